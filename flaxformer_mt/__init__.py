@@ -1,0 +1,40 @@
+"""The Transformer for machine translation, in JAX and Flax: a table of contents.
+
+    Config       what a run is made of: data, model, training, decoding     config.py
+    Tokenizer    text <-> token ids                                         data/tokenizer.py
+    Transformer  token ids -> logits: "Attention Is All You Need"           model/transformer.py
+    Translator   a trained workdir -> translations                          decoding/translator.py
+
+The commands are modules: `python -m flaxformer_mt.train --help`, and likewise translate, score,
+evaluate and average.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from flaxformer_mt.host_memory import keep_freed_memory
+
+if TYPE_CHECKING:
+    from flaxformer_mt.config import Config
+    from flaxformer_mt.data.tokenizer import Tokenizer
+    from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.model.transformer import Transformer
+
+keep_freed_memory()  # here, because it works only before any library has started a thread
+
+__version__ = "0.1.0"
+__all__ = ["Config", "Tokenizer", "Transformer", "Translator", "__version__"]
+
+_HOMES = {
+    "Config": "flaxformer_mt.config",
+    "Tokenizer": "flaxformer_mt.data.tokenizer",
+    "Transformer": "flaxformer_mt.model.transformer",
+    "Translator": "flaxformer_mt.decoding.translator",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the table at first use, so that importing one room never loads another."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

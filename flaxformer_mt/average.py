@@ -1,0 +1,46 @@
+"""Average the parameters of several checkpoints: `python -m flaxformer_mt.average`."""
+
+import dataclasses
+import sys
+
+from flaxformer_mt.cli import run_verb
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AverageArguments:
+    """Average the parameters of several checkpoints of one run.
+
+    The paper averages the last 5 (base) or 20 (big) checkpoints (section 6.1). The result lies in
+    WORKDIR/averaged; `translate`, `score` and `evaluate` prefer it from then on (--checkpoint).
+    """
+
+    workdir: str
+    """Directory of a trained model: the --workdir of training."""
+    last: int | None = None
+    """Average so many of the newest checkpoints."""
+    best: int | None = None
+    """Average so many of the checkpoints with the best validation BLEU."""
+
+    def __post_init__(self) -> None:
+        if (self.last is None) == (self.best is None):
+            raise ValueError("give one of --last N and --best N")
+        if (self.last or self.best or 0) < 1:
+            raise ValueError("there must be at least 1 checkpoint to average")
+
+
+def main(args: list[str] | None = None) -> int:
+    """The verb `average`; returns the exit status."""
+    return run_verb(average, AverageArguments, args, verb="average")
+
+
+def average(arguments: AverageArguments) -> None:
+    """Write WORKDIR/averaged and say what went into it."""
+    from flaxformer_mt.training.averaging import average_checkpoints
+
+    averaged = average_checkpoints(arguments.workdir, last=arguments.last, best=arguments.best)
+    steps = ", ".join(map(str, averaged.steps))
+    print(f"{averaged.path}: the mean of the checkpoints of steps {steps}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""`Config`: everything that decides what a run does; composed here, explained where it is used.
+
+A config file (`configs/*.py`) is Python that defines `config = Config(...)`. The command line
+overrides any field by its dotted path, and a run keeps its config as JSON in its workdir.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import json
+import os
+import re
+import runpy
+import traceback
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from flaxformer_mt.cli import parse_arguments
+from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.dataclass_json import from_dict
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.model.transformer import TransformerConfig
+from flaxformer_mt.sharding import MeshConfig
+from flaxformer_mt.training.config import TrainingConfig
+
+CONFIG_FILE = "config.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """One run: its text, its model, its training, and how it translates."""
+
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    model: TransformerConfig = dataclasses.field(default_factory=TransformerConfig)
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = dataclasses.field(default_factory=DecodingConfig)
+    mesh: MeshConfig = dataclasses.field(default_factory=MeshConfig)
+    seed: int = 0
+    """Decides everything random: initial parameters, order of the data, dropout."""
+
+
+def load_config(path: str) -> Config:
+    """The `config` that a file such as configs/demo.py defines.
+
+    A relative path is also looked up beside the package, so that `configs/demo.py` is found from
+    any directory. Raises FileNotFoundError (naming the configs that exist), or ValueError if the
+    file fails, defines no `config`, or gives a field a value of the wrong type.
+    """
+    file = _find(path)
+    try:
+        variables = runpy.run_path(str(file))
+    except Exception as error:  # a config file is the user's code: it may raise anything
+        raise ValueError(f"{_place(file, error)}: {error}{_hint(error)}") from error
+    if not isinstance(variables.get("config"), Config):
+        found = f"{type(variables['config']).__name__}" if "config" in variables else "nothing"
+        raise ValueError(
+            f"{file} must define `config = Config(...)` (from flaxformer_mt.config import Config); "
+            f"it defines {found} of that name"
+        )
+    try:
+        return from_json(to_json(variables["config"]))  # checks types, makes lists tuples
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def parse(
+    args: list[str] | None,
+    *,
+    verb: str,
+    description: str,
+    config: str = "configs/demo.py",
+    workdir: str = "runs/demo",
+) -> tuple[Config, str]:
+    """(config, workdir) from `--config FILE --workdir DIR` and overrides by dotted path.
+
+    `config` and `workdir` are the defaults of those two flags. `--help` lists every field with
+    the value that the chosen config file gives it. A key that does not exist or a value that does
+    not fit ends the program with status 2 and the nearest right key; errors as in `load_config`.
+    """
+    path = _config_argument(args, default=config)
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Run:
+        config: str
+        """Python file that defines `config = Config(...)`; options below override its fields."""
+        workdir: str
+        """Directory of this run: checkpoints, tokenizer, config, metrics. Resumed if it exists."""
+        settings: Annotated[Config, tyro.conf.arg(name="")]
+
+    default = Run(config=path, workdir=workdir, settings=load_config(path))
+    run = parse_arguments(Run, args, verb=verb, description=description, default=default)
+    return run.settings, run.workdir
+
+
+def to_json(config: Config) -> str:
+    """The whole config as JSON; `from_json` gives an equal one back."""
+    return json.dumps(dataclasses.asdict(config), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str) -> Config:
+    """The config that `to_json` wrote; raises ValueError naming what is unknown or does not fit."""
+    return from_dict(Config, json.loads(text))
+
+
+def save_config(config: Config, workdir: str) -> None:
+    """Write workdir/config.json, whole or not at all."""
+    path = Path(workdir, CONFIG_FILE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(to_json(config), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def workdir_config(workdir: str) -> Config:
+    """The config that a run keeps in its workdir.
+
+    Raises FileNotFoundError if the directory holds none, ValueError if it cannot be read.
+    """
+    path = Path(workdir, CONFIG_FILE)
+    if not path.is_file():
+        what = "has no config.json" if path.parent.is_dir() else "does not exist"
+        raise FileNotFoundError(
+            f"{workdir} {what}: expected the --workdir of a run of `python -m flaxformer_mt.train`"
+        )
+    try:
+        return from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def differences(old: Any, new: Any, *, where: str = "") -> list[str]:
+    """One line for each field in which two configs of one type differ: "path: old -> new"."""
+    lines = []
+    for field in dataclasses.fields(old):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        path = f"{where}.{field.name}" if where else field.name
+        if dataclasses.is_dataclass(before):
+            lines += differences(before, after, where=path)
+        elif before != after:
+            lines.append(f"{path}: {before!r} -> {after!r}")
+    return lines
+
+
+def _config_argument(args: list[str] | None, *, default: str) -> str:
+    """The value of --config, needed before the rest can be read: it gives the other defaults."""
+    parser = argparse.ArgumentParser(
+        prog="python -m flaxformer_mt.train", add_help=False, allow_abbrev=False
+    )
+    parser.add_argument("--config", default=default)
+    return parser.parse_known_args(args)[0].config
+
+
+def _find(path: str) -> Path:
+    repository = Path(__file__).parent.parent
+    for file in (Path(path), repository / path):
+        if file.is_file():
+            return file
+    directory = Path(path).parent if Path(path).parent.is_dir() else repository / "configs"
+    found = ", ".join(str(file) for file in sorted(directory.glob("*.py")))
+    raise FileNotFoundError(f"no config file {path}; there are: {found or f'none in {directory}'}")
+
+
+def _place(file: Path, error: Exception) -> str:
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    return f"{file}, line {lines[-1]}" if lines else str(file)
+
+
+def _hint(error: Exception) -> str:
+    """For a misspelt keyword of a config dataclass: the nearest right one."""
+    misspelt = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    homes = {
+        f.name: kind.__name__ for kind in _config_types(Config) for f in dataclasses.fields(kind)
+    }
+    nearest = difflib.get_close_matches(misspelt[1], homes, n=1) if misspelt else []
+    return "".join(f"; did you mean {name} (of {homes[name]})?" for name in nearest)
+
+
+def _config_types(kind: Any) -> Iterator[Any]:
+    yield kind
+    for field_type in typing.get_type_hints(kind).values():
+        if dataclasses.is_dataclass(field_type):
+            yield from _config_types(field_type)

@@ -1,0 +1,1 @@
+"""Text to batches: pair sources, tokenizers, and the pipeline that feeds training. Numpy only."""

@@ -1,0 +1,152 @@
+"""Subword regularisation: cut a word into other pieces each time it is seen.
+
+SentencePiece can sample too, but from a hidden generator of each thread, which its versions before
+0.2.3 cannot even seed twice. A run that is killed and resumed must see the same pieces, so what is
+drawn here is a function of the text and the caller's generator alone.
+"""
+
+import heapq
+import itertools
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+# Frequent words come back again and again; whole sentences (Chinese has no spaces) never do.
+_CACHED_WORDS = 1 << 15
+_LONGEST_CACHED = 32
+# What SentencePiece takes off the worst piece's score for a character that is in no piece.
+_UNKNOWN_PENALTY = 10.0
+
+
+class PieceTable(NamedTuple):
+    """The pieces of a SentencePiece model, without control, unknown and byte pieces."""
+
+    ids: dict[str, int]
+    scores: dict[str, float]
+    """Unigram: log probability. BPE: minus the rank of the merge that makes the piece."""
+    byte_ids: tuple[int, ...]
+    """Ids of the 256 byte pieces; empty if the model has none."""
+    unk_id: int
+
+    def spell(self, pieces: Iterable[str]) -> list[int]:
+        """The ids of `pieces`; where one has none, of its bytes, or the unknown piece.
+
+        Several unknown characters in a row are one unknown piece, as in SentencePiece.
+        """
+        ids: list[int] = []
+        for piece in pieces:
+            if piece in self.ids:
+                ids.append(self.ids[piece])
+            elif self.byte_ids:
+                ids += [self.byte_ids[byte] for byte in piece.encode("utf-8")]
+            elif not ids or ids[-1] != self.unk_id:
+                ids.append(self.unk_id)
+        return ids
+
+
+class _Arcs(NamedTuple):
+    """All pieces that can end at one place of a text."""
+
+    starts: list[int]
+    cumulative: list[float]
+    """Running sum of the probabilities of these pieces, given that a piece ends here."""
+
+
+_Merge: TypeAlias = tuple[float, int, str]
+"""Minus its score, where the left piece starts, and the piece that it makes."""
+
+
+class UnigramSampler:
+    """Draws a segmentation x with a probability in proportion to P(x) ** alpha.
+
+    Kudo 2018, "Subword Regularization", section 3.2, over all segmentations: forward-filtering,
+    backward-sampling.
+    """
+
+    def __init__(self, table: PieceTable, alpha: float) -> None:
+        self._table, self._alpha = table, alpha
+        self._longest_piece = max(map(len, table.ids), default=1)
+        self._unknown_score = min(table.scores.values(), default=0.0) - _UNKNOWN_PENALTY
+        self._cached_arcs = lru_cache(maxsize=_CACHED_WORDS)(self._arcs)
+
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
+        """Piece ids of normalised `text`; `random` gives numbers from [0, 1)."""
+        cached = len(text) <= _LONGEST_CACHED
+        arcs = self._cached_arcs(text) if cached else self._arcs(text)
+        pieces, end = [], len(text)
+        while end:
+            starts, cumulative = arcs[end - 1]
+            # Rounding may leave the last sum a little under 1.
+            chosen = min(bisect_right(cumulative, random()), len(starts) - 1)
+            pieces.append(text[starts[chosen] : end])
+            end = starts[chosen]
+        return self._table.spell(reversed(pieces))
+
+    def _arcs(self, text: str) -> list[_Arcs]:
+        forward = [0.0]  # log of the summed weights of all segmentations of text[:i]
+        arcs = []
+        for end in range(1, len(text) + 1):
+            starts, weights = [], []
+            for start in range(max(0, end - self._longest_piece), end):
+                score = self._table.scores.get(text[start:end])
+                if score is None and end - start == 1:
+                    score = self._unknown_score
+                if score is not None:
+                    starts.append(start)
+                    weights.append(forward[start] + self._alpha * score)
+            largest = max(weights)
+            scaled = [math.exp(weight - largest) for weight in weights]
+            total = sum(scaled)
+            forward.append(largest + math.log(total))
+            arcs.append(_Arcs(starts, list(itertools.accumulate(s / total for s in scaled))))
+        return arcs
+
+
+class BpeDropout:
+    """Joins characters by the model's merges, but skips each of them with a probability.
+
+    Provilkov et al. 2020, "BPE-Dropout". As in SentencePiece, a merge that was skipped is thought
+    of again only when one of its sides has grown.
+    """
+
+    def __init__(self, table: PieceTable, dropout: float) -> None:
+        self._table, self._dropout = table, dropout
+        self._cached_first_merges = lru_cache(maxsize=_CACHED_WORDS)(self._first_merges)
+
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
+        """Piece ids of normalised `text`; `random` gives numbers from [0, 1)."""
+        cached = len(text) <= _LONGEST_CACHED
+        first_merges = self._cached_first_merges(text) if cached else self._first_merges(text)
+        scores, length = self._table.scores, len(text)
+        pieces = list(
+            text
+        )  # each at the place where it starts; "" where one was joined to the left
+        before, after = list(range(-1, length - 1)), list(range(1, length + 1))
+        merges = first_merges.copy()
+        while merges:
+            _, left, merged = heapq.heappop(merges)
+            right = after[left]
+            if right == length or not pieces[left] or pieces[left] + pieces[right] != merged:
+                continue  # one of the two sides is gone by now
+            if random() < self._dropout:
+                continue
+            pieces[left], pieces[right] = merged, ""
+            after[left] = following = after[right]
+            if following < length:
+                before[following] = left
+                wider = merged + pieces[following]
+                if wider in scores:
+                    heapq.heappush(merges, (-scores[wider], left, wider))
+            if (preceding := before[left]) >= 0:
+                wider = pieces[preceding] + merged
+                if wider in scores:
+                    heapq.heappush(merges, (-scores[wider], preceding, wider))
+        return self._table.spell(filter(None, pieces))
+
+    def _first_merges(self, text: str) -> list[_Merge]:
+        """The merges of neighbouring characters, best first, which makes the list a heap."""
+        pairs = [(text[left : left + 2], left) for left in range(len(text) - 1)]
+        scores = self._table.scores
+        return sorted((-scores[pair], left, pair) for pair, left in pairs if pair in scores)

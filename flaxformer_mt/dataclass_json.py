@@ -1,0 +1,62 @@
+"""Config dataclasses from JSON, strictly: what does not fit is named, with what would.
+
+(The other direction is `dataclasses.asdict`.) Field types may be int, float, bool, str, Literal,
+`tuple[X, ...]` and dataclasses of these.
+"""
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T")
+
+
+def from_dict(kind: type[T], values: Any, *, where: str = "") -> T:
+    """The dataclass `kind` from nested dicts and lists, as `dataclasses.asdict` and JSON give them.
+
+    A missing key keeps its default. Raises ValueError, naming the dotted path below `where`, for
+    an unknown key (with the nearest one), a value of the wrong type, or a value that the dataclass
+    itself refuses.
+    """
+    if not isinstance(values, dict):
+        raise ValueError(f"{where or 'the config'}: expected an object of keys, got {values!r}")
+    types = typing.get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(typing.cast(Any, kind))]
+    for name in values:
+        if name not in names:
+            raise ValueError(f"unknown key {_dotted(where, name)}: {did_you_mean(name, names)}")
+    fields = {name: _value(types[name], values[name], _dotted(where, name)) for name in values}
+    return kind(**fields)
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """The end of an error message: the nearest of `choices`, or all of them if none is near."""
+    choices = sorted(choices)
+    nearest = difflib.get_close_matches(word, choices, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(choices)}"
+
+
+def _value(kind: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return from_dict(typing.cast(type, kind), value, where=where)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_value(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is Literal and value in arguments:
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is kind:  # not isinstance: True is no int here
+        return value
+    expected = " or ".join(map(repr, arguments)) if origin is Literal else _type_name(kind)
+    raise ValueError(f"{where}: expected {expected}, got {value!r}")
+
+
+def _type_name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
+
+
+def _dotted(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name

@@ -1,0 +1,68 @@
+"""Which sentences share a compiled program: a small menu of lengths, chosen by the sentence alone.
+
+A program is compiled for one length and one number of rows, and a sentence always goes to the
+shortest program that holds it, whatever else is to be translated. So the same sentence meets the
+same arithmetic in every batch, and its translation cannot depend on its neighbours. Few lengths
+mean few compilations.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+SHORTEST = 16
+Result = TypeVar("Result")
+
+
+class Group(NamedTuple):
+    """Sentences (their places in the caller's list) that one call of a program takes together."""
+
+    length: int
+    rows: int
+    """How many the program takes; rows left over stay empty."""
+    members: list[int]
+
+
+def length_menu(longest: int) -> tuple[int, ...]:
+    """16, 32, 64, ... and last `longest` itself."""
+    menu = []
+    length = SHORTEST
+    while length < longest:
+        menu.append(length)
+        length *= 2
+    return (*menu, longest)
+
+
+def group_by_length(
+    lengths: Sequence[int], menu: Sequence[int], *, tokens_per_batch: int, max_rows: int
+) -> list[Group]:
+    """Put every sentence into a group of its menu length; none may be longer than the menu's last.
+
+    The rows of a group follow from its length alone. Inside a length the sentences are sorted, so
+    that those of one group end at about the same time.
+    """
+    places: dict[int, list[int]] = {length: [] for length in menu}
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        fitting = next(length for length in menu if length >= lengths[place])
+        places[fitting].append(place)
+    groups = []
+    for length, members in places.items():
+        rows = max(1, min(max_rows, tokens_per_batch // length))
+        groups += [Group(length, rows, members[i : i + rows]) for i in range(0, len(members), rows)]
+    return groups
+
+
+def run_ahead(
+    groups: Iterable[Group], dispatch: Callable[[Group], Result], *, window: int = 2
+) -> Iterator[tuple[Group, Result]]:
+    """Dispatch groups up to `window` ahead of the one that is handed back, in order.
+
+    JAX returns from a dispatch before the device is done: while the caller turns one result into
+    text, the device is busy with the next. The window bounds the memory of what is under way.
+    """
+    pending: deque[tuple[Group, Result]] = deque()
+    for group in groups:
+        pending.append((group, dispatch(group)))
+        if len(pending) > window:
+            yield pending.popleft()
+    yield from pending

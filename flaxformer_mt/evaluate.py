@@ -1,0 +1,129 @@
+"""BLEU and chrF of a model on a test set: `python -m flaxformer_mt.evaluate`."""
+
+import dataclasses
+import json
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Literal
+
+from flaxformer_mt.cli import run_verb
+from flaxformer_mt.lines import open_output, read_parallel
+from flaxformer_mt.metrics import MetricScore, bleu, chrf, default_tokenize
+
+if TYPE_CHECKING:
+    from flaxformer_mt.data.pipeline import DataConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateArguments:
+    """BLEU and chrF of a model on a test set, by sacreBLEU, with signatures.
+
+    Without --source and --reference: on the test set of the model's own config.
+    With --json, one object {"lines", "checkpoint", "bleu": {"score", "signature"}, "chrf":
+    {"score", "signature"}}.
+    """
+
+    workdir: str
+    """Directory of a trained model: the --workdir of training."""
+    source: str = ""
+    """UTF-8 file to translate, one sentence a line."""
+    reference: str = ""
+    """UTF-8 file with the right translation of each line of the source."""
+    output: str = ""
+    """File for the translations. If not given, they are not kept."""
+    checkpoint: str = "auto"
+    """Which parameters: averaged, best, last, or the number of a step; auto is the first of
+    averaged, best and last that there is."""
+    beam_size: int | None = None
+    """Hypotheses kept while searching; 1 is greedy search. If not given, as in the config."""
+    length_penalty: float | None = None
+    """Exponent of the length penalty; 0 favours short output. If not given, as in the config."""
+    tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
+    """How BLEU splits text into words; auto follows the target language of the model's config: zh
+    for Chinese, char for Japanese, else 13a. none splits at spaces alone."""
+    lowercase: bool = False
+    """Ignore case, as `sacrebleu -lc` does."""
+    json: bool = False
+    """Write one JSON object."""
+
+    def __post_init__(self) -> None:
+        if bool(self.source) != bool(self.reference):
+            raise ValueError(
+                "give both --source and --reference, or neither (then the config's own test set)"
+            )
+
+
+def main(args: list[str] | None = None) -> int:
+    """The verb `evaluate`; returns the exit status."""
+    return run_verb(evaluate, EvaluateArguments, args, verb="evaluate")
+
+
+def evaluate(arguments: EvaluateArguments) -> None:
+    """Translate the test set and print its scores."""
+    from flaxformer_mt.config import workdir_config
+
+    config = workdir_config(arguments.workdir)
+    if arguments.source:
+        sources, references = read_parallel(arguments.source, arguments.reference)
+    else:
+        sources, references = _test_set(config.data)
+    with open_output(arguments.output) if arguments.output else nullcontext() as output:
+        hypotheses = _translate(sources, arguments)
+        if output:
+            output.write("".join(f"{line}\n" for line in hypotheses).encode())
+    tokenize = arguments.tokenize
+    if tokenize == "auto":
+        tokenize = default_tokenize(config.data.target_language)
+    _print(
+        bleu(hypotheses, references, tokenize=tokenize, lowercase=arguments.lowercase),
+        chrf(hypotheses, references, lowercase=arguments.lowercase),
+        len(sources),
+        arguments,
+    )
+
+
+def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
+    from flaxformer_mt.data.sources import CorpusConfig, open_corpus
+
+    if config.test == CorpusConfig():
+        raise ValueError("the model's config names no test set: give --source and --reference")
+    corpus = open_corpus(
+        config.test,
+        directory=config.directory,
+        source_language=config.source_language,
+        target_language=config.target_language,
+    )
+    pairs = [source[i] for source in corpus.sources for i in range(len(source))]
+    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+
+def _translate(sources: list[str], arguments: EvaluateArguments) -> list[str]:
+    from flaxformer_mt.decoding.translator import Translator
+
+    translator = Translator.load(arguments.workdir, which=arguments.checkpoint)
+    results = translator.translate(
+        sources,
+        beam_size=arguments.beam_size,
+        length_penalty=arguments.length_penalty,
+        num_hypotheses=1,
+    )
+    return [found[0].text for found in results]
+
+
+def _print(
+    bleu_score: MetricScore, chrf_score: MetricScore, lines: int, arguments: EvaluateArguments
+) -> None:
+    if arguments.json:
+        scores = {
+            "lines": lines,
+            "checkpoint": arguments.checkpoint,
+            "bleu": {"score": bleu_score.value, "signature": bleu_score.signature},
+            "chrf": {"score": chrf_score.value, "signature": chrf_score.signature},
+        }
+        print(json.dumps(scores))
+    else:
+        print(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {arguments.checkpoint}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

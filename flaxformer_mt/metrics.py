@@ -1,0 +1,85 @@
+"""BLEU and chrF of a whole test set, computed and signed by sacreBLEU.
+
+A score means little without its signature: it records tokeniser, case and version, and two scores
+can be compared only if their signatures agree (Post 2018, "A Call for Clarity in Reporting BLEU
+Scores", https://aclanthology.org/W18-6319).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+Tokenize = Literal["13a", "intl", "zh", "char", "none"]
+"""How sacreBLEU splits both sides into words before it counts n-grams: "13a" for languages with
+spaces, "zh" for Chinese (each character a word), "char" for any writing without spaces, "none" for
+text that is split already."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricScore:
+    """One score of one test set, from 0 to 100, higher is better."""
+
+    name: str
+    value: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.2f}   {self.signature}"
+
+
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    tokenize: Tokenize = "13a",
+    lowercase: bool = False,
+) -> MetricScore:
+    """Corpus BLEU against one reference a line, as `sacrebleu [-tok TOKENIZE] [-lc]` gives it.
+
+    Raises ValueError if the two sides have different lengths or no line at all.
+    """
+    _check_lengths(hypotheses, references)
+    # force: be silent about text that looks tokenised; the signature says how it was read.
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    return _score("BLEU", metric, hypotheses, references)
+
+
+def chrf(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
+) -> MetricScore:
+    """Corpus chrF2: F-score of character n-grams up to 6 (Popović 2015), needs no tokeniser.
+
+    Raises ValueError if the two sides have different lengths or no line at all.
+    """
+    _check_lengths(hypotheses, references)
+    return _score("chrF2", CHRF(lowercase=lowercase), hypotheses, references)
+
+
+def default_tokenize(language: str) -> Tokenize:
+    """The BLEU tokeniser for a target language: "zh" for Chinese, "char" for Japanese, else "13a".
+
+    `language` is a code such as "de", "zh" or "zh-TW".
+    """
+    code = language.lower().replace("_", "-").split("-")[0]
+    unspaced: dict[str, Tokenize] = {"zh": "zh", "zho": "zh", "ja": "char", "jpn": "char"}
+    return unspaced.get(code, "13a")
+
+
+def _score(
+    name: str, metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]
+) -> MetricScore:
+    value = metric.corpus_score(list(hypotheses), [list(references)]).score
+    return MetricScore(name, value, str(metric.get_signature()))
+
+
+def _check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references):
+        raise ValueError(
+            f"{len(hypotheses)} translations but {len(references)} references: "
+            "each line needs exactly one reference"
+        )
+    if not hypotheses:
+        raise ValueError("no lines to score: both sides are empty")

@@ -1,0 +1,145 @@
+"""The parts around attention: linear maps, embeddings, feed-forward network, residual wrapper."""
+
+from typing import Literal, cast
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int
+
+from flaxformer_mt.model.dropout import Dropout
+
+Norm = Literal["pre", "post"]
+
+
+def parameter(
+    module: nn.Module,
+    name: str,
+    init: nn.initializers.Initializer,
+    shape: tuple[int, ...],
+    axes: tuple[str, ...],
+) -> Array:
+    """A float32 parameter of `module`; `axes` name its dimensions for the sharding rules."""
+    return cast(Array, module.param(name, nn.with_logical_partitioning(init, axes), shape))
+
+
+class Linear(nn.Module):
+    """y = x W + b over the last axes of x, W in Xavier-uniform initialisation.
+
+    `shape` is the shape of W and `axes` names its dimensions for sharding; the first
+    `num_inputs` of them are contracted with the last axes of x.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    num_inputs: int = 1
+    use_bias: bool = True
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        inputs = tuple(range(self.num_inputs))
+        outputs = tuple(range(self.num_inputs, len(self.shape)))
+        xavier = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", inputs, outputs)
+        kernel = parameter(self, "kernel", xavier, self.shape, self.axes)
+        contracted = tuple(range(x.ndim - self.num_inputs, x.ndim))
+        y = jax.lax.dot_general(
+            x.astype(self.dtype), kernel.astype(self.dtype), ((contracted, inputs), ((), ()))
+        )
+        if not self.use_bias:
+            return y
+        shape, axes = self.shape[self.num_inputs :], self.axes[self.num_inputs :]
+        bias = parameter(self, "bias", nn.initializers.zeros, shape, axes)
+        return y + bias.astype(self.dtype)
+
+
+class Embedding(nn.Module):
+    """Token vectors, used on the way in (`__call__`) and, when tied, on the way out (`logits`).
+
+    Section 3.4: the same matrix serves both embeddings and the pre-softmax map, and on the way
+    in is multiplied by sqrt(d_model).
+    """
+
+    vocab_size: int
+    d_model: int
+    dtype: DTypeLike = jnp.float32
+
+    def setup(self) -> None:
+        # Standard deviation d_model^-1/2: times sqrt(d_model) it has variance 1 on the way in,
+        # and on the way out logits start with variance 1.
+        init = nn.initializers.normal(self.d_model**-0.5)
+        shape = (self.vocab_size, self.d_model)
+        self.table = parameter(self, "table", init, shape, ("vocab", "embed"))
+
+    def __call__(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+        return self.table.astype(self.dtype)[tokens] * jnp.asarray(self.d_model**0.5, self.dtype)
+
+    def logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
+        """X E^T, accumulated and returned in float32."""
+        return jax.lax.dot_general(
+            x.astype(self.dtype),
+            self.table.astype(self.dtype),
+            (((2,), (1,)), ((), ())),
+            preferred_element_type=jnp.float32,
+        )
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W1 + b1) W2 + b2 (equation 2), at every position alike."""
+
+    d_ff: int
+    activation_dropout: float = 0.0
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "B T D"], *, deterministic: bool) -> Float[Array, "B T D"]:
+        d_model = x.shape[-1]
+        x = Linear((d_model, self.d_ff), ("embed", "mlp"), dtype=self.dtype, name="in")(x)
+        x = nn.relu(x)  # [B T F]
+        x = Dropout(self.activation_dropout)(x, deterministic=deterministic)
+        return Linear((self.d_ff, d_model), ("mlp", "embed"), dtype=self.dtype, name="out")(x)
+
+
+class LayerNorm(nn.Module):
+    """Layer normalisation (Ba et al. 2016) computed in float32, returned in the dtype of x."""
+
+    epsilon: float = 1e-6
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        scale = parameter(self, "scale", nn.initializers.ones, x.shape[-1:], ("embed",))
+        bias = parameter(self, "bias", nn.initializers.zeros, x.shape[-1:], ("embed",))
+        wide = x.astype(jnp.float32)
+        centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
+        variance = jnp.mean(centred * centred, axis=-1, keepdims=True)
+        y = centred * jax.lax.rsqrt(variance + self.epsilon)
+        return (y * scale + bias).astype(x.dtype)
+
+
+class Residual(nn.Module):
+    """The wrapper around every sub-layer (section 3.1), in one place for both orders.
+
+    post (the paper):  norm(x + dropout(sublayer(x)))
+    pre:               x + dropout(sublayer(norm(x)))
+
+    A sub-layer is used as `x = residual.after(x, sublayer(residual.before(x)))`.
+    """
+
+    norm: Norm
+    dropout: float
+
+    def setup(self) -> None:
+        self.layer_norm = LayerNorm()
+        self.drop = Dropout(self.dropout)
+
+    def before(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """What the sub-layer reads."""
+        return self.layer_norm(x) if self.norm == "pre" else x
+
+    def after(
+        self, x: Float[Array, "B T D"], y: Float[Array, "B T D"], *, deterministic: bool
+    ) -> Float[Array, "B T D"]:
+        """The sub-layer's output y brought back to the residual stream x."""
+        x = x + self.drop(y, deterministic=deterministic)
+        return x if self.norm == "pre" else self.layer_norm(x)

@@ -1,0 +1,23 @@
+"""Who may look at whom. True = may attend; every mask broadcasts to [B N T S].
+
+Segment ids say which sentence a position belongs to: 0 is padding, 1, 2, ... number the sentences
+of one row. Without packing each row holds sentence 1 alone; with packing the same two functions
+keep the sentences apart.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+
+def segment_mask(
+    query_segment_ids: Int[Array, "B T"], key_segment_ids: Int[Array, "B S"]
+) -> Bool[Array, "B 1 T S"]:
+    """A query sees the keys of its own sentence and never padding (section 3.2.3)."""
+    same = query_segment_ids[:, :, None] == key_segment_ids[:, None, :]  # [B T S]
+    real = key_segment_ids[:, None, :] != 0  # [B 1 S]
+    return (same & real)[:, None, :, :]  # [B 1 T S]
+
+
+def causal_mask(length: int) -> Bool[Array, "1 1 T T"]:
+    """Position t sees positions 0..t: the decoder must not look ahead (section 3.2.3)."""
+    return jnp.tril(jnp.ones((1, 1, length, length), dtype=bool))

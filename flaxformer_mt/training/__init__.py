@@ -1,0 +1,1 @@
+"""BATCHES -> PARAMS: loss, optimiser, one step, checkpoints, averaging and reporting."""

@@ -1,0 +1,36 @@
+"""Label-smoothed cross-entropy (section 5.4)."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+
+def cross_entropy(
+    logits: Float[Array, "B T V"],
+    targets: Int[Array, "B T"],
+    mask: Bool[Array, "B T"],
+    *,
+    label_smoothing: float,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Sums over the real target tokens of the smoothed loss and of the plain one, in nats.
+
+    The smoothed target gives 1 - eps to the right token and eps / V to every token. Its
+    cross-entropy needs no [B T V] target:
+
+        loss = log Z - (1 - eps) * logit[right] - eps * mean(logits),  Z = sum(exp(logits))
+
+    Args:
+      logits: unnormalised, float32.
+      targets: right tokens.
+      mask: True at real tokens; others count nothing.
+      label_smoothing: eps.
+
+    Returns:
+      (smoothed, plain): divide by the number of tokens of the global batch for the mean.
+    """
+    log_z = jax.nn.logsumexp(logits, axis=-1)  # [B T]
+    right = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]  # [B T]
+    mean = jnp.mean(logits, axis=-1)  # [B T]
+    smoothed = log_z - (1 - label_smoothing) * right - label_smoothing * mean
+    plain = log_z - right
+    return jnp.sum(smoothed, where=mask), jnp.sum(plain, where=mask)

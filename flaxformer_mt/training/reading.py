@@ -1,0 +1,147 @@
+"""Reading checkpoints: which one is meant, whether it fits, and its parameters alone.
+
+See `training.checkpoint` for what a workdir holds.
+"""
+
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from flaxformer_mt.training.integrity import find_damage, saved_steps
+from flaxformer_mt.training.state import Params
+
+# Orbax reports a failure as an exception and prints it, with its traceback, as well: once will do.
+logging.getLogger("absl").setLevel(logging.CRITICAL)
+
+_log = logging.getLogger(__name__)
+
+
+def quality(metrics: Mapping[str, float]) -> float:
+    """Sorts checkpoints by worth: their "bleu", else -"loss"; -inf with neither or not-a-number.
+
+    BLEU is never below 0 and -loss never above, so that a checkpoint with BLEU beats one without.
+    """
+    score = metrics["bleu"] if "bleu" in metrics else -metrics.get("loss", math.inf)
+    return -math.inf if math.isnan(score) else score
+
+
+def whole_steps(directory: Path) -> list[int]:
+    """Saved steps, rising, without those whose files are missing or of another size (warned of)."""
+    steps = []
+    for step in saved_steps(directory):
+        if damage := find_damage(directory / str(step), contents=False):
+            _log.warning("checkpoint %s is damaged and not used: %s", directory / str(step), damage)
+        else:
+            steps.append(step)
+    return steps
+
+
+def rank_steps(directory: Path, steps: list[int]) -> list[int]:
+    """Those of `steps` that were validated, best first; of equals the later one first."""
+    worth = {step: quality(read_extras(directory / str(step))["metrics"]) for step in steps}
+    validated = [step for step in steps if worth[step] > -math.inf]
+    return sorted(validated, key=lambda step: (worth[step], step), reverse=True)
+
+
+def choose_checkpoint(workdir: Path, which: str) -> Path:
+    """The checkpoint that `which` means; see `training.checkpoint.load_model`.
+
+    Raises:
+      FileNotFoundError: there is none: says which there are.
+      OSError: all that could be meant are damaged.
+    """
+    damaged = False
+    for path in _candidates(workdir, which):
+        damage = find_damage(path)
+        if not damage:
+            return path
+        damaged = True
+        _log.warning("checkpoint %s is damaged and not used: %s", path, damage)
+    if not damaged:
+        found = [str(step) for step in saved_steps(workdir / "checkpoints")]
+        found += ["averaged"] if (workdir / "averaged").exists() else []
+        raise FileNotFoundError(
+            f"no checkpoint {which!r} in {workdir}: found {', '.join(found) or 'none at all'}"
+            + (" (the best is known after a validation)" if which == "best" else "")
+        )
+    raise OSError(f"checkpoint {which!r} of {workdir} is damaged, and nothing can stand in for it")
+
+
+def _candidates(workdir: Path, which: str) -> Iterator[Path]:
+    """In order of preference, each looked for only when those before it will not do."""
+    directory, averaged = workdir / "checkpoints", workdir / "averaged"
+    if which.isdecimal():
+        yield from [directory / which] if int(which) in saved_steps(directory) else []
+        return
+    if which not in ("auto", "averaged", "best", "last"):
+        raise ValueError(
+            f"unknown checkpoint {which!r}: expected auto, averaged, best, last or a step"
+        )
+    if which in ("auto", "averaged") and averaged.is_dir():
+        yield averaged
+    if which == "averaged":
+        return
+    steps = whole_steps(directory)
+    if which in ("auto", "best"):
+        yield from (directory / str(step) for step in rank_steps(directory, steps))
+    if which in ("auto", "last"):
+        yield from (directory / str(step) for step in reversed(steps))
+
+
+def read_items(path: Path, **items: Any) -> dict[str, Any]:
+    """Reads the items of one checkpoint that are named, each by its `orbax.checkpoint.args`."""
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+        return dict(checkpointer.restore(path, args=ocp.args.Composite(**items)).items())
+
+
+def read_extras(path: Path) -> dict[str, Any]:
+    """The JSON part of one checkpoint."""
+    return read_items(path, extras=ocp.args.JsonRestore())["extras"]
+
+
+def read_params(path: Path) -> Params:
+    """The parameters of one checkpoint, as NumPy arrays."""
+    # Without a word on types Orbax would put them where they were when they were written.
+    as_numpy = jax.tree.map(
+        lambda _: ocp.RestoreArgs(restore_type=np.ndarray), _stored(path, "params")
+    )
+    return read_items(path, params=ocp.args.PyTreeRestore(restore_args=as_numpy))["params"]
+
+
+def check_fit(path: Path, item: str, expected: Any) -> None:
+    """Compares names and shapes of a checkpoint's arrays with those of the tree to be filled.
+
+    Raises:
+      ValueError: they differ: says which and how.
+    """
+    stored = _shapes(_stored(path, item))
+    wanted = _shapes(expected)
+    lines = [
+        f"{item}/{name}: expected {wanted.get(name, 'none')}, found {stored.get(name, 'none')}"
+        for name in sorted(wanted.keys() | stored.keys())
+        if wanted.get(name) != stored.get(name)
+    ]
+    if lines:
+        more = [f"and {len(lines) - 8} more"] if len(lines) > 8 else []
+        raise ValueError(
+            f"checkpoint {path} does not fit the configuration:\n  "
+            + "\n  ".join(lines[:8] + more)
+            + "\nUse the configuration that it was trained with, or another --workdir."
+        )
+
+
+def _stored(path: Path, item: str) -> Any:
+    """Names, shapes and types of an item's arrays, as a tree that mirrors them."""
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.metadata(path / item).item_metadata.tree
+
+
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(p, simple=True, separator="/"): np.shape(x) for p, x in leaves}

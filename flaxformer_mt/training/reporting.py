@@ -1,0 +1,195 @@
+"""What a run tells: progress on the terminal, metrics.jsonl for programs, TensorBoard for eyes."""
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tensorboardX import summary
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+from tqdm import tqdm
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Sample(NamedTuple):
+    """A sentence of the validation set as the model translates it now."""
+
+    source: str
+    reference: str
+    translation: str
+
+
+class Reporter:
+    """Writes a run's metrics to `workdir` and shows them on standard error.
+
+    metrics.jsonl has one object a line: "step", "kind" ("train" or "validation"), the metrics,
+    and "time" (seconds since 1970). A resumed run drops the lines after the step it resumes at,
+    so that the file is that of an uninterrupted run, times apart (and the averages of a window
+    of `log_every` steps in the midst of which it was stopped).
+
+    Args:
+      workdir: of the run; must exist.
+      resume_step: updates done before this start, 0 for a new run.
+      total_steps: updates at the end.
+      quiet: show nothing; the files are written all the same.
+    """
+
+    def __init__(
+        self,
+        workdir: str | os.PathLike[str],
+        *,
+        resume_step: int = 0,
+        total_steps: int,
+        quiet: bool = False,
+    ):
+        workdir = Path(workdir)
+        self._path = workdir / "metrics.jsonl"
+        truncate_metrics(self._path, after=resume_step)
+        self._file = self._path.open("a", encoding="utf-8")
+        self._events = _open_events(workdir / "tensorboard", resume_step)
+        self._quiet = quiet
+        # A bar redraws its line, which only a terminal can do; elsewhere (logs) print lines.
+        self._lines = not quiet and not sys.stderr.isatty()
+        self._bar = tqdm(
+            total=total_steps,
+            initial=resume_step,
+            unit="step",
+            file=sys.stderr,
+            dynamic_ncols=True,
+            disable=quiet or self._lines,
+        )
+        self._start = _Start(time.monotonic(), resume_step)
+        self._total_steps = total_steps
+        self._last_line = -math.inf
+
+    def train(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Reports training metrics since the last report.
+
+        Args:
+          step: updates done.
+          metrics: plain numbers, "loss" and "tokens_per_second" (not padding) among them.
+        """
+        self._record("train", step, metrics)
+        shown = {"loss": f"{metrics['loss']:.3f}"}
+        if "tokens_per_second" in metrics:
+            shown["tokens/s"] = f"{metrics['tokens_per_second']:,.0f}"
+        self._bar.set_postfix(shown, refresh=False)
+        self._bar.update(step - self._bar.n)
+        now = time.monotonic()
+        due = now - self._last_line >= _SECONDS_BETWEEN_LINES or step >= self._total_steps
+        if self._lines and due:
+            self._last_line = now
+            texts = [f"{name} {value}" for name, value in shown.items()]
+            self.message(
+                f"step {step}/{self._total_steps}: {', '.join(texts)}, "
+                f"{self._time_left(step, now)} left"
+            )
+
+    def validation(
+        self, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] = ()
+    ) -> None:
+        """Reports a validation, with sample translations.
+
+        Args:
+          step: updates done.
+          metrics: plain numbers, such as "loss" and "bleu".
+          samples: shown as text.
+        """
+        self._record("validation", step, metrics, samples)
+        values = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        self.message(f"step {step}: validation {values}")
+        for sample in samples:
+            self.message(
+                "".join(f"  {name:<12} {text}\n" for name, text in sample._asdict().items())
+            )
+
+    def message(self, text: str) -> None:
+        """Shows a line of text above the progress bar."""
+        if not self._quiet:
+            tqdm.write(text, file=sys.stderr)
+
+    def close(self) -> None:
+        """Writes out what is pending and leaves the bar as it stands."""
+        self._bar.close()
+        self._file.close()
+        self._events.close()
+
+    def _record(
+        self, kind: str, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] = ()
+    ) -> None:
+        line: dict[str, Any] = {"step": step, "kind": kind}
+        line |= {name: _json_number(value) for name, value in metrics.items()}
+        line |= {"samples": [sample._asdict() for sample in samples]} if samples else {}
+        line |= {"time": round(time.time(), 3)}
+        summaries = [summary.scalar(f"{kind}/{name}", value) for name, value in metrics.items()]
+        for number, sample in enumerate(samples):
+            summaries.append(summary.text(f"samples/{number}", _as_markdown(sample)))
+        # Flushed at once: what a kill leaves in a buffer is lost, and the resumed run, which
+        # starts after this step, would not write it again.
+        try:
+            self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+            self._file.flush()
+            for item in summaries:
+                self._events.write_event(Event(step=step, wall_time=time.time(), summary=item))
+            self._events.flush()
+        except OSError as error:
+            raise OSError(f"could not write to {self._path.parent}: {error.strerror}") from error
+
+    def _time_left(self, step: int, now: float) -> str:
+        seconds = (now - self._start.time) / max(1, step - self._start.step)
+        return tqdm.format_interval(seconds * (self._total_steps - step))
+
+
+class _Start(NamedTuple):
+    time: float
+    step: int
+
+
+def _open_events(directory: Path, resume_step: int) -> EventsWriter:
+    """A new TensorBoard file; TensorBoard reads all of a directory as one run.
+
+    Written without tensorboardX's SummaryWriter, whose background queue loses the last two minutes
+    when the process is killed.
+    """
+    directory.mkdir(exist_ok=True)
+    events = EventsWriter(str(directory / "events"), f".{resume_step}")
+    if resume_step:  # "forget what was written of these steps before"
+        restart = SessionLog(status=SessionLog.START)
+        events.write_event(Event(step=resume_step + 1, wall_time=time.time(), session_log=restart))
+    return events
+
+
+def truncate_metrics(path: Path, *, after: int) -> None:
+    """Drops the lines of steps beyond `after`, and one cut short by a kill; all at once or not."""
+    if not path.exists():
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    # Not splitlines: it would also split at the Unicode line separators in a sample.
+    lines = [f"{line}\n" for line in text.split("\n")[:-1]]
+    kept = [line for line in lines if _step_of(line) <= after]
+    if "".join(kept) != text:
+        unfinished = path.with_name(path.name + ".unfinished")
+        unfinished.write_text("".join(kept), encoding="utf-8")
+        unfinished.replace(path)
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"]) if line.endswith("\n") else math.inf
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+def _json_number(value: float) -> float | None:
+    """JSON knows no infinity and no not-a-number."""
+    return value if math.isfinite(value) else None
+
+
+def _as_markdown(sample: Sample) -> str:
+    return "  \n".join(f"**{name}** {text}" for name, text in sample._asdict().items())

@@ -1,0 +1,31 @@
+"""The world that tests run in: the CPU as eight devices, and real corpora if there are any."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ["JAX_PLATFORMS"] = "cpu"  # before jax is imported; commands that tests start inherit it
+
+import jax
+
+# Not by XLA_FLAGS, which commands that tests start would inherit: those see what users see.
+jax.config.update("jax_num_cpu_devices", 8)
+jax.devices()  # from here on the number is settled, whatever a test calls
+
+SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The directory of real corpora; tests that need it are skipped where there is none."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"needs the corpora of {SHARED_DATA}")
+    return SHARED_DATA
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers that are the same in every run."""
+    return np.random.default_rng(0)

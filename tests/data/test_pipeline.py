@@ -1,0 +1,235 @@
+"""From files to batches, all stages together, on a small corpus written for the occasion."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.tokenizer import TokenizerConfig
+
+
+def write(directory: Path, name: str, lines: list[str]) -> None:
+    (directory / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def sentences(seed: int, count: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    words = ["der", "die", "ein", "hund", "katze", "baum", "rot", "blau", "sieht", "hat", "geht"]
+    return [" ".join(rng.choice(words, rng.integers(1, 12))) + f" {i}" for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory) -> Path:
+    """Training: 203 pairs, of which 2 have an empty side, 1 is too long and 1 + 2 are held out."""
+    directory = tmp_path_factory.mktemp("corpus")
+    source = [*sentences(0, 197), "", "baum", "hund " * 200, "im test", " im test ", "im blau"]
+    target = [*sentences(1, 197), "rot", " ", "hund", "x", "y", "z"]
+    write(directory, "train.en", source)
+    write(directory, "train.de", target)
+    write(directory, "val.en", ["im blau", "hund " * 70 + "hund", *sentences(2, 20)])
+    write(directory, "val.de", ["z", "baum", *sentences(3, 20)])
+    write(directory, "test.en", ["im test", *sentences(4, 10)])
+    write(directory, "test.de", ["x", *sentences(5, 10)])
+    return directory
+
+
+@pytest.fixture(scope="module")
+def config(directory) -> DataConfig:
+    return DataConfig(
+        directory=str(directory),
+        train=CorpusConfig(source=("train.en",), target=("train.de",)),
+        validation=CorpusConfig(source=("val.en",), target=("val.de",)),
+        test=CorpusConfig(source=("test.en",), target=("test.de",)),
+        exclude=("validation", "test"),
+        tokenizer=TokenizerConfig(vocab_size=60, byte_fallback=False),
+        max_source_length=100,
+        tokens_per_batch=1200,
+        num_buckets=4,
+    )
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    directory = str(tmp_path_factory.mktemp("tokenizer"))
+
+    def build(config: DataConfig, **options) -> Data:
+        return build_data(config, tokenizer_directory=directory, **{"seed": 0, **options})
+
+    return build
+
+
+def texts(data: Data, batches) -> Counter[tuple[str, str]]:
+    """The sentence pairs in the batches, turned back into text."""
+    found = Counter()
+    for batch in batches:
+        for row in np.flatnonzero(batch.inputs_segment_ids.any(axis=1)):
+            source = batch.inputs[row][batch.inputs_segment_ids[row] == 1]
+            target = batch.targets[row][batch.targets_segment_ids[row] == 1]
+            found[
+                data.tokenizer.source.detokenize(source.tolist()),
+                data.tokenizer.target.detokenize(target.tolist()),
+            ] += 1
+    return found
+
+
+def one_epoch(data: Data, epoch: int = 0):
+    iterator = data.train_iterator()
+    iterator.set_state({"epoch": epoch, "index": 0})
+    while iterator.get_state()["epoch"] == epoch:
+        yield next(iterator)
+    iterator.close()
+
+
+def test_an_epoch_is_the_usable_training_text(config, build):
+    data = build(config)
+    expected = Counter(zip(sentences(0, 197), sentences(1, 197), strict=True))
+    assert texts(data, one_epoch(data)) == expected
+
+
+def test_the_report_counts_every_pair(config, build):
+    data = build(config)
+    report = data.report
+    assert (report.train.read, report.train.kept) == (203, 197)
+    assert report.train.left_out == {
+        "empty source": 1,
+        "empty target": 1,
+        "source longer than 100 tokens": 1,
+        "with a validation line as source": 1,
+        "with a test line as source": 2,
+    }
+    assert (report.validation.kept, report.test.kept) == (22, 11)
+    batches = list(one_epoch(data))
+    assert report.steps_per_epoch == len(batches)
+    shapes = {(*batch.inputs.shape, batch.targets.shape[1]) for batch in batches}
+    assert shapes <= set(report.shapes)
+    assert 0 < report.padding < 1
+    for part in ("203 pairs read, 197 kept", "2 with a test line as source", "% padding"):
+        assert part in str(report)
+
+
+def test_unknown_tokens_are_counted_and_named(config, build, tmp_path):
+    write(tmp_path, "train.en", ["der hund ☃ geht", "der hund ☃☃ .", "die katze ☂"] * 5)
+    write(tmp_path, "train.de", ["der hund geht"] * 15)
+    corpus = dataclasses.replace(config.train)
+    trained_before = build(config)  # the tokenizer, on text without such signs
+    assert trained_before.report.source.num_unknown == 0
+    data = build(
+        dataclasses.replace(
+            config,
+            directory=str(tmp_path),
+            train=corpus,
+            exclude=(),
+            validation=CorpusConfig(),
+            test=CorpusConfig(),
+        )
+    )
+    report = data.report
+    assert report.source.most_frequent_unknown[:1] == (("☃", 15),)
+    assert dict(report.source.most_frequent_unknown)["☂"] == 5
+    assert 0 < report.source.unknown_share < 1
+    assert report.target.num_unknown == 0
+    assert "'☃' 15 times" in str(report)
+
+
+def test_validation_is_every_pair_once_in_the_same_order(config, build):
+    data = build(config)
+    batches = list(data.validation_batches())
+    assert texts(data, batches) == Counter(tuple(pair) for pair in data.validation)
+    assert len(data.validation) == 22
+    for batch, again in zip(batches, data.validation_batches(), strict=True):
+        np.testing.assert_array_equal(batch.inputs, again.inputs)
+
+
+def test_batches_do_not_depend_on_the_number_of_processes(config, build):
+    alone = build(config)
+    pair = [build(config, process_index=i, process_count=2, rows_multiple_of=8) for i in range(2)]
+    assert alone.shapes == pair[0].shapes
+    streams = [one_epoch(data) for data in (alone, *pair)]
+    for whole, *shares in zip(*streams, strict=True):
+        np.testing.assert_array_equal(
+            np.concatenate([share.targets for share in shares]), whole.targets
+        )
+    validation = [list(data.validation_batches()) for data in (alone, *pair)]
+    for whole, *shares in zip(*validation, strict=True):
+        np.testing.assert_array_equal(
+            np.concatenate([share.inputs for share in shares]), whole.inputs
+        )
+
+
+def test_sampling_gives_the_same_text_in_other_pieces_and_resumes(config, build):
+    config = dataclasses.replace(
+        config, tokenizer=dataclasses.replace(config.tokenizer, sampling_alpha=0.2)
+    )
+    data = build(config)
+    epochs = [list(one_epoch(data, epoch)) for epoch in range(2)]
+    assert texts(data, epochs[0]) == texts(data, epochs[1])
+    lengths = [sum(batch.inputs_segment_ids.sum() for batch in batches) for batches in epochs]
+    assert lengths[0] != lengths[1]
+    for epoch in range(2, 8):  # whatever is drawn, the shapes chosen at the start hold it
+        assert len(data.epochs.plan(epoch).order) == 197
+    again = data.train_iterator()
+    again.set_state(json.loads(json.dumps({"epoch": 1, "index": 1})))
+    np.testing.assert_array_equal(next(again).inputs, epochs[1][1].inputs)
+    again.close()
+
+
+def test_settings_that_leave_nothing_or_make_no_sense_are_explained(config, build):
+    with pytest.raises(ValueError, match="no training pair is left: 203 pairs read, 0 kept"):
+        build(dataclasses.replace(config, max_source_length=2))
+    with pytest.raises(ValueError, match="data.test lists no text"):
+        dataclasses.replace(config, test=CorpusConfig())
+    with pytest.raises(ValueError, match="data.train lists no text"):
+        build(dataclasses.replace(config, train=CorpusConfig()))
+    with pytest.raises(ValueError, match="data.num_buckets must be at least 1, got 0"):
+        dataclasses.replace(config, num_buckets=0)
+    with pytest.raises(ValueError, match="seed must not be negative"):
+        build(config, seed=-1)
+
+
+def test_the_data_room_starts_no_jax():
+    code = """
+import sys, flaxformer_mt.data.pipeline
+assert "jax" not in sys.modules and "grain" not in sys.modules, "imported by data.pipeline"
+import flaxformer_mt.data.iterator  # Grain imports jax where it is installed,
+from jax._src import xla_bridge
+assert not xla_bridge._backends, "started a backend"  # but must not start it
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_news_words_report_unknown_tokens_and_held_out_lines(shared_data, tmp_path):
+    directory = shared_data / "news-zh-en"
+    config = DataConfig(
+        directory=str(directory),
+        target_language="zh",
+        train=CorpusConfig(source=("en.txt",), target=("cn.txt",), limit=1500),
+        test=CorpusConfig(source=("en.test.txt",), target=("cn.test.txt",)),
+        exclude=("test",),
+        tokenizer=TokenizerConfig(
+            kind="word",
+            shared=False,
+            source_vocab="en.txt.vocab.tsv",
+            target_vocab="cn.txt.vocab.tsv",
+        ),
+    )
+    report = build_data(config, tokenizer_directory=str(tmp_path), seed=0).report
+
+    def lines(name: str) -> list[str]:
+        return (directory / name).read_text(encoding="utf-8").split("\n")
+
+    test_lines = {line.strip() for line in lines("en.test.txt")}
+    kept = [line.split() for line in lines("en.txt")[:1500] if line.strip() not in test_lines]
+    known = {row.partition("\t")[0] for row in lines("en.txt.vocab.tsv")}
+    unknown = Counter(word for words in kept for word in words if word not in known)
+    assert report.train.left_out == {"with a test line as source": 1500 - len(kept)}
+    assert report.source.num_tokens == sum(map(len, kept))
+    assert report.source.num_unknown == unknown.total()
+    assert report.source.most_frequent_unknown == tuple(unknown.most_common(8))
+    assert {"'.'", "','"} <= set(str(report).replace(":", " ").split())

@@ -1,0 +1,59 @@
+"""The statistics of the hashed dropout mask: what makes it as good as independent coin tosses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.model.dropout import Dropout, dropout
+
+SIZE = (256, 1024)
+KEPT_SD = 1 / np.sqrt(SIZE[0] * SIZE[1])  # of a correlation between independent masks
+
+
+def mask(key: int, rate: float = 0.3) -> np.ndarray:
+    return np.asarray(dropout(jnp.ones(SIZE), rate, jax.random.key(key)) > 0, np.float64)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_keeps_the_right_share_and_the_mean(rate):
+    y = np.asarray(dropout(jnp.ones(SIZE), rate, jax.random.key(1)))
+    np.testing.assert_allclose(np.mean(y > 0), 1 - rate, atol=5 * KEPT_SD)
+    np.testing.assert_allclose(np.unique(y), [0, 1 / (1 - rate)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_and_columns_are_kept_alike(axis):
+    kept = mask(2).mean(axis)
+    expected_sd = np.sqrt(0.3 * 0.7 / SIZE[axis])
+    assert 0.85 * expected_sd < kept.std() < 1.15 * expected_sd
+
+
+@pytest.mark.parametrize("shift", [(0, 1), (1, 0), (0, 2), (0, 512), (7, 3)])
+def test_neighbours_are_independent(shift):
+    one = mask(3)
+    assert abs(np.corrcoef(one.ravel(), np.roll(one, shift, (0, 1)).ravel())[0, 1]) < 5 * KEPT_SD
+
+
+def test_keys_give_unrelated_masks():
+    masks = [mask(key).ravel() for key in range(8)]
+    correlations = np.corrcoef(masks)[np.triu_indices(8, 1)]
+    assert np.max(np.abs(correlations)) < 5 * KEPT_SD
+
+
+def test_keys_do_not_give_shifted_copies():
+    """The weakness of `hash(index + key)`: one key's sequence found in another's, moved along."""
+    one, other = mask(4).ravel() - 0.7, mask(5).ravel() - 0.7
+    spectrum = np.fft.rfft(one) * np.conj(np.fft.rfft(other))
+    correlations = np.fft.irfft(spectrum) / (one.std() * other.std() * one.size)
+    assert np.max(np.abs(correlations)) < 7 * KEPT_SD
+
+
+def test_a_key_gives_one_mask():
+    assert np.array_equal(mask(6), mask(6))
+
+
+def test_deterministic_and_zero_rate_are_the_identity():
+    x = jnp.arange(6.0)
+    assert jnp.array_equal(Dropout(0.5).apply({}, x, deterministic=True), x)
+    assert jnp.array_equal(Dropout(0.0).apply({}, x, deterministic=False), x)

@@ -1,0 +1,405 @@
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from flaxformer_mt import average, cli, evaluate, lines, score, translate
+from flaxformer_mt.config import Config, save_config
+from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.decoding.translator import Hypothesis, Translator
+from flaxformer_mt.training import averaging
+
+PYTHON_FORMAT = warnings.formatwarning
+ODD_LINES = [
+    "Hello .",
+    "",
+    "   ",
+    "no\rbreak\x0bat\x0call\x1c\x85\u2028\u2029here",
+    "\ufeffmark",
+    "tab\tand\x00null",
+    "👩\u200d👧 e\u0301 ﷽",
+    "x" * 5000,
+]
+
+
+class Pair(NamedTuple):
+    score: float
+    log_prob: float
+    tokens: list[int]
+
+
+class Shouter:
+    """Stands for a Translator: translates into capital letters, and blank into blank."""
+
+    def __init__(self) -> None:
+        self.config = DecodingConfig()
+        self.loaded: tuple[str, str] | None = None
+        self.calls: list[dict[str, object]] = []
+
+    def load(self, workdir: str, *, which: str) -> "Shouter":
+        self.loaded = (workdir, which)
+        return self
+
+    def translate(
+        self, sentences: list[str], *, num_hypotheses: int | None = None, **given: object
+    ) -> list[list[Hypothesis]]:
+        self.calls.append({"sentences": sentences, "num_hypotheses": num_hypotheses, **given})
+        texts = [" ".join(sentence.upper().split()) for sentence in sentences]
+        return [
+            [Hypothesis(text + "!" * k, [3], -0.5 - k) for k in range(num_hypotheses or 1)]
+            for text in texts
+        ]
+
+    def score(
+        self, sources: list[str], targets: list[str], *, length_penalty: float | None
+    ) -> list[Pair]:
+        return [Pair(-float(len(t)), -2.0 * len(t), [1] * len(t)) for t in targets]
+
+
+@pytest.fixture
+def shouter(monkeypatch: pytest.MonkeyPatch) -> Shouter:
+    shouter = Shouter()
+    monkeypatch.setattr(Translator, "load", shouter.load)
+    return shouter
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_translate(work: Path, content: bytes, *args: str) -> bytes:
+    (work / "in").write_bytes(content)
+    assert translate.main(["--workdir", "w", "--input", "in", "--output", "out", *args]) == 0
+    return (work / "out").read_bytes()
+
+
+class TestMain:
+    def test_help_names_the_verbs(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["--help"]) == 0
+        text = capsys.readouterr().out
+        assert all(verb in text for verb in ("train", "translate", "score", "evaluate", "average"))
+
+    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["--version"]) == 0
+        assert capsys.readouterr().out.strip().count(".") == 2
+
+    def test_unknown_verb_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["transalte"]) == 2
+        assert "did you mean translate?" in capsys.readouterr().err
+
+    def test_hands_the_rest_to_the_verb(self, work: Path, shouter: Shouter) -> None:
+        (work / "in").write_text("a\n")
+        assert cli.main(["translate", "--workdir", "w", "--input=in", "--output=out"]) == 0
+        assert (work / "out").read_text() == "A\n"
+
+    @pytest.mark.parametrize(
+        ("verb", "flags"),
+        [
+            (
+                "translate",
+                "workdir input output beam-size length-penalty num-hypotheses json checkpoint",
+            ),
+            ("score", "workdir source target length-penalty json checkpoint"),
+            ("evaluate", "workdir source reference beam-size tokenize lowercase json checkpoint"),
+            ("average", "workdir last best"),
+        ],
+    )
+    def test_help_of_each_verb_is_complete(
+        self, verb: str, flags: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as stop:
+            cli.main([verb, "--help"])
+        assert stop.value.code == 0
+        text = capsys.readouterr().out
+        assert all(f"--{flag} " in text for flag in flags.split())
+
+    def test_misspelt_flag_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as stop:
+            translate.main(["--workdir", "w", "--beem-size", "3"])
+        assert stop.value.code == 2
+        assert "--beam-size" in capsys.readouterr().err
+
+    def test_verbs_start_without_jax(self) -> None:
+        verbs = "from flaxformer_mt import average, cli, evaluate, score, translate"
+        check = f"import sys; {verbs}; sys.exit('jax' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", check]).returncode == 0
+
+
+class TestGuard:
+    @pytest.mark.parametrize(
+        ("error", "message"),
+        [
+            (ValueError("3 is too many"), "error: 3 is too many\n"),
+            (FileNotFoundError("no file x"), "error: no file x\n"),
+            (OSError(28, "No space left on device", "x"), "error: x: No space left on device\n"),
+        ],
+    )
+    def test_bad_input_is_one_message_and_status_2(
+        self, error: Exception, message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def work() -> None:
+            raise error
+
+        assert cli.guard(work) == 2
+        assert capsys.readouterr().err == message
+
+    def test_debugging_shows_the_traceback(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse() -> None:
+            raise ValueError("no")
+
+        monkeypatch.setenv(cli.DEBUG, "1")
+        with pytest.raises(ValueError):
+            cli.guard(refuse)
+
+    def test_mistakes_of_ours_keep_their_traceback(self) -> None:
+        with pytest.raises(ZeroDivisionError):
+            cli.guard(lambda: print(1 // 0))
+
+    @pytest.mark.filterwarnings("default")
+    def test_warnings_are_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = lambda *args, **_: print(
+                warnings.formatwarning(*args[:4]), end="", file=sys.stderr
+            )
+            assert cli.guard(lambda: warnings.warn("line 3 is long", stacklevel=1)) == 0
+        assert capsys.readouterr().err == "warning: line 3 is long\n"
+        assert warnings.formatwarning is PYTHON_FORMAT
+
+    def test_reader_that_has_enough_is_no_error(self) -> None:
+        code = "from flaxformer_mt import cli; cli.guard(lambda: print('x' * 10**6))"
+        done = subprocess.run(
+            f'{sys.executable} -c "{code}" | head -c 1', shell=True, capture_output=True, text=True
+        )
+        assert (done.stdout, done.stderr) == ("x", "")
+
+
+class TestTranslate:
+    @pytest.mark.parametrize("end", ["", "\n"])
+    def test_one_line_out_for_each_line_in(self, work: Path, shouter: Shouter, end: str) -> None:
+        out = run_translate(work, ("\n".join(ODD_LINES) + end).encode())
+        expected = [" ".join(line.upper().split()) for line in ODD_LINES]
+        assert out.decode() == "\n".join(expected) + end
+        assert shouter.calls[0]["sentences"] == ODD_LINES
+
+    @pytest.mark.parametrize("content", [b"", b"\n", b"\n\n", b"a", b"\r\n", b"a\r\nb\r\n"])
+    def test_counts_agree_however_the_text_ends(
+        self, work: Path, shouter: Shouter, content: bytes
+    ) -> None:
+        out = run_translate(work, content)
+        assert out.count(b"\n") == content.count(b"\n")
+        assert out.endswith(b"\n") == content.endswith(b"\n")
+        assert b"\r" not in out
+
+    def test_large_input_goes_in_parts_with_its_line_numbers(
+        self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(translate, "LINES_AT_ONCE", 3)
+        assert run_translate(work, b"a\nb\nc\nd\n") == b"A\nB\nC\nD\n"
+        assert [call["first_line"] for call in shouter.calls] == [1, 4]
+
+    def test_options_reach_the_search(self, work: Path, shouter: Shouter) -> None:
+        args = ["--beam-size=7", "--length-penalty=1.5", "--checkpoint=last"]
+        run_translate(work, b"a\n", *args)
+        assert shouter.loaded == ("w", "last")
+        assert (shouter.calls[0]["beam_size"], shouter.calls[0]["length_penalty"]) == (7, 1.5)
+
+    def test_n_best_lines(self, work: Path, shouter: Shouter) -> None:
+        out = run_translate(work, b"a\nb\n", "--num-hypotheses", "2")
+        assert out.decode() == (
+            "0 ||| A ||| -0.500000\n0 ||| A! ||| -1.500000\n"
+            "1 ||| B ||| -0.500000\n1 ||| B! ||| -1.500000\n"
+        )
+
+    def test_json_is_one_object_a_line(self, work: Path, shouter: Shouter) -> None:
+        out = run_translate(work, "ä\n\n".encode(), "--json", "--num-hypotheses=2")
+        first, second = map(json.loads, out.decode().splitlines())
+        assert first["source"] == "ä"
+        assert first["hypotheses"][1] == {"text": "Ä!", "score": -1.5}
+        assert second["source"] == ""
+
+    @pytest.mark.parametrize(
+        ("content", "status", "answer"),
+        [
+            (b"", 0, repr(lines.Text([], True))),
+            ("\ufeffä\u2028b\r\n\nc".encode(), 0, repr(lines.Text(["ä\u2028b", "", "c"], False))),
+            (b"good\nb\xe4d\n", 2, "error: standard input, line 2: not UTF-8 (byte 0xe4 at"),
+        ],
+    )
+    def test_standard_input_and_output(self, content: bytes, status: int, answer: str) -> None:
+        code = (
+            "import sys; from flaxformer_mt import cli, lines\n"
+            "def work():\n"
+            "    text = lines.read_text('')\n"
+            "    with lines.open_output('') as output: output.write(repr(text).encode())\n"
+            "sys.exit(cli.guard(work))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            input=content,
+            capture_output=True,
+            env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
+        )
+        assert done.returncode == status
+        assert answer in (done.stderr if status else done.stdout).decode()
+
+    def test_invalid_utf8_is_found_before_any_work(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (work / "in").write_bytes(b"good\nb\xe4d\n")
+        assert translate.main(["--workdir", "w", "--input", "in", "--output", "out"]) == 2
+        assert "in, line 2: not UTF-8 (byte 0xe4 at position 2)" in capsys.readouterr().err
+        assert shouter.loaded is None
+        assert not (work / "out").exists()
+
+    def test_missing_input_says_what_is_there(
+        self, work: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (work / "test.en").touch()
+        assert translate.main(["--workdir", "w", "--input", "tset.en"]) == 2
+        assert "no file tset.en" in (message := capsys.readouterr().err)
+        assert "test.en" in message.split("holds:")[1]
+        assert "Traceback" not in message
+
+    def test_missing_workdir_is_a_clean_error(
+        self, work: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (work / "in").write_text("a\n")
+        assert translate.main(["--workdir", "nowhere", "--input", "in"]) == 2
+        assert "nowhere does not exist" in capsys.readouterr().err
+
+
+class TestOutput:
+    def test_failure_leaves_the_earlier_file_and_nothing_else(self, work: Path) -> None:
+        (work / "out").write_text("precious")
+        with pytest.raises(ValueError), lines.open_output("out") as output:
+            output.write(b"half")
+            raise ValueError
+        assert (work / "out").read_text() == "precious"
+        assert os.listdir(work) == ["out"]
+
+    def test_symbolic_links_and_pipes_stay_what_they_are(self, work: Path) -> None:
+        (work / "link").symlink_to("real")
+        with lines.open_output("link") as output:
+            output.write(b"x")
+        assert (work / "link").is_symlink()
+        assert (work / "real").read_text() == "x"
+        with lines.open_output(os.devnull) as output:
+            output.write(b"x")
+        assert not Path(os.devnull).is_file()
+
+    def test_place_that_cannot_be_written_is_known_before_any_work(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (work / "in").write_text("a\n")
+        assert translate.main(["--workdir=w", "--input=in", "--output=no/out"]) == 2
+        assert "no directory" in capsys.readouterr().err
+        assert shouter.loaded is None
+
+
+class TestScore:
+    def test_one_score_a_pair(self, work: Path, shouter: Shouter) -> None:
+        (work / "s").write_text("a\nb\n")
+        (work / "t").write_text("xx\nyyy\n")
+        args = ["--workdir=w", "--source=s", "--target=t", "--output=out"]
+        assert score.main(args) == 0
+        assert (work / "out").read_text() == "-2.000000\n-3.000000\n"
+        assert score.main([*args, "--json"]) == 0
+        assert json.loads((work / "out").read_text().splitlines()[1]) == {
+            "source": "b",
+            "target": "yyy",
+            "score": -3.0,
+            "log_prob": -6.0,
+            "num_tokens": 3,
+        }
+
+    def test_unequal_files_give_both_counts(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (work / "s").write_text("a\nb\n")
+        (work / "t").write_text("x\n")
+        assert score.main(["--workdir=w", "--source=s", "--target=t"]) == 2
+        assert "s has 2 lines but t has 1" in capsys.readouterr().err
+        assert shouter.loaded is None
+
+
+class TestEvaluate:
+    @pytest.fixture
+    def trained(self, work: Path, shouter: Shouter) -> Path:
+        (work / "test.en").write_text("hello my dear old friend\n")
+        (work / "test.de").write_text("HELLO MY DEAR OLD FRIEND\n")
+        (work / "other.de").write_text("hello my dear old friend\n")
+        test = CorpusConfig(source=("test.en",), target=("test.de",))
+        save_config(Config(data=DataConfig(directory=str(work), test=test)), "w")
+        return work
+
+    def evaluate_json(self, capsys: pytest.CaptureFixture[str], *args: str) -> dict:
+        assert evaluate.main(["--workdir=w", "--json", *args]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def test_given_files(self, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        files = ["--source=test.en", "--reference=other.de", "--output=out"]
+        scores = self.evaluate_json(capsys, *files)
+        assert scores["bleu"]["score"] < 1
+        scores = self.evaluate_json(capsys, *files, "--lowercase", "--tokenize=none")
+        assert scores["bleu"]["score"] == pytest.approx(100)
+        assert "case:lc|eff:no|tok:none" in scores["bleu"]["signature"]
+        assert scores["chrf"]["score"] == pytest.approx(100)
+        assert (trained / "out").read_text() == "HELLO MY DEAR OLD FRIEND\n"
+
+    def test_without_files_the_configs_own_test_set(
+        self, trained: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.evaluate_json(capsys)["bleu"]["score"] == pytest.approx(100)
+        assert evaluate.main(["--workdir=w"]) == 0
+        text = capsys.readouterr().out
+        assert "BLEU 100.00   nrefs:1|case:mixed" in text
+        assert "chrF2 100.00" in text
+
+    def test_chinese_is_counted_in_characters(
+        self, trained: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        save_config(Config(data=DataConfig(target_language="zh")), "w")
+        files = ["--source=test.en", "--reference=test.de"]
+        assert "tok:zh" in self.evaluate_json(capsys, *files)["bleu"]["signature"]
+
+    def test_no_test_set_and_half_a_test_set_are_refused(
+        self, trained: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        save_config(Config(), "w")
+        assert evaluate.main(["--workdir=w"]) == 2
+        assert "names no test set" in capsys.readouterr().err
+        with pytest.raises(SystemExit) as stop:
+            evaluate.main(["--workdir=w", "--source=test.en"])
+        assert stop.value.code == 2
+        assert "give both" in capsys.readouterr().err
+
+
+class TestAverage:
+    def test_says_what_it_averaged(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fake(workdir: str, *, last: int | None, best: int | None) -> averaging.Averaged:
+            assert (workdir, last, best) == ("w", None, 2)
+            return averaging.Averaged(Path("w/averaged"), (100, 300))
+
+        monkeypatch.setattr(averaging, "average_checkpoints", fake)
+        assert average.main(["--workdir=w", "--best=2"]) == 0
+        assert capsys.readouterr().out.endswith(
+            "averaged: the mean of the checkpoints of steps 100, 300\n"
+        )
+
+    @pytest.mark.parametrize("args", [[], ["--last=2", "--best=2"], ["--last=0"]])
+    def test_needs_one_positive_number(self, args: list[str]) -> None:
+        with pytest.raises(SystemExit) as stop:
+            average.main(["--workdir=w", *args])
+        assert stop.value.code == 2

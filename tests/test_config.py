@@ -1,0 +1,244 @@
+import dataclasses
+import json
+import typing
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from flaxformer_mt.config import (
+    Config,
+    differences,
+    from_json,
+    load_config,
+    parse,
+    save_config,
+    to_json,
+    workdir_config,
+)
+from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.model.transformer import Transformer, TransformerConfig
+from flaxformer_mt.training.config import TrainingConfig
+
+CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
+EVERYWHERE = Config(
+    data=DataConfig(
+        directory='odd "ü" \\ name',
+        train=CorpusConfig(source=("a.en", "b.en"), target=("a.de", "b.de"), weights=(0.1, 2.0)),
+    ),
+    model=TransformerConfig(d_model=64, norm="pre", dropout=0.1 + 0.2),
+    training=TrainingConfig(learning_rate=5e-3),
+    seed=2**40,
+)
+
+
+def write(path: Path, text: str) -> str:
+    header = (
+        "from flaxformer_mt.config import Config\n"
+        "from flaxformer_mt.training.config import TrainingConfig\n"
+    )
+    path.write_text(header + text, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> str:
+    return write(
+        tmp_path / "mine.py", "config = Config(training=TrainingConfig(num_steps=7), seed=3)"
+    )
+
+
+def run_parse(config_file: str, *args: str) -> Config:
+    return parse(["--config", config_file, *args], verb="train", description="Train.")[0]
+
+
+class TestJson:
+    def test_round_trip_is_exact(self) -> None:
+        assert from_json(to_json(EVERYWHERE)) == EVERYWHERE
+        assert from_json(to_json(Config())) == Config()
+
+    def test_unknown_key_names_the_nearest(self) -> None:
+        values = json.loads(to_json(Config()))
+        values["training"]["num_step"] = 5
+        with pytest.raises(ValueError, match=r"training\.num_step: did you mean num_steps\?"):
+            from_json(json.dumps(values))
+
+    def test_missing_key_keeps_its_default(self) -> None:
+        values = json.loads(to_json(EVERYWHERE))
+        del values["training"]["num_steps"]
+        assert from_json(json.dumps(values)).training.num_steps == TrainingConfig().num_steps
+
+    @pytest.mark.parametrize(
+        ("section", "key", "value", "message"),
+        [
+            ("training", "num_steps", "5", r"training\.num_steps: expected int, got '5'"),
+            ("training", "num_steps", True, r"training\.num_steps: expected int, got True"),
+            ("model", "norm", "prre", r"model\.norm: expected 'pre' or 'post'|'post' or 'pre'"),
+            ("data", "train", 3, r"data\.train: expected an object"),
+            ("training", "num_steps", 0, "num_steps must be at least 1"),
+        ],
+    )
+    def test_wrong_values_name_their_place(
+        self, section: str, key: str, value: object, message: str
+    ) -> None:
+        values = json.loads(to_json(Config()))
+        values[section][key] = value
+        with pytest.raises(ValueError, match=message):
+            from_json(json.dumps(values))
+
+    def test_whole_numbers_do_for_floats_and_lists_for_tuples(self) -> None:
+        values = json.loads(to_json(Config()))
+        values["training"]["learning_rate"] = 1
+        values["data"]["train"] |= {"source": ["a"], "target": ["b"]}
+        config = from_json(json.dumps(values))
+        assert isinstance(config.training.learning_rate, float)
+        assert config.data.train.source == ("a",)
+
+
+class TestWorkdir:
+    def test_keeps_the_config(self, tmp_path: Path) -> None:
+        save_config(EVERYWHERE, str(tmp_path / "new"))
+        assert workdir_config(str(tmp_path / "new")) == EVERYWHERE
+        assert [path.name for path in (tmp_path / "new").iterdir()] == ["config.json"]
+
+    def test_without_one_says_what_was_expected(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match=r"has no config\.json.*flaxformer_mt\.train"):
+            workdir_config(str(tmp_path))
+        with pytest.raises(FileNotFoundError, match="does not exist"):
+            workdir_config(str(tmp_path / "nowhere"))
+
+    def test_damaged_one_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "config.json").write_text("{")
+        with pytest.raises(ValueError, match=r"config\.json"):
+            workdir_config(str(tmp_path))
+
+    def test_differences_are_dotted(self) -> None:
+        other = dataclasses.replace(EVERYWHERE, model=TransformerConfig(d_model=32), seed=1)
+        lines = differences(EVERYWHERE, other)
+        assert "model.d_model: 64 -> 32" in lines
+        assert f"seed: {2**40} -> 1" in lines
+        assert differences(EVERYWHERE, EVERYWHERE) == []
+
+
+class TestLoadConfig:
+    def test_gives_the_config_of_the_file(self, config_file: str) -> None:
+        assert load_config(config_file) == Config(training=TrainingConfig(num_steps=7), seed=3)
+
+    def test_missing_file_names_those_that_exist(self, config_file: str) -> None:
+        with pytest.raises(FileNotFoundError, match=r"no config file .*mini\.py.*mine\.py"):
+            load_config(str(Path(config_file).with_name("mini.py")))
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "must define `config = Config.*defines nothing"),
+            ("config = 3", "must define `config = Config.*defines int"),
+            ("\nconfig = Config(sede=3)", "line 4.*did you mean seed"),
+            ("config = Config(training=TrainingConfig(num_step=3))", "did you mean num_steps"),
+            ("config = Config(training=TrainingConfig(num_steps=0))", "line 3.*at least 1"),
+            ("config = Config(seed='3')", r"(?s)mine\.py.*seed.*int.*'3'"),
+            ("config = ", r"mine\.py.*syntax"),
+        ],
+    )
+    def test_faults_of_the_file_are_named(self, tmp_path: Path, text: str, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            load_config(write(tmp_path / "mine.py", text))
+
+    @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+    def test_every_config_of_ours_loads_and_fits_a_model(self, path: Path) -> None:
+        config = load_config(f"configs/{path.name}")
+        assert from_json(to_json(config)) == config
+        tokens = jnp.zeros((2, 8), jnp.int32)
+        model = Transformer(config.model, source_vocab_size=99, target_vocab_size=99, bos_id=2)
+        logits, _ = jax.eval_shape(
+            lambda key: model.init_with_output(key, *[tokens] * 6), jax.random.key(0)
+        )
+        assert logits.shape == (2, 8, 99)
+
+
+class TestParse:
+    def test_defaults_are_those_of_the_file(self, config_file: str) -> None:
+        assert run_parse(config_file) == load_config(config_file)
+
+    def test_workdir(self, config_file: str) -> None:
+        args = ["--config", config_file, "--workdir", "w"]
+        assert parse(args, verb="train", description="Train.")[1] == "w"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["--training.num-steps", "120"],
+            ["--training.num_steps", "120"],
+            ["--training.num-steps=120"],
+            ["--training.num_steps=120"],
+        ],
+    )
+    def test_override_with_dashes_or_underscores(
+        self, config_file: str, arguments: list[str]
+    ) -> None:
+        expected = Config(training=TrainingConfig(num_steps=120), seed=3)
+        assert run_parse(config_file, *arguments) == expected
+
+    def test_override_of_every_kind(self, config_file: str) -> None:
+        config = run_parse(
+            config_file,
+            *("--data.train.source", "a", "b", "--data.train.target", "c", "d"),
+            *("--data.train.weights", "1", "0.5", "--model.norm", "pre"),
+            *("--decoding.allow-unknown", "true", "--training.learning-rate", "1e-3"),
+        )
+        assert config.data.train.source == ("a", "b")
+        assert config.data.train.weights == (1.0, 0.5)
+        assert config.model.norm == "pre"
+        assert config.decoding.allow_unknown
+        assert config.training.learning_rate == 1e-3
+
+    @pytest.mark.parametrize("word", [[], ["true"], ["True"]])
+    def test_flags_need_no_value(self, config_file: str, word: list[str]) -> None:
+        config = run_parse(config_file, "--decoding.allow-unknown", *word, "--seed", "5")
+        assert (config.decoding.allow_unknown, config.seed) == (True, 5)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--training.num-step", "5"], "--training.num-steps"),
+            (["--trainig.num_steps", "5"], "--training.num-steps"),
+            (["--num-steps", "5"], "--training.num-steps"),
+            (["--training.num-steps", "many"], "--training.num-steps"),
+            (["--training.num-steps", "0"], "must be at least 1"),
+            (["--model.norm", "prre"], "--model.norm"),
+            (["--decoding.allow-unknown", "maybe"], "true or false"),
+        ],
+    )
+    def test_what_does_not_fit_ends_with_status_2_and_the_nearest(
+        self,
+        config_file: str,
+        arguments: list[str],
+        message: str,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        with pytest.raises(SystemExit) as stop:
+            run_parse(config_file, *arguments)
+        assert stop.value.code == 2
+        assert message in capsys.readouterr().err
+
+    def test_help_names_every_field(
+        self, config_file: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as stop:
+            run_parse(config_file, "--help")
+        assert stop.value.code == 0
+        text = capsys.readouterr().out
+        for path in ["config", "workdir", *dotted_paths(Config)]:
+            assert f"--{path.replace('_', '-')} " in text
+        assert "(default: 7)" in text  # of the file, not of the class
+
+
+def dotted_paths(kind: Any, prefix: str = "") -> list[str]:
+    paths = []
+    for name, field_type in typing.get_type_hints(kind).items():
+        nested = dataclasses.is_dataclass(field_type)
+        paths += dotted_paths(field_type, f"{prefix}{name}.") if nested else [f"{prefix}{name}"]
+    return paths

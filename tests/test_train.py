@@ -1,0 +1,183 @@
+"""Whole runs of a tiny model: killed and resumed, stopped, early-stopped, and a used workdir."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.config import Config, to_json
+from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.model.transformer import TransformerConfig
+from flaxformer_mt.train import Progress, main, train
+from flaxformer_mt.training.checkpoint import load_model
+from flaxformer_mt.training.config import TrainingConfig
+
+CONFIG = Config(
+    data=DataConfig(
+        train=CorpusConfig(pairs=("grammar:train:300",)),
+        validation=CorpusConfig(pairs=("grammar:validation:8",)),
+        tokenizer=TokenizerConfig(vocab_size=400, sampling_alpha=0.5),
+        tokens_per_batch=512,
+        num_buckets=1,
+        max_source_length=64,
+        max_target_length=64,
+    ),
+    model=TransformerConfig(d_model=16, d_ff=16, num_encoder_layers=1, num_decoder_layers=1),
+    training=TrainingConfig(
+        num_steps=12,
+        warmup_steps=4,
+        log_every=1,
+        validate_every=6,
+        validation_pairs=2,
+        checkpoint_every=3,
+        keep_last=2,
+        keep_best=1,
+    ),
+    decoding=DecodingConfig(beam_size=2, max_target_length=16),
+)
+
+
+def start(config: Config, directory: Path) -> subprocess.Popen[str]:
+    """The verb in a process of its own, with the devices of this one."""
+    file = directory / "config.py"
+    text = f"from flaxformer_mt.config import from_json\nconfig = from_json({to_json(config)!r})\n"
+    file.write_text(text, encoding="utf-8")
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(jax.device_count())}
+    arguments = ["--config", str(file), "--workdir", str(directory / "run")]
+    return subprocess.Popen(
+        [sys.executable, "-m", "flaxformer_mt.train", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for_step(process: subprocess.Popen[str], workdir: Path, step: int) -> None:
+    """Returns when metrics.jsonl has reached the step."""
+    file = workdir / "metrics.jsonl"
+    for _ in range(2400):
+        if file.exists() and f'"step": {step},' in file.read_text(encoding="utf-8"):
+            return
+        assert process.poll() is None, process.stdout and process.stdout.read()
+        time.sleep(0.05)
+    raise TimeoutError(f"no step {step} after two minutes")
+
+
+def params(workdir: Path) -> list[np.ndarray]:
+    return [np.asarray(x) for x in jax.tree.leaves(load_model(workdir, "last").params)]
+
+
+def metric_lines(workdir: Path) -> list[dict]:
+    """metrics.jsonl without what depends on the clock."""
+    lines = (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    timed = ("time", "tokens_per_second")
+    return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> Path:
+    workdir = tmp_path_factory.mktemp("uninterrupted")
+    train(CONFIG, str(workdir), quiet=True)
+    return workdir
+
+
+def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
+    process = start(CONFIG, tmp_path)
+    wait_for_step(process, tmp_path / "run", 7)
+    process.kill()
+    process.communicate()
+    train(CONFIG, str(tmp_path / "run"), quiet=True)
+    for resumed, expected in zip(params(tmp_path / "run"), params(uninterrupted), strict=True):
+        np.testing.assert_array_equal(resumed, expected)
+    assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
+
+
+def test_sigterm_saves_and_exits_cleanly(uninterrupted, tmp_path):
+    endless = dataclasses.replace(
+        CONFIG,
+        training=dataclasses.replace(CONFIG.training, num_steps=100_000, checkpoint_every=100_000),
+    )
+    process = start(endless, tmp_path)
+    wait_for_step(process, tmp_path / "run", 4)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert "the same command goes on from there" in output
+    step = int(max((tmp_path / "run" / "checkpoints").glob("[0-9]*")).name)
+    assert 4 <= step < 100_000
+
+
+def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted, capsys):
+    before = metric_lines(uninterrupted)
+    train(CONFIG, str(uninterrupted), quiet=True)
+    assert metric_lines(uninterrupted) == before
+    output = capsys.readouterr().out
+    assert "held-out (validation, 8 pairs): BLEU" in output
+    assert output.count("reference    ") == 5
+    assert "flaxformer_mt.translate --workdir" in output
+
+
+def test_metrics_say_what_was_learnt(uninterrupted):
+    lines = metric_lines(uninterrupted)
+    assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, 13))
+    validations = [line for line in lines if line["kind"] == "validation"]
+    assert [line["step"] for line in validations] == [6, 12]
+    assert validations[1]["loss"] < validations[0]["loss"]
+    assert validations[0].keys() >= {"loss", "perplexity", "bleu", "samples"}
+
+
+def test_a_workdir_of_another_model_is_refused(uninterrupted, capsys):
+    other = ["--model.d-model", "32"]
+    arguments = ["--config", str(uninterrupted / "config.py"), "--workdir", str(uninterrupted)]
+    text = f"from flaxformer_mt.config import from_json\nconfig = from_json({to_json(CONFIG)!r})\n"
+    (uninterrupted / "config.py").write_text(text, encoding="utf-8")
+    assert main([*arguments, *other]) == 2
+    assert "model.d_model" in capsys.readouterr().err
+
+
+def test_a_refused_run_leaves_the_workdir_as_it_was(uninterrupted, capsys):
+    before = (uninterrupted / "config.json").read_bytes()
+    (uninterrupted / "config.py").write_text(
+        f"from flaxformer_mt.config import from_json\nconfig = from_json({to_json(CONFIG)!r})\n"
+    )
+    arguments = ["--config", str(uninterrupted / "config.py"), "--workdir", str(uninterrupted)]
+    assert main([*arguments, "--data.tokenizer.vocab-size", "500"]) == 2
+    assert main([*arguments, "--data.train.pairs", "missing.tsv"]) == 2
+    assert "missing.tsv" in capsys.readouterr().err
+    assert (uninterrupted / "config.json").read_bytes() == before
+
+
+def test_patience_counts_validations_without_a_better_bleu():
+    progress = Progress({"epoch": 0, "index": 0})
+    for bleu in (1.0, 3.0, 2.0, 3.0):
+        progress = progress.after_validation(bleu)
+    assert (progress.best_bleu, progress.waited) == (3.0, 2)
+    assert progress.after_validation(3.1).waited == 0
+
+
+def test_early_stopping_ends_the_run(tmp_path, capsys):
+    """At learning rate ~0 the BLEU cannot rise: two validations in vain, and it stops."""
+    training = dataclasses.replace(
+        CONFIG.training,
+        num_steps=50,
+        learning_rate=1e-12,
+        validate_every=2,
+        patience=2,
+        keep_last=9,
+        average_last=9,  # more than there will be: what there is, is averaged
+    )
+    train(dataclasses.replace(CONFIG, training=training), str(tmp_path), quiet=True)
+    assert metric_lines(tmp_path)[-1]["step"] == 6
+    assert "averaged the checkpoints of steps" in capsys.readouterr().out
