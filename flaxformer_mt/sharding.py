@@ -32,11 +32,18 @@ def configure_cpu_devices(config: MeshConfig) -> None:
     settled = "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if settled or "JAX_NUM_CPU_DEVICES" in os.environ:
         return
-    cores = min(8, os.cpu_count() or 1)
+    cores = min(8, _usable_cores())
     # A power of two up to 8 divides the rows of every batch (see data.pipeline).
     devices = config.cpu_devices or 2 ** (cores.bit_length() - 1)
     with contextlib.suppress(RuntimeError):  # JAX is in use already
         jax.config.update("jax_num_cpu_devices", devices)
+
+
+def _usable_cores() -> int:
+    """The cores that this process may run on: `taskset` and job schedulers give it fewer."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def make_mesh() -> Mesh:

@@ -1,10 +1,11 @@
 """Multi-head attention (section 3.2).
 
 Axis letters: B batch, S source (key) length, T target (query) length, D model width, N heads,
-H head width. Heads stand before length ([B N T H]) so that every product below is a batch of
-plain matrix products over (T, S), with no transpose between them.
+G heads of keys and values, H head width. Heads stand before length ([B N T H]) so that every
+product below is a batch of plain matrix products over (T, S), with no transpose between them.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -15,28 +16,49 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.layers import Linear
+from flaxformer_mt.model.masks import View
+from flaxformer_mt.model.relations import Relation
 
 
 class KeysValues(NamedTuple):
     """What one attention layer has to know of the positions that are looked at."""
 
     keys: Float[Array, "... S H"]
-    values: Float[Array, "... S H"]
+    values: Float[Array, "... S W"]
 
 
-def attention_weights(
-    queries: Float[Array, "B N T H"],
-    keys: Float[Array, "B N S H"],
-    mask: Bool[Array, "#B 1 #T S"],
+def compare(
+    queries: Float[Array, "B N T H"], keys: Float[Array, "B G S H"]
 ) -> Float[Array, "B N T S"]:
-    """softmax(Q K^T / sqrt(d_k)) of equation 1, in float32; masked keys weigh exactly 0.
+    """Q K^T of equation 1, in float32. With G < N, N / G query heads share a head of keys."""
+    batch, heads, length, width = queries.shape
+    groups = keys.shape[1]
+    # The query heads of a group stand behind one another as if they were more queries.
+    rows = queries.reshape(batch, groups, heads // groups * length, width)
+    scores = jnp.einsum("BGTH,BGSH->BGTS", rows, keys, preferred_element_type=jnp.float32)
+    return scores.reshape(batch, heads, length, -1)
+
+
+def masked_softmax(
+    scores: Float[Array, "B N T S"], mask: Bool[Array, "#B 1 #T #S"]
+) -> Float[Array, "B N T S"]:
+    """The softmax of equation 1, in float32; masked keys weigh exactly 0.
 
     A query that may look at nothing (padding) gets equal weights over all keys: finite numbers
     that no other position ever reads.
     """
-    queries = queries * jnp.asarray(queries.shape[-1] ** -0.5, queries.dtype)
-    scores = jnp.einsum("BNTH,BNSH->BNTS", queries, keys, preferred_element_type=jnp.float32)
     return jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min), axis=-1)
+
+
+def mix(
+    weights: Float[Array, "B N T S"], values: Float[Array, "B G S W"]
+) -> Float[Array, "B N T W"]:
+    """The weighted sums of the values, equation 1's last product; G as in `compare`."""
+    batch, heads, length, _ = weights.shape
+    groups = values.shape[1]
+    rows = weights.reshape(batch, groups, heads // groups * length, -1)
+    mixed = jnp.einsum("BGTS,BGSW->BGTW", rows, values)
+    return mixed.reshape(batch, heads, length, -1)
 
 
 class MultiHeadAttention(nn.Module):
@@ -44,75 +66,98 @@ class MultiHeadAttention(nn.Module):
 
     Self-attention projects queries, keys and values from the same x; source attention takes keys
     and values that were projected from the encoder's output, once per sentence.
+
+    Attributes:
+      num_heads: N, of the queries.
+      num_kv_heads: G, of keys and values: N in the paper; fewer is grouped-query attention
+        (Ainslie et al. 2023), 1 is multi-query attention (Shazeer 2019).
+      d_model: D.
+      key_width: d_k, of each query and key.
+      value_width: d_v, of each value.
+      make_relation: makes what distance changes in the comparison (self-attention only).
     """
 
     num_heads: int
+    num_kv_heads: int
     d_model: int
+    key_width: int
+    value_width: int
+    make_relation: Callable[[], Relation] = Relation
+    use_bias: bool = True
     dropout: float = 0.0
     dtype: DTypeLike = jnp.float32
 
     def setup(self) -> None:
-        head_width = self.d_model // self.num_heads
-        split = (self.d_model, self.num_heads, head_width)
-        axes = ("embed", "heads", "head_width")
-        self.query = Linear(split, axes, dtype=self.dtype)
-        self.key = Linear(split, axes, dtype=self.dtype)
-        self.value = Linear(split, axes, dtype=self.dtype)
+        def project(heads: int, width: int, axis: str) -> Linear:
+            shape = (self.d_model, heads, width)
+            axes = ("embed", axis, "head_width")
+            return Linear(shape, axes, use_bias=self.use_bias, dtype=self.dtype)
+
+        self.query = project(self.num_heads, self.key_width, "heads")
+        self.key = project(self.num_kv_heads, self.key_width, "kv_heads")
+        self.value = project(self.num_kv_heads, self.value_width, "kv_heads")
         self.out = Linear(
-            (self.num_heads, head_width, self.d_model),
+            (self.num_heads, self.value_width, self.d_model),
             ("heads", "head_width", "embed"),
             num_inputs=2,
+            use_bias=self.use_bias,
             dtype=self.dtype,
         )
+        self.relation = self.make_relation()
         self.drop = Dropout(self.dropout)
 
-    def keys_values(self, x: Float[Array, "B S D"]) -> KeysValues:
-        """X W^K and x W^V of every head: each [B N S H]."""
-        return KeysValues(self.key(x).swapaxes(1, 2), self.value(x).swapaxes(1, 2))
+    def keys_values(
+        self, x: Float[Array, "B S D"], positions: Int[Array, "#B #S"] | None = None
+    ) -> KeysValues:
+        """X W^K and x W^V of every head: [B G S d_k] and [B G S d_v]."""
+        keys, values = self.key(x).swapaxes(1, 2), self.value(x).swapaxes(1, 2)
+        return KeysValues(self.relation.rotate(keys, positions), values)
 
     def __call__(
-        self,
-        x: Float[Array, "B T D"],
-        keys_values: KeysValues,
-        mask: Bool[Array, "#B 1 #T S"],
-        *,
-        deterministic: bool,
+        self, x: Float[Array, "B T D"], keys_values: KeysValues, view: View, *, deterministic: bool
     ) -> Float[Array, "B T D"]:
         """Each position of x looks at the keys that its mask allows (equation 1)."""
-        queries = self.query(x).swapaxes(1, 2)  # [B N T H]
-        weights = attention_weights(queries, keys_values.keys, mask)  # [B N T S]
+        queries = self.relation.rotate(self.query(x).swapaxes(1, 2), view.query_positions)
+        queries = queries * jnp.asarray(self.key_width**-0.5, queries.dtype)  # [B N T H]
+        scores = compare(queries, keys_values.keys)  # [B N T S]
+        scores = self.relation.add_to_scores(scores, queries, view)
+        weights = masked_softmax(scores, view.mask)  # [B N T S]
         self.sow("intermediates", "weights", weights)
         weights = self.drop(weights, deterministic=deterministic).astype(self.dtype)
-        heads = jnp.einsum("BNTS,BNSH->BNTH", weights, keys_values.values)
+        heads = self.relation.add_to_heads(mix(weights, keys_values.values), weights, view)
         return self.out(heads.swapaxes(1, 2))  # [B T D]
 
     def step(
-        self, x: Float[Array, "B K D"], past: KeysValues, index: Int[Array, ""]
+        self,
+        x: Float[Array, "B K D"],
+        past: KeysValues,
+        index: Int[Array, ""],
+        view: View,
     ) -> tuple[Float[Array, "B K D"], KeysValues]:
         """Self-attention of the one new token of each hypothesis over itself and its past.
 
         Args:
           x: the new token of each of the K hypotheses of each sentence.
-          past: keys and values [B K N T H], filled in positions 0..index-1.
+          past: keys [B K G T d_k] and values [B K G T d_v], filled in positions 0..index-1.
           index: position of the new token.
+          view: which of the T positions the new token sees; the same for all hypotheses.
 
         Returns:
           The output and `past` with position `index` filled in.
         """
-        new = KeysValues(self.key(x), self.value(x))  # [B K N H]
+        # Each hypothesis becomes a row of its own, with one query.
+        rows = x.reshape(-1, 1, x.shape[-1])  # [B*K 1 D]
+        new = self.keys_values(rows, view.query_positions)  # [B*K G 1 H]
         past = KeysValues(*(write(old, one, index) for old, one in zip(past, new, strict=True)))
-        batch, beams, heads, length, width = past.keys.shape
-        rows = (batch * beams, heads)
-        visible = (jnp.arange(length) <= index)[None, None, None, :]  # [1 1 1 T]
-        queries = self.query(x).reshape(*rows, 1, width)  # [B*K N 1 H]
-        weights = attention_weights(queries, past.keys.reshape(*rows, length, width), visible)
-        values = past.values.reshape(*rows, length, width)
-        y = jnp.einsum("BNTS,BNSH->BNTH", weights.astype(self.dtype), values)  # [B*K N 1 H]
-        return self.out(y.reshape(batch, beams, heads, width)), past  # [B K D]
+        seen = KeysValues(*(buffer.reshape(-1, *buffer.shape[2:]) for buffer in past))
+        y = self(rows, seen, view, deterministic=True)  # [B*K 1 D]
+        return y.reshape(x.shape), past
 
 
 def write(
-    buffer: Float[Array, "B K N T H"], new: Float[Array, "B K N H"], index: Int[Array, ""]
-) -> Float[Array, "B K N T H"]:
+    buffer: Float[Array, "B K G T H"], new: Float[Array, "B*K G 1 H"], index: Int[Array, ""]
+) -> Float[Array, "B K G T H"]:
     """`buffer` with `new` at position `index`; XLA does it in place inside a loop."""
-    return jax.lax.dynamic_update_slice_in_dim(buffer, new[:, :, :, None, :], index, axis=3)
+    batch, beams, groups, _, width = buffer.shape
+    new = new.reshape(batch, beams, groups, 1, width)
+    return jax.lax.dynamic_update_slice_in_dim(buffer, new, index, axis=3)

@@ -17,8 +17,8 @@ class Cache:
 
     Attributes:
       index: position of the next token, the same for all rows.
-      past: for each decoder layer the keys and values [B K N T H] of the tokens so far.
-      source: for each decoder layer the keys and values [B N S H] of the source, projected once.
+      past: for each decoder layer the keys and values [B K G T H] of the tokens so far.
+      source: for each decoder layer the keys and values [B G S H] of the source, projected once.
       source_mask: True at real source positions.
     """
 

@@ -5,8 +5,21 @@ of one row. Without packing each row holds sentence 1 alone; with packing the sa
 keep the sentences apart.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
+
+
+class View(NamedTuple):
+    """What an attention layer knows of its queries and keys beside their contents."""
+
+    mask: Bool[Array, "#B 1 #T #S"]
+    """Which keys each query may see."""
+    query_positions: Int[Array, "#B #T"] | None = None
+    """Where in its sentence each query stands; None where order plays no part (source attention)"""
+    key_positions: Int[Array, "#B #S"] | None = None
+    """Where each key stands."""
 
 
 def segment_mask(
@@ -21,3 +34,15 @@ def segment_mask(
 def causal_mask(length: int) -> Bool[Array, "1 1 T T"]:
     """Position t sees positions 0..t: the decoder must not look ahead (section 3.2.3)."""
     return jnp.tril(jnp.ones((1, 1, length, length), dtype=bool))
+
+
+def neighborhood_mask(
+    query_positions: Int[Array, "#B #T"], key_positions: Int[Array, "#B #S"], size: int
+) -> Bool[Array, "#B 1 #T #S"]:
+    """A query sees the `size` positions centred on its own, r in section 4: distance <= size // 2.
+
+    In a decoder, where the causal mask hides the right half, that leaves size // 2 tokens before
+    it. Stacked layers still reach further: each adds its own neighbourhood.
+    """
+    distance = key_positions[:, None, :] - query_positions[:, :, None]  # [B T S]
+    return (jnp.abs(distance) <= size // 2)[:, None, :, :]

@@ -5,185 +5,21 @@ and `init_cache` once for each sentence and then `decode_step` once for each tok
 same parameters through the same sub-layers, and give the same logits.
 """
 
-import dataclasses
-from typing import Literal
+import functools
 
 import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.model.attention import KeysValues, MultiHeadAttention
+from flaxformer_mt.model.attention import KeysValues
 from flaxformer_mt.model.cache import Cache
+from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.layers import Embedding, FeedForward, LayerNorm, Linear, Norm, Residual
-from flaxformer_mt.model.masks import causal_mask, segment_mask
-from flaxformer_mt.model.positions import add_sinusoids
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """Sizes and choices of the model. The vocabulary sizes come from the tokenizer."""
-
-    d_model: int = 128
-    """Model width D: of embeddings, residual stream and every sub-layer's output."""
-    d_ff: int = 256
-    """Inner width F of the feed-forward network."""
-    num_heads: int = 4
-    """Attention heads N; d_model must be divisible by it."""
-    num_encoder_layers: int = 2
-    """Encoder layers L."""
-    num_decoder_layers: int = 2
-    """Decoder layers L."""
-    norm: Norm = "post"
-    """Layer normalisation after each residual sum (the paper), or before each sub-layer."""
-    tie_embeddings: Literal["all", "target", "none"] = "all"
-    """"all": source, target and output share one matrix (the paper; needs a shared vocabulary);
-    "target": target and output share; "none": three matrices."""
-    dropout: float = 0.1
-    """On each sub-layer's output and on the sums of embeddings and positions (section 5.4)."""
-    attention_dropout: float = 0.0
-    """On the attention weights."""
-    activation_dropout: float = 0.0
-    """On the activations inside the feed-forward network."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the matrix products; parameters, softmax, norms and logits stay in float32."""
-
-    def __post_init__(self) -> None:
-        sizes = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers")
-        for name in sizes:
-            if getattr(self, name) < 1:
-                raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"model.d_model ({self.d_model}) must be divisible by model.num_heads "
-                f"({self.num_heads}): each head is d_model / num_heads wide"
-            )
-        if self.d_model % 2:
-            raise ValueError(f"model.d_model must be even for sinusoids, got {self.d_model}")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"model.{name} must be in [0, 1), got {getattr(self, name)}")
-
-
-def preset(name: Literal["tiny", "small", "base", "big"]) -> TransformerConfig:
-    """Sizes by name: `base` and `big` are the paper's (table 3); the others suit small data."""
-    sizes = {
-        #         D     F     N   L  dropout
-        "tiny": (128, 256, 4, 2, 0.1),
-        "small": (256, 1024, 4, 3, 0.1),
-        "base": (512, 2048, 8, 6, 0.1),
-        "big": (1024, 4096, 16, 6, 0.3),
-    }
-    if name not in sizes:
-        raise ValueError(f"unknown preset {name!r}: choose one of {', '.join(sizes)}")
-    d_model, d_ff, num_heads, num_layers, dropout = sizes[name]
-    return TransformerConfig(
-        d_model=d_model,
-        d_ff=d_ff,
-        num_heads=num_heads,
-        num_encoder_layers=num_layers,
-        num_decoder_layers=num_layers,
-        dropout=dropout,
-    )
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward network (section 3.1)."""
-
-    config: TransformerConfig
-
-    def setup(self) -> None:
-        self.self_attention, self.attention_residual = attention_sublayer(self.config)
-        self.feed_forward, self.feed_forward_residual = feed_forward_sublayer(self.config)
-
-    def __call__(
-        self, x: Float[Array, "B S D"], mask: Bool[Array, "B 1 S S"], *, deterministic: bool
-    ) -> Float[Array, "B S D"]:
-        y = self.attention_residual.before(x)
-        y = self.self_attention(
-            y, self.self_attention.keys_values(y), mask, deterministic=deterministic
-        )
-        x = self.attention_residual.after(x, y, deterministic=deterministic)
-        y = self.feed_forward(self.feed_forward_residual.before(x), deterministic=deterministic)
-        return self.feed_forward_residual.after(x, y, deterministic=deterministic)
-
-
-class DecoderLayer(nn.Module):
-    """Self-attention to the left, attention to the source, feed-forward network (section 3.1)."""
-
-    config: TransformerConfig
-
-    def setup(self) -> None:
-        self.self_attention, self.self_residual = attention_sublayer(self.config)
-        self.source_attention, self.source_residual = attention_sublayer(self.config)
-        self.feed_forward, self.feed_forward_residual = feed_forward_sublayer(self.config)
-
-    def __call__(
-        self,
-        x: Float[Array, "B T D"],
-        mask: Bool[Array, "B 1 T T"],
-        memory: Float[Array, "B S D"],
-        source_mask: Bool[Array, "B 1 T S"],
-        *,
-        deterministic: bool,
-    ) -> Float[Array, "B T D"]:
-        """All T positions at once (training)."""
-        y = self.self_residual.before(x)
-        y = self.self_attention(
-            y, self.self_attention.keys_values(y), mask, deterministic=deterministic
-        )
-        x = self.self_residual.after(x, y, deterministic=deterministic)
-        source = self.source_keys_values(memory)
-        return self._read_source(x, source, source_mask, deterministic=deterministic)
-
-    def source_keys_values(self, memory: Float[Array, "B S D"]) -> KeysValues:
-        """This layer's keys and values of the encoder's output: each [B N S H]."""
-        return self.source_attention.keys_values(memory)
-
-    def step(
-        self,
-        x: Float[Array, "B K D"],
-        past: KeysValues,
-        index: Int[Array, ""],
-        source: KeysValues,
-        source_mask: Bool[Array, "B 1 1 S"],
-    ) -> tuple[Float[Array, "B K D"], KeysValues]:
-        """One new position of each of K hypotheses (translation); returns the longer past."""
-        y, past = self.self_attention.step(self.self_residual.before(x), past, index)
-        x = self.self_residual.after(x, y, deterministic=True)
-        # The K hypotheses of a sentence stand where the T queries stood: all look at one source.
-        return self._read_source(x, source, source_mask, deterministic=True), past
-
-    def _read_source(
-        self,
-        x: Float[Array, "B T D"],
-        source: KeysValues,
-        source_mask: Bool[Array, "B 1 #T S"],
-        *,
-        deterministic: bool,
-    ) -> Float[Array, "B T D"]:
-        y = self.source_residual.before(x)
-        y = self.source_attention(y, source, source_mask, deterministic=deterministic)
-        x = self.source_residual.after(x, y, deterministic=deterministic)
-        y = self.feed_forward(self.feed_forward_residual.before(x), deterministic=deterministic)
-        return self.feed_forward_residual.after(x, y, deterministic=deterministic)
-
-
-def attention_sublayer(config: TransformerConfig) -> tuple[MultiHeadAttention, Residual]:
-    """An attention sub-layer and its residual wrapper."""
-    attention = MultiHeadAttention(
-        num_heads=config.num_heads,
-        d_model=config.d_model,
-        dropout=config.attention_dropout,
-        dtype=jnp.dtype(config.dtype),
-    )
-    return attention, Residual(config.norm, config.dropout)
-
-
-def feed_forward_sublayer(config: TransformerConfig) -> tuple[FeedForward, Residual]:
-    """A feed-forward sub-layer and its residual wrapper."""
-    network = FeedForward(config.d_ff, config.activation_dropout, jnp.dtype(config.dtype))
-    return network, Residual(config.norm, config.dropout)
+from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer, final_norm
+from flaxformer_mt.model.layers import Embedding, Linear, parameter
+from flaxformer_mt.model.masks import View, causal_mask, neighborhood_mask, segment_mask
+from flaxformer_mt.model.positions import make_added_positions
+from flaxformer_mt.model.stack import choose_run
 
 
 def shift_right(
@@ -216,7 +52,10 @@ class Transformer(nn.Module):
     def setup(self) -> None:
         config = self.config
         dtype = jnp.dtype(config.dtype)
-        self.target_embedding = Embedding(self.target_vocab_size, config.d_model, dtype)
+        make_embedding = functools.partial(
+            Embedding, d_model=config.d_model, scaled=config.scale_embeddings, dtype=dtype
+        )
+        self.target_embedding = make_embedding(self.target_vocab_size)
         if config.tie_embeddings == "all":
             if self.source_vocab_size != self.target_vocab_size:
                 raise ValueError(
@@ -225,7 +64,7 @@ class Transformer(nn.Module):
                     "use --data.tokenizer.shared True, or --model.tie-embeddings target"
                 )
         else:
-            self.source_embedding = Embedding(self.source_vocab_size, config.d_model, dtype)
+            self.source_embedding = make_embedding(self.source_vocab_size)
         if config.tie_embeddings == "none":
             self.output = Linear(
                 (config.d_model, self.target_vocab_size),
@@ -233,12 +72,19 @@ class Transformer(nn.Module):
                 use_bias=False,
                 dtype=dtype,
             )
+        if config.output_bias:
+            zeros = nn.initializers.zeros
+            self.logits_bias = parameter(
+                self, "logits_bias", zeros, (self.target_vocab_size,), ("vocab",)
+            )
+        self.encoder_positions = make_added_positions(config.positions, config.max_positions)
+        self.decoder_positions = make_added_positions(config.positions, config.max_positions)
         self.drop = Dropout(config.dropout)
         self.encoder = [EncoderLayer(config) for _ in range(config.num_encoder_layers)]
         self.decoder = [DecoderLayer(config) for _ in range(config.num_decoder_layers)]
-        if config.norm == "pre":  # the last sums have no sub-layer after them to normalise them
-            self.encoder_norm = LayerNorm()
-            self.decoder_norm = LayerNorm()
+        self.encoder_norm = final_norm(config)
+        self.decoder_norm = final_norm(config)
+        self.run_layers = choose_run(config.layer_loop, config.remat)
 
     def __call__(
         self,
@@ -264,14 +110,14 @@ class Transformer(nn.Module):
         memory = self.encode(
             inputs, inputs_positions, inputs_segment_ids, deterministic=deterministic
         )
-        mask = segment_mask(targets_segment_ids, targets_segment_ids)
-        mask = mask & causal_mask(targets.shape[1])  # [B 1 T T]
-        source_mask = segment_mask(targets_segment_ids, inputs_segment_ids)  # [B 1 T S]
+        length = targets.shape[1]
+        mask = segment_mask(targets_segment_ids, targets_segment_ids) & causal_mask(length)
+        view = self._near(View(mask, targets_positions, targets_positions))  # mask [B 1 T T]
+        source_view = View(segment_mask(targets_segment_ids, inputs_segment_ids))  # [B 1 T S]
         x = self.target_embedding(shift_right(targets, targets_positions, self.bos_id))
-        x = add_sinusoids(x, targets_positions, length=targets.shape[1])
+        x = self.decoder_positions(x, targets_positions, length=length)
         x = self.drop(x, deterministic=deterministic)
-        for layer in self.decoder:
-            x = layer(x, mask, memory, source_mask, deterministic=deterministic)
+        x = self.run_layers(self.decoder, x, view, memory, source_view, deterministic=deterministic)
         return self._logits(x)
 
     def encode(
@@ -285,12 +131,12 @@ class Transformer(nn.Module):
         """The encoder's output ("memory"): what the decoder attends to."""
         tied = self.config.tie_embeddings == "all"
         embedding = self.target_embedding if tied else self.source_embedding
-        x = add_sinusoids(embedding(inputs), inputs_positions, length=inputs.shape[1])
+        x = self.encoder_positions(embedding(inputs), inputs_positions, length=inputs.shape[1])
         x = self.drop(x, deterministic=deterministic)
         mask = segment_mask(inputs_segment_ids, inputs_segment_ids)  # [B 1 S S]
-        for layer in self.encoder:
-            x = layer(x, mask, deterministic=deterministic)
-        return self.encoder_norm(x) if self.config.norm == "pre" else x
+        view = self._near(View(mask, inputs_positions, inputs_positions))
+        x = self.run_layers(self.encoder, x, view, deterministic=deterministic)
+        return self.encoder_norm(x)
 
     def init_cache(
         self,
@@ -302,12 +148,11 @@ class Transformer(nn.Module):
     ) -> Cache:
         """The cache before the first token: source keys and values projected, the past empty."""
         config = self.config
-        width = config.d_model // config.num_heads
-        shape = (memory.shape[0], beam_size, config.num_heads, max_target_length, width)
-        empty = jnp.zeros(shape, jnp.dtype(config.dtype))  # [B K N T H]
+        shape = (memory.shape[0], beam_size, config.kv_heads, max_target_length)
+        past = KeysValues(*(jnp.zeros((*shape, w), config.dtype) for w in config.head_widths))
         return Cache(
             index=jnp.zeros((), jnp.int32),
-            past=tuple(KeysValues(empty, empty) for _ in self.decoder),
+            past=tuple(past for _ in self.decoder),  # each [B K G T H]
             source=tuple(layer.source_keys_values(memory) for layer in self.decoder),
             source_mask=memory_mask[:, None, None, :],  # [B 1 1 S]
         )
@@ -320,18 +165,32 @@ class Transformer(nn.Module):
         The first call gets `bos_id`; a cache holds at most `max_target_length` calls.
         """
         length = cache.past[0].keys.shape[3]
+        here = cache.index[None, None]  # [1 1]: one query, at the same place in all hypotheses
+        places = jnp.arange(length)[None, :]  # [1 T]
+        mask = (places <= here)[:, None, None, :]  # [1 1 1 T]: causal, and nothing unwritten
+        view = self._near(View(mask, here, places))
+        source_view = View(cache.source_mask)
         x = self.target_embedding(tokens)  # [B K D]
-        x = add_sinusoids(x, jnp.full(tokens.shape, cache.index), length=length)
+        x = self.decoder_positions(x, jnp.full(tokens.shape, cache.index), length=length)
         past = []
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
-            x, new = layer.step(x, old, cache.index, source, cache.source_mask)
+            x, new = layer.step(x, old, cache.index, view, source, source_view)
             past.append(new)
         cache = cache.replace(index=cache.index + 1, past=tuple(past))  # pyright: ignore[reportAttributeAccessIssue]
         return self._logits(x), cache
 
+    def _near(self, view: View) -> View:
+        """Of self-attention, the part that `config.neighborhood` leaves."""
+        size = self.config.neighborhood
+        if not size or view.query_positions is None or view.key_positions is None:
+            return view
+        near = neighborhood_mask(view.query_positions, view.key_positions, size)
+        return view._replace(mask=view.mask & near)
+
     def _logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
-        if self.config.norm == "pre":
-            x = self.decoder_norm(x)
+        x = self.decoder_norm(x)
         if self.config.tie_embeddings == "none":
-            return self.output(x).astype(jnp.float32)
-        return self.target_embedding.logits(x)
+            logits = self.output(x).astype(jnp.float32)
+        else:
+            logits = self.target_embedding.logits(x)
+        return logits + self.logits_bias if self.config.output_bias else logits

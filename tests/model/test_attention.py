@@ -1,69 +1,215 @@
-"""Attention against a float64 NumPy version written from equation 1 of the paper."""
+"""Attention against float64 NumPy versions written from the papers, one query at a time."""
 
+import functools
+import math
+
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model.attention import KeysValues, MultiHeadAttention, attention_weights
-from flaxformer_mt.model.masks import causal_mask, segment_mask
+from flaxformer_mt.model.attention import (
+    KeysValues,
+    MultiHeadAttention,
+    compare,
+    masked_softmax,
+    mix,
+)
+from flaxformer_mt.model.masks import View, causal_mask, neighborhood_mask, segment_mask
+from flaxformer_mt.model.relations import BucketedBias, RelativePositions, Rotary
+
+
+def attend(q, k, v, mask):
+    return mix(masked_softmax(compare(q * q.shape[-1] ** -0.5, k), mask), v)
 
 
 def numpy_attention(q, k, v, mask):
     """softmax(Q K^T / sqrt(d_k)) V, one query at a time, over the allowed keys alone."""
+    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     batch, heads, length, _ = q.shape
+    shared_by = heads // k.shape[1]
     out = np.zeros((batch, heads, length, v.shape[-1]))
     for b, n, t in np.ndindex(batch, heads, length):
-        allowed = mask[b, 0, t]
-        scores = k[b, n, allowed] @ q[b, n, t] / np.sqrt(q.shape[-1])
+        allowed = np.broadcast_to(mask, (batch, 1, length, k.shape[2]))[b, 0, t]
+        group = n // shared_by
+        scores = k[b, group, allowed] @ q[b, n, t] / np.sqrt(q.shape[-1])
         weights = np.exp(scores - scores.max())
-        out[b, n, t] = weights @ v[b, n, allowed] / weights.sum()
+        out[b, n, t] = weights @ v[b, group, allowed] / weights.sum()
     return out
 
 
-@pytest.fixture
-def qkv(rng):
-    return tuple(jnp.asarray(rng.normal(size=(2, 3, 5, 4)), jnp.float32) for _ in range(3))
+def draw(rng, *shape):
+    return jnp.asarray(rng.normal(size=shape), jnp.float32)
 
 
-def test_equals_numpy(qkv):
-    q, k, v = qkv
+@pytest.mark.parametrize("kv_heads", [6, 3, 2, 1])
+def test_equals_numpy(rng, kv_heads):
+    q, k, v = draw(rng, 2, 6, 5, 4), draw(rng, 2, kv_heads, 5, 4), draw(rng, 2, kv_heads, 5, 3)
     segments = jnp.array([[1, 1, 1, 1, 1], [1, 1, 2, 2, 2]])
     mask = segment_mask(segments, segments) & causal_mask(5)
-    ours = jnp.einsum("BNTS,BNSH->BNTH", attention_weights(q, k, mask), v)
-    np.testing.assert_allclose(ours, numpy_attention(*map(np.asarray, (q, k, v, mask))), atol=1e-5)
+    np.testing.assert_allclose(attend(q, k, v, mask), numpy_attention(q, k, v, mask), atol=1e-5)
 
 
-def test_equals_jax(qkv):
-    q, k, v = (x.swapaxes(1, 2) for x in qkv)
+@pytest.mark.parametrize("kv_heads", [6, 2, 1])
+def test_equals_jax(rng, kv_heads):
+    q, k, v = draw(rng, 2, 6, 5, 4), draw(rng, 2, kv_heads, 5, 4), draw(rng, 2, kv_heads, 5, 4)
     mask = causal_mask(5)
-    theirs = jax.nn.dot_product_attention(q, k, v, mask=mask)
-    q, k, v = qkv
-    ours = jnp.einsum("BNTS,BNSH->BNTH", attention_weights(q, k, mask), v)
-    np.testing.assert_allclose(ours.swapaxes(1, 2), theirs, atol=1e-5)
+    theirs = jax.nn.dot_product_attention(*(x.swapaxes(1, 2) for x in (q, k, v)), mask=mask)
+    np.testing.assert_allclose(attend(q, k, v, mask).swapaxes(1, 2), theirs, atol=1e-5)
 
 
-def test_masked_keys_weigh_nothing_and_rows_without_keys_stay_finite(qkv):
-    q, k, _ = qkv
+def test_masked_keys_weigh_nothing_and_rows_without_keys_stay_finite(rng):
+    q, k = draw(rng, 2, 3, 5, 4), draw(rng, 2, 3, 5, 4)
     segments = jnp.array([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
-    weights = attention_weights(q, k, segment_mask(segments, segments))
+    weights = masked_softmax(compare(q, k), segment_mask(segments, segments))
     assert jnp.all(weights[0, :, :3, 3:] == 0)
     assert jnp.all(jnp.isfinite(weights))
 
 
-def test_steps_equal_the_whole(rng):
-    """Self-attention of one token after another over the cache == causal attention at once."""
-    attention = MultiHeadAttention(num_heads=2, d_model=8)
-    x = jnp.asarray(rng.normal(size=(3, 5, 8)), jnp.float32)
+def test_a_neighborhood_is_centred_and_follows_positions():
+    positions = jnp.array([[0, 1, 2, 3, 0, 1]])  # two packed sentences
+    segments = jnp.array([[1, 1, 1, 1, 2, 2]])
+    near = neighborhood_mask(positions, positions, 3) & segment_mask(segments, segments)
+    expected = [
+        [1, 1, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0],
+        [0, 1, 1, 1, 0, 0],
+        [0, 0, 1, 1, 0, 0],
+        [0, 0, 0, 0, 1, 1],
+        [0, 0, 0, 0, 1, 1],
+    ]
+    np.testing.assert_array_equal(near[0, 0], np.array(expected, bool))
+
+
+def project(params, name, x):
+    """x W + b of one projection, in float64: [B T N H]"""
+    kernel, bias = (np.asarray(params[name][key], np.float64) for key in ("kernel", "bias"))
+    return np.einsum("BTD,DNH->BTNH", x, kernel) + bias
+
+
+def apply_self_attention(rng, make_relation, positions, mask, *, kv_heads=2, value_width=3):
+    """(params, x, output) of a self-attention layer with random parameters."""
+    layer = MultiHeadAttention(4, kv_heads, 8, 6, value_width, make_relation)
+    x = draw(rng, *positions.shape, 8)
+    view = View(mask, positions, positions)
 
     def whole(module, x):
-        return module(x, module.keys_values(x), causal_mask(5), deterministic=True)
+        keys_values = module.keys_values(x, view.key_positions)
+        return module(x, keys_values, view, deterministic=True)
+
+    shapes = jax.eval_shape(functools.partial(layer.init, method=whole), jax.random.key(0), x)
+    params = jax.tree.map(lambda leaf: draw(rng, *leaf.shape), nn.unbox(shapes))
+    output = jax.jit(functools.partial(layer.apply, method=whole))(params, x)
+    return params["params"], np.asarray(x, np.float64), output
+
+
+def numpy_self_attention(params, x, score, value, mask):
+    """The layer with score(q_i, k_j, i, j, head) and value(v_j, i, j), in plain loops."""
+    q, k, v = (project(params, name, x) for name in ("query", "key", "value"))
+    batch, length, heads, _ = q.shape
+    shared_by = heads // k.shape[2]
+    out = np.zeros((batch, length, heads, v.shape[-1]))
+    for b, i, n in np.ndindex(batch, length, heads):
+        allowed = [j for j in range(length) if mask[b, 0, i, j]]
+        scores = [score(q[b, i, n], k[b, j, n // shared_by], b, i, j, n) for j in allowed]
+        weights = np.exp(np.array(scores) - max(scores))
+        weights /= weights.sum()
+        for weight, j in zip(weights, allowed, strict=True):
+            out[b, i, n] += weight * value(v[b, j, n // shared_by], b, i, j)
+    kernel, bias = (np.asarray(params["out"][key], np.float64) for key in ("kernel", "bias"))
+    return np.einsum("BTNH,NHD->BTD", out, kernel) + bias
+
+
+SEGMENTS = jnp.array([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 2, 2, 2, 2]])
+POSITIONS = jnp.array([[0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 0, 1, 2, 3]])
+MASK = segment_mask(SEGMENTS, SEGMENTS)
+PLACE = np.asarray(POSITIONS)
+
+
+@pytest.mark.parametrize("mask", [MASK, MASK & causal_mask(7)], ids=["encoder", "decoder"])
+def test_relative_positions_equal_shaw(rng, mask):
+    """Shaw et al. 2018, equations 3 and 4."""
+    relation = functools.partial(RelativePositions, 2, 6, 3)
+    params, x, found = apply_self_attention(rng, relation, POSITIONS, mask)
+    w_k, w_v = (np.asarray(params["relation"][key], np.float64) for key in ("keys", "values"))
+
+    def clip(b, i, j):
+        return max(-2, min(2, PLACE[b, j] - PLACE[b, i])) + 2
+
+    def score(q, k, b, i, j, n):
+        return q @ (k + w_k[clip(b, i, j)]) / math.sqrt(6)
+
+    def value(v, b, i, j):
+        return v + w_v[clip(b, i, j)]
+
+    expected = numpy_self_attention(params, x, score, value, mask)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_rotary_positions_equal_roformer(rng):
+    """Su et al. 2021, section 3.2: complex numbers turned by e^(i m theta)."""
+    params, x, found = apply_self_attention(rng, Rotary, POSITIONS, MASK)
+
+    def turned(vector, position):
+        complex_pairs = vector[:3] + 1j * vector[3:]
+        return complex_pairs * np.exp(1j * position * 10000.0 ** (-2 * np.arange(3) / 6))
+
+    def score(q, k, b, i, j, n):
+        product = turned(q, PLACE[b, i]) * turned(k, PLACE[b, j]).conj()
+        return product.real.sum() / math.sqrt(6)
+
+    expected = numpy_self_attention(params, x, score, lambda v, b, i, j: v, MASK)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def t5_bucket(distance, bidirectional, num_buckets, max_distance):
+    """Raffel et al. 2020, section 2.1, for one distance, in whole numbers where they are whole."""
+    bucket = 0
+    if bidirectional:
+        num_buckets //= 2
+        bucket = num_buckets if distance > 0 else 0
+        steps = abs(distance)
+    else:
+        steps = max(0, -distance)
+    exact = num_buckets // 2
+    if steps < exact:
+        return bucket + steps
+    share = math.log(steps / exact) / math.log(max_distance / exact)
+    return bucket + min(num_buckets - 1, exact + int(share * (num_buckets - exact)))
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_bucketed_bias_equals_t5(rng, bidirectional):
+    mask = MASK if bidirectional else MASK & causal_mask(7)
+    relation = functools.partial(BucketedBias, 4, 8, 5, bidirectional)
+    params, x, found = apply_self_attention(rng, relation, POSITIONS, mask)
+    table = np.asarray(params["relation"]["table"], np.float64)
+
+    def score(q, k, b, i, j, n):
+        bucket = t5_bucket(PLACE[b, j] - PLACE[b, i], bidirectional, 8, 5)
+        return q @ k / math.sqrt(6) + table[bucket, n]
+
+    expected = numpy_self_attention(params, x, score, lambda v, b, i, j: v, mask)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_steps_equal_the_whole(rng):
+    """Self-attention of one token after another over the cache == causal attention at once."""
+    attention = MultiHeadAttention(
+        num_heads=2, num_kv_heads=2, d_model=8, key_width=4, value_width=4
+    )
+    x = draw(rng, 3, 5, 8)
+
+    def whole(module, x):
+        return module(x, module.keys_values(x), View(causal_mask(5)), deterministic=True)
 
     params = attention.init(jax.random.key(0), x, method=whole)
     expected = attention.apply(params, x, method=whole)
     empty = jnp.zeros((3, 1, 2, 5, 4))
     past = KeysValues(empty, empty)
     for t in range(5):
+        view = View((jnp.arange(5) <= t)[None, None, None])
         new = x[:, t : t + 1]
-        y, past = attention.apply(params, new, past, jnp.int32(t), method="step")
+        y, past = attention.apply(params, new, past, jnp.int32(t), view, method="step")
         np.testing.assert_allclose(y[:, 0], expected[:, t], atol=1e-5)

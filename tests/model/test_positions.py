@@ -1,20 +1,24 @@
-"""Sinusoids against the formula of section 3.5, entry by entry."""
+"""Positions that are added to embeddings: sinusoids against section 3.5, entry by entry."""
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from flaxformer_mt.model.positions import add_sinusoids, sinusoids
+from flaxformer_mt.model.positions import make_added_positions, sinusoids
 
 
 def test_equals_the_formula():
-    table = sinusoids(50, 6)
+    table, halves = sinusoids(50, 6), sinusoids(50, 6, half_split=True)
     for position in range(50):
         for i in range(3):
             angle = position / 10000 ** (2 * i / 6)
             assert abs(table[position, 2 * i] - math.sin(angle)) < 1e-6
             assert abs(table[position, 2 * i + 1] - math.cos(angle)) < 1e-6
+            assert abs(halves[position, i] - math.sin(angle)) < 1e-6
+            assert abs(halves[position, 3 + i] - math.cos(angle)) < 1e-6
 
 
 def test_a_fixed_offset_is_a_rotation():
@@ -24,8 +28,27 @@ def test_a_fixed_offset_is_a_rotation():
     np.testing.assert_allclose(table[:-5] @ rotation, table[5:], atol=1e-5)
 
 
-def test_positions_choose_the_row():
-    x = jnp.zeros((1, 4, 6))
-    positions = jnp.array([[0, 1, 0, 2]])
-    expected = sinusoids(4, 6)[np.array([[0, 1, 0, 2]])]
-    np.testing.assert_array_equal(add_sinusoids(x, positions, length=4), expected)
+@pytest.mark.parametrize("half_split", [False, True])
+def test_positions_choose_the_row_of_the_table(half_split):
+    kind = "sinusoidal_half_split" if half_split else "sinusoidal"
+    added = make_added_positions(kind, 0)
+    x, positions = jnp.ones((1, 4, 6)), jnp.array([[0, 1, 0, 2]])
+    expected = 1 + sinusoids(4, 6, half_split=half_split)[np.array([[0, 1, 0, 2]])]
+    np.testing.assert_array_equal(added.apply({}, x, positions, length=4), expected)
+
+
+def test_learned_positions_choose_the_row_and_end_where_the_table_ends():
+    added = make_added_positions("learned", 4)
+    x, positions = jnp.ones((1, 4, 6)), jnp.array([[0, 1, 0, 2]])
+    table = jax.random.normal(jax.random.key(0), (4, 6))
+    found = added.apply({"params": {"table": table}}, x, positions, length=4)
+    np.testing.assert_array_equal(found, 1 + table[positions])
+    with pytest.raises(ValueError, match="up to 5 .* learned vectors for 4 .model.max_positions"):
+        added.apply({"params": {"table": table}}, x, positions, length=5)
+
+
+def test_positions_that_work_elsewhere_add_nothing():
+    x, positions = jnp.ones((1, 4, 6)), jnp.array([[0, 1, 0, 2]])
+    for kind in ("relative", "bucketed", "rotary", "none"):
+        added = make_added_positions(kind, 0)
+        np.testing.assert_array_equal(added.apply({}, x, positions, length=4), x)

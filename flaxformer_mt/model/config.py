@@ -1,0 +1,165 @@
+"""The sizes and choices of a Transformer, and the paper's own by name."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Literal
+
+from flaxformer_mt.model.layers import Activation, Norm
+from flaxformer_mt.model.positions import Added
+from flaxformer_mt.model.relations import Related
+from flaxformer_mt.model.stack import LayerLoop, Remat
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Sizes and choices of the model. The vocabulary sizes come from the tokenizer."""
+
+    d_model: int = 128
+    """Model width D: of embeddings, residual stream and every sub-layer's output."""
+    d_ff: int = 256
+    """Inner width F of the feed-forward network."""
+    num_heads: int = 4
+    """Attention heads N."""
+    num_kv_heads: int = 0
+    """Heads of keys and values, each shared by num_heads / num_kv_heads query heads (grouped-query
+    attention; 1: multi-query); 0 = num_heads (the paper)."""
+    key_width: int = 0
+    """Width of a query or key of one head, d_k; 0 = d_model / num_heads (the paper)."""
+    value_width: int = 0
+    """Width of a value of one head, d_v; 0 = d_model / num_heads (the paper)."""
+    num_encoder_layers: int = 2
+    """Encoder layers L."""
+    num_decoder_layers: int = 2
+    """Decoder layers L."""
+    norm: Norm = "post"
+    """Normalise after each residual sum (the paper), or before each sub-layer."""
+    norm_type: Literal["layer", "rms"] = "layer"
+    """Layer normalisation (the paper), or RMSNorm, which only scales."""
+    norm_epsilon: float = 1e-6
+    """Added to the variance under the root."""
+    positions: Literal[Added, Related, "none"] = "sinusoidal"
+    """Added to the embeddings: "sinusoidal" (the paper), "sinusoidal_half_split" (all sines first,
+    as Marian), "learned". By distance, in self-attention: "relative" (Shaw et al. 2018),
+    "bucketed" (T5), "rotary". Or "none"."""
+    max_positions: int = 512
+    """Learned positions: how many; nothing longer can be read or written."""
+    max_distance: int = 0
+    """Relative positions: larger distances count as this one (k); 0 = 16. Bucketed: where the last
+    bucket begins; 0 = 128."""
+    num_position_buckets: int = 32
+    """Bucketed positions: number of buckets (half for each direction in the encoder)."""
+    neighborhood: int = 0
+    """Self-attention sees the r positions centred on each one (section 4); 0 = all."""
+    activation: Activation = "relu"
+    """Of the feed-forward network: "relu" (the paper), "gelu" (exact), "silu", or the gated
+    "geglu", "swiglu", which have a third matrix."""
+    tie_embeddings: Literal["all", "target", "none"] = "all"
+    """"all": source, target and output share one matrix (the paper; needs a shared vocabulary);
+    "target": target and output share; "none": three matrices."""
+    scale_embeddings: bool = True
+    """Multiply embeddings by sqrt(d_model) (section 3.4)."""
+    use_bias: bool = True
+    """Biases of the linear maps in attention and feed-forward network."""
+    output_bias: bool = False
+    """A bias on the logits, as in Marian."""
+    dropout: float = 0.1
+    """On each sub-layer's output and on the sums of embeddings and positions (section 5.4)."""
+    attention_dropout: float = 0.0
+    """On the attention weights."""
+    activation_dropout: float = 0.0
+    """On the activations inside the feed-forward network."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the matrix products; parameters, softmax, norms and logits stay in float32."""
+    layer_loop: LayerLoop = "unrolled"
+    """Training: "scan" compiles one layer and loops over it, which deep models want."""
+    remat: Remat = "none"
+    """Training: what the backward pass computes again to save memory: nothing, the "full" layer,
+    or all but the matrix products ("dots")."""
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            raise ValueError(problem)
+
+    @property
+    def distance_limit(self) -> int:
+        """`max_distance`, or what is usual for these positions."""
+        return self.max_distance or {"bucketed": 128}.get(self.positions, 16)
+
+    @property
+    def kv_heads(self) -> int:
+        """G: `num_kv_heads`, or all of them."""
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def head_widths(self) -> tuple[int, int]:
+        """(d_k, d_v)"""
+        even = self.d_model // self.num_heads
+        return self.key_width or even, self.value_width or even
+
+
+def _problems(config: TransformerConfig) -> Iterator[str]:
+    """What makes no sense, the first thing first."""
+    counts = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers")
+    for name in (*counts, "max_positions"):
+        if getattr(config, name) < 1:
+            yield f"model.{name} must be at least 1, got {getattr(config, name)}"
+    for name in ("num_kv_heads", "key_width", "value_width", "max_distance", "neighborhood"):
+        if getattr(config, name) < 0:
+            yield f"model.{name} must not be negative, got {getattr(config, name)}"
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+        if not 0 <= getattr(config, name) < 1:
+            yield f"model.{name} must be in [0, 1), got {getattr(config, name)}"
+    if not config.norm_epsilon > 0:
+        yield f"model.norm_epsilon must be positive, got {config.norm_epsilon}"
+    if config.d_model % config.num_heads and not (config.key_width and config.value_width):
+        yield (
+            f"model.d_model ({config.d_model}) must be divisible by model.num_heads "
+            f"({config.num_heads}): each head is d_model / num_heads wide, unless both "
+            "model.key_width and model.value_width are given"
+        )
+    if config.num_heads % config.kv_heads:
+        yield (
+            f"model.num_heads ({config.num_heads}) must be divisible by model.num_kv_heads "
+            f"({config.num_kv_heads}): equally many query heads share each head of keys and values"
+        )
+    if config.positions.startswith("sinusoidal") and config.d_model % 2:
+        yield f"model.d_model must be even for sinusoids, got {config.d_model}"
+    if config.positions == "rotary" and config.head_widths[0] % 2:
+        yield (
+            f"rotary positions turn pairs of dimensions: the width of a key must be even, got "
+            f"{config.head_widths[0]} (model.key_width, or d_model / num_heads)"
+        )
+    if config.positions == "bucketed":
+        # Each direction needs two buckets at least, and the spans must grow towards max_distance.
+        buckets, farthest = config.num_position_buckets, config.distance_limit
+        if buckets < 4 or buckets % 2:
+            yield f"model.num_position_buckets must be even and at least 4, got {buckets}"
+        if farthest <= buckets // 2:
+            yield (
+                f"model.max_distance ({farthest}) must be larger than half of "
+                f"model.num_position_buckets ({buckets}), which hold one distance each"
+            )
+    if config.neighborhood == 1:
+        yield "model.neighborhood=1 lets every position see itself alone: take at least 2, or 0"
+
+
+def preset(name: Literal["tiny", "small", "base", "big"]) -> TransformerConfig:
+    """Sizes by name: `base` and `big` are the paper's (table 3); the others suit small data."""
+    sizes = {
+        #         D     F     N   L  dropout
+        "tiny": (128, 256, 4, 2, 0.1),
+        "small": (256, 1024, 4, 3, 0.1),
+        "base": (512, 2048, 8, 6, 0.1),
+        "big": (1024, 4096, 16, 6, 0.3),
+    }
+    if name not in sizes:
+        raise ValueError(f"unknown preset {name!r}: choose one of {', '.join(sizes)}")
+    d_model, d_ff, num_heads, num_layers, dropout = sizes[name]
+    return TransformerConfig(
+        d_model=d_model,
+        d_ff=d_ff,
+        num_heads=num_heads,
+        num_encoder_layers=num_layers,
+        num_decoder_layers=num_layers,
+        dropout=dropout,
+    )
