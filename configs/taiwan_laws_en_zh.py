@@ -6,7 +6,23 @@
 Chinese is kept as it is written (`normalization="identity"`): SentencePiece's usual normalisation
 would make its punctuation Western. Characters beyond 99.95 % of the text are spelt as bytes.
 
-Not measured yet.
+Measured: an hour on two CPU cores trains 4,000 updates (1.3 epochs); then the whole validation set
+(3,163 pairs), beam 4, the mean of the last 5 checkpoints:
+
+    BLEU 26.66   nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:2.6.0
+
+On the way, greedy, first 200 pairs: 8.9 after 1,000 updates, 18.1 after 2,000, 22.5 after 3,000,
+25.6 after 4,000, and still rising. What it has seen often it translates well, names it does not yet:
+
+    This Act shall come into force from the date of promulgation.
+    -> 本法自公布日施行。
+    The enforcement rules of this Act shall be prescribed by the Ministry of Finance.
+    -> 本條例施行細則，由財政部定之。
+    Regulations Governing Government Publications
+    -> 政府公糧法                      (on public grain; right: 政府出版品管理辦法)
+
+What did not work: post-norm with a peak rate of 3e-3 stood at BLEU 3.5 after 1,000 updates, where
+pre-norm with 2e-3 had 8.9.
 """
 
 from flaxformer_mt.config import Config
@@ -33,11 +49,11 @@ config = Config(
         num_buckets=8,
     ),
     model=TransformerConfig(
-        d_model=192, d_ff=768, num_heads=6, num_encoder_layers=3, num_decoder_layers=3
+        d_model=192, d_ff=768, num_heads=6, num_encoder_layers=3, num_decoder_layers=3, norm="pre"
     ),
     training=TrainingConfig(
         num_steps=4000,
-        learning_rate=3e-3,
+        learning_rate=2e-3,
         warmup_steps=800,
         validate_every=1000,
         validation_pairs=200,
