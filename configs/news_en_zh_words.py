@@ -24,7 +24,7 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources import CorpusConfig
 from flaxformer_mt.data.tokenizer import TokenizerConfig
 from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.model.transformer import TransformerConfig
+from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.config import TrainingConfig
 
 config = Config(

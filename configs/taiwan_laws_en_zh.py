@@ -11,8 +11,8 @@ Measured: an hour on two CPU cores trains 4,000 updates (1.3 epochs); then the w
 
     BLEU 26.66   nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp|version:2.6.0
 
-On the way, greedy, first 200 pairs: 8.9 after 1,000 updates, 18.1 after 2,000, 22.5 after 3,000,
-25.6 after 4,000, and still rising. What it has seen often it translates well, names it does not yet:
+On the way (greedy, first 200 pairs): 8.9 after 1,000 updates, 18.1 after 2,000, 22.5 after 3,000,
+25.6 after 4,000, still rising. What it has seen often it translates well, names it does not yet:
 
     This Act shall come into force from the date of promulgation.
     -> 本法自公布日施行。

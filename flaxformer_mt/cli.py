@@ -25,6 +25,10 @@ VERBS = {
     "score": "how probable a model finds given translations",
     "evaluate": "BLEU and chrF of a model on a test set",
     "average": "average the parameters of several checkpoints",
+    "sweep": "train variants of a config and compare them",
+    "convert": "take models in from other toolkits, and write them for others",
+    "summary": "a walk through the tensors of a model, with what each step costs",
+    "attention_maps": "draw where a translation looks: encoder, decoder and source attention",
 }
 DEBUG = "FLAXFORMER_MT_DEBUG"
 

@@ -15,15 +15,13 @@ import traceback
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.dataclass_json import from_dict
 from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.model.transformer import TransformerConfig
+from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.sharding import MeshConfig
 from flaxformer_mt.training.config import TrainingConfig
 
@@ -42,29 +40,52 @@ class Config:
     seed: int = 0
     """Decides everything random: initial parameters, order of the data, dropout."""
 
+    def __post_init__(self) -> None:
+        if self.model.positions != "learned":
+            return
+        longest = {
+            "data.max_source_length": self.data.max_source_length,
+            "data.max_target_length": self.data.max_target_length,
+            "decoding.max_target_length": self.decoding.max_target_length,
+        }
+        for name, length in longest.items():
+            if length > self.model.max_positions:
+                raise ValueError(
+                    f"{name} ({length}) is more than the {self.model.max_positions} positions that "
+                    f"are learned (model.max_positions): lower the one or raise the other"
+                )
+
 
 def load_config(path: str) -> Config:
-    """The `config` that a file such as configs/demo.py defines.
+    """The `config` that a file such as configs/demo.py defines, or that a workdir's config.json is.
 
     A relative path is also looked up beside the package, so that `configs/demo.py` is found from
     any directory. Raises FileNotFoundError (naming the configs that exist), or ValueError if the
     file fails, defines no `config`, or gives a field a value of the wrong type.
     """
     file = _find(path)
-    try:
-        variables = runpy.run_path(str(file))
-    except Exception as error:  # a config file is the user's code: it may raise anything
-        raise ValueError(f"{_place(file, error)}: {error}{_hint(error)}") from error
-    if not isinstance(variables.get("config"), Config):
-        found = f"{type(variables['config']).__name__}" if "config" in variables else "nothing"
+    if file.suffix == ".json":
+        return _read_json(file)
+    found = _run_file(file).get("config")
+    if not isinstance(found, Config):
         raise ValueError(
             f"{file} must define `config = Config(...)` (from flaxformer_mt.config import Config); "
-            f"it defines {found} of that name"
+            f"it defines {'nothing' if found is None else type(found).__name__} of that name"
         )
-    try:
-        return from_json(to_json(variables["config"]))  # checks types, makes lists tuples
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{file}: {error}") from error
+    return _checked(found, str(file))
+
+
+def load_variants(path: str, name: str) -> dict[str, Config]:
+    """The dict `name` of several configs that a file such as configs/table_3.py defines.
+
+    Raises FileNotFoundError or ValueError as `load_config` does.
+    """
+    file = _find(path)
+    found = _run_file(file).get(name)
+    entries = found.items() if isinstance(found, dict) else ()
+    if not entries or not all(isinstance(config, Config) for _, config in entries):
+        raise ValueError(f"{file} must define `{name}`, a dict of name to Config")
+    return {str(key): _checked(config, f"{file}, {name}[{key!r}]") for key, config in entries}
 
 
 def parse(
@@ -81,19 +102,34 @@ def parse(
     the value that the chosen config file gives it. A key that does not exist or a value that does
     not fit ends the program with status 2 and the nearest right key; errors as in `load_config`.
     """
-    path = _config_argument(args, default=config)
+    path = config_argument(args, verb=verb, default=config)
 
+    # Flat, not a field that holds a Config: tyro's messages name fields by their way from here.
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Run:
+    class Place:
         config: str
-        """Python file that defines `config = Config(...)`; options below override its fields."""
+        """Python file that defines `config = Config(...)`, or the config.json of a workdir; options
+        below override its fields."""
         workdir: str
         """Directory of this run: checkpoints, tokenizer, config, metrics. Resumed if it exists."""
-        settings: Annotated[Config, tyro.conf.arg(name="")]
 
-    default = Run(config=path, workdir=workdir, settings=load_config(path))
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Run(Config, Place):
+        pass
+
+    default = Run(config=path, workdir=workdir, **vars(load_config(path)))
     run = parse_arguments(Run, args, verb=verb, description=description, default=default)
-    return run.settings, run.workdir
+    fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Config)}
+    return Config(**fields), run.workdir
+
+
+def config_argument(args: list[str] | None, *, verb: str, default: str) -> str:
+    """The value of --config, needed before the rest can be read: it gives the other defaults."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m flaxformer_mt.{verb}", add_help=False, allow_abbrev=False
+    )
+    parser.add_argument("--config", default=default)
+    return parser.parse_known_args(args)[0].config
 
 
 def to_json(config: Config) -> str:
@@ -126,10 +162,7 @@ def workdir_config(workdir: str) -> Config:
         raise FileNotFoundError(
             f"{workdir} {what}: expected the --workdir of a run of `python -m flaxformer_mt.train`"
         )
-    try:
-        return from_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    return _read_json(path)
 
 
 def differences(old: Any, new: Any, *, where: str = "") -> list[str]:
@@ -145,13 +178,27 @@ def differences(old: Any, new: Any, *, where: str = "") -> list[str]:
     return lines
 
 
-def _config_argument(args: list[str] | None, *, default: str) -> str:
-    """The value of --config, needed before the rest can be read: it gives the other defaults."""
-    parser = argparse.ArgumentParser(
-        prog="python -m flaxformer_mt.train", add_help=False, allow_abbrev=False
-    )
-    parser.add_argument("--config", default=default)
-    return parser.parse_known_args(args)[0].config
+def _run_file(file: Path) -> dict[str, Any]:
+    """The variables that a config file defines."""
+    try:
+        return runpy.run_path(str(file))
+    except Exception as error:  # a config file is the user's code: it may raise anything
+        raise ValueError(f"{_place(file, error)}: {error}{_hint(error)}") from error
+
+
+def _checked(config: Config, where: str) -> Config:
+    """The config with its types checked, and lists made tuples."""
+    try:
+        return from_json(to_json(config))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _read_json(path: Path) -> Config:
+    try:
+        return from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _find(path: str) -> Path:

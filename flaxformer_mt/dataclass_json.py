@@ -32,8 +32,8 @@ def from_dict(kind: type[T], values: Any, *, where: str = "") -> T:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """The end of an error message: the nearest of `choices`, or all of them if none is near."""
-    choices = sorted(choices)
+    """The end of an error message: the nearest of `choices`, or all, in order, if none is near."""
+    choices = list(choices)
     nearest = difflib.get_close_matches(word, choices, n=1)
     return f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(choices)}"
 

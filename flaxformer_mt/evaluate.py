@@ -20,7 +20,7 @@ class EvaluateArguments:
 
     Without --source and --reference: on the test set of the model's own config.
     With --json, one object {"lines", "checkpoint", "bleu": {"score", "signature"}, "chrf":
-    {"score", "signature"}}.
+    {"score", "signature"}}; the checkpoint is the one that was used, "averaged" or a step.
     """
 
     workdir: str
@@ -68,7 +68,7 @@ def evaluate(arguments: EvaluateArguments) -> None:
     else:
         sources, references = _test_set(config.data)
     with open_output(arguments.output) if arguments.output else nullcontext() as output:
-        hypotheses = _translate(sources, arguments)
+        hypotheses, checkpoint = _translate(sources, arguments)
         if output:
             output.write("".join(f"{line}\n" for line in hypotheses).encode())
     tokenize = arguments.tokenize
@@ -77,8 +77,9 @@ def evaluate(arguments: EvaluateArguments) -> None:
     _print(
         bleu(hypotheses, references, tokenize=tokenize, lowercase=arguments.lowercase),
         chrf(hypotheses, references, lowercase=arguments.lowercase),
-        len(sources),
-        arguments,
+        lines=len(sources),
+        checkpoint=checkpoint,
+        as_json=arguments.json,
     )
 
 
@@ -97,7 +98,8 @@ def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
     return [pair.source for pair in pairs], [pair.target for pair in pairs]
 
 
-def _translate(sources: list[str], arguments: EvaluateArguments) -> list[str]:
+def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[str], str]:
+    """The translations, and the checkpoint that made them."""
     from flaxformer_mt.decoding.translator import Translator
 
     translator = Translator.load(arguments.workdir, which=arguments.checkpoint)
@@ -107,22 +109,22 @@ def _translate(sources: list[str], arguments: EvaluateArguments) -> list[str]:
         length_penalty=arguments.length_penalty,
         num_hypotheses=1,
     )
-    return [found[0].text for found in results]
+    return [found[0].text for found in results], translator.checkpoint
 
 
 def _print(
-    bleu_score: MetricScore, chrf_score: MetricScore, lines: int, arguments: EvaluateArguments
+    bleu_score: MetricScore, chrf_score: MetricScore, *, lines: int, checkpoint: str, as_json: bool
 ) -> None:
-    if arguments.json:
+    if as_json:
         scores = {
             "lines": lines,
-            "checkpoint": arguments.checkpoint,
+            "checkpoint": checkpoint,
             "bleu": {"score": bleu_score.value, "signature": bleu_score.signature},
             "chrf": {"score": chrf_score.value, "signature": chrf_score.signature},
         }
         print(json.dumps(scores))
     else:
-        print(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {arguments.checkpoint}")
+        print(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {checkpoint}")
 
 
 if __name__ == "__main__":

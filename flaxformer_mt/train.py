@@ -5,12 +5,8 @@ same workdir goes on where the run stopped, whatever stopped it.
 """
 
 import dataclasses
-import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import jax
@@ -22,7 +18,9 @@ from flaxformer_mt.cli import guard
 from flaxformer_mt.config import Config, parse, to_json
 from flaxformer_mt.data.pair import Pair
 from flaxformer_mt.data.pipeline import Data, build_data
-from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.tokenizer import Tokenizer
+from flaxformer_mt.decoding.translator import Translator, suppressed_tokens
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.sharding import configure_cpu_devices, make_mesh, replicated, shard_batch
 from flaxformer_mt.training.averaging import average_checkpoints
@@ -36,6 +34,7 @@ from flaxformer_mt.training.optimizer import make_optimizer, make_schedule
 from flaxformer_mt.training.reporting import Reporter, Sample
 from flaxformer_mt.training.state import Params, TrainState, init_state
 from flaxformer_mt.training.step import EvalStep, Metrics, make_eval_step, make_train_step
+from flaxformer_mt.training.stopping import should_stop, stop_signal
 
 NUM_SAMPLES = 5
 
@@ -50,18 +49,22 @@ def main(args: list[str] | None = None) -> int:
     return guard(work)
 
 
-def train(config: Config, workdir: str, *, quiet: bool = False) -> None:
+def train(config: Config, workdir: str, *, quiet: bool = False) -> bool:
     """Trains, or goes on training, the model of `config` in `workdir`.
 
     Args:
       config: what to train on, and how.
       workdir: holds all that the run makes; one that holds checkpoints is resumed.
-      quiet: report to files alone.
+      quiet: report to files alone, and leave out the held-out score at the end.
+
+    Returns:
+      Whether it came to its end; False if a signal stopped it, saved.
 
     Raises:
       ValueError, OSError: text, settings or a workdir that cannot be used; says which and why.
     """
     # ------------------------------------------------------------------ devices, workdir, data
+    check_validation_set(config)
     configure_cpu_devices(config.mesh)
     mesh = make_mesh()
     check_workdir(workdir, config)
@@ -75,6 +78,7 @@ def train(config: Config, workdir: str, *, quiet: bool = False) -> None:
         rows_multiple_of=mesh.size,
     )
     check_workdir(workdir, config, data.tokenizer.fingerprint)
+    check_beams(config, data.tokenizer)
 
     # ------------------------------------------------------------------ model, state, checkpoints
     model = Transformer(
@@ -105,8 +109,32 @@ def train(config: Config, workdir: str, *, quiet: bool = False) -> None:
         reporter.close()
     if not finished:
         print(f"stopped at step {int(state.step)}, saved; the same command goes on from there")
+        return False
+    average(config, workdir)
+    if not quiet:
+        show_result(config, workdir, data)
+    return True
+
+
+def check_validation_set(config: Config) -> None:
+    """Raises ValueError, before any time is spent, for what only a validation set can give."""
+    if config.data.validation != CorpusConfig():
         return
-    finish(config, workdir, data)
+    for name, meaning in (
+        ("average_best", "averages the checkpoints with the best validation BLEU"),
+        ("patience", "waits for a better validation BLEU"),
+    ):
+        if getattr(config.training, name):
+            raise ValueError(
+                f"training.{name} {meaning}, but data.validation lists no text: give "
+                f"data.validation.source and data.validation.target, or set training.{name} to 0"
+            )
+
+
+def check_beams(config: Config, tokenizer: Tokenizer) -> None:
+    """Raises ValueError for a search that the vocabulary does not allow: now, not at the end."""
+    widest = max(config.decoding.beam_size, config.training.validation_beam_size)
+    suppressed_tokens(tokenizer, dataclasses.replace(config.decoding, beam_size=widest))
 
 
 class Progress(NamedTuple):
@@ -190,8 +218,9 @@ class Run:
                 step += 1
                 window.append(step_metrics)
                 last = step == config.num_steps
+                log = step % config.log_every == 0 or last
 
-                if step % config.log_every == 0 or last:
+                if log:
                     averages = average_metrics(jax.device_get(window))
                     seconds = time.monotonic() - window_start
                     rates = {
@@ -201,8 +230,9 @@ class Run:
                     reporter.train(step, averages | rates)
                     window, window_start = [], time.monotonic()
 
+                stop = should_stop(stopped, rendezvous=log)
                 validate = last or (config.validate_every and step % config.validate_every == 0)
-                if validate or step % config.checkpoint_every == 0 or stopped.is_set():
+                if validate or step % config.checkpoint_every == 0 or stop:
                     pause = time.monotonic()
                     progress = progress._replace(data=dict(batches.get_state()))
                     scores = self._validate(eval_step, state, reporter) if validate else None
@@ -211,7 +241,7 @@ class Run:
                     self._save(step, state, progress, scores)
                     window_start += time.monotonic() - pause  # tokens/s are those of training
 
-                if stopped.is_set():
+                if stop:
                     return state, last
         return state, True
 
@@ -267,8 +297,8 @@ def average_metrics(window: list[Metrics]) -> dict[str, float]:
 
 
 def make_translator(config: Config, model: Transformer, params: Params, data: Data) -> Translator:
-    """A translator of parameters that are in training; copied to one device to search there."""
-    local = jax.device_put(params, jax.local_devices()[0])
+    """A translator of parameters that are in training: of the copy that one device here has."""
+    local = jax.tree.map(lambda x: x.addressable_data(0), params)
     return Translator(
         model,
         local,
@@ -293,16 +323,21 @@ def translate_and_score(
     return score, [Sample(*text) for text in texts][:NUM_SAMPLES]
 
 
-def finish(config: Config, workdir: str, data: Data) -> None:
-    """Averages checkpoints if asked to, then shows the held-out score and what to do next."""
+def average(config: Config, workdir: str) -> None:
+    """Averages checkpoints, if the config asks for it."""
     last, best = config.training.average_last, config.training.average_best
     if last or best:
         averaged = average_checkpoints(workdir, last=last or None, best=best or None, or_fewer=True)
         print(f"averaged the checkpoints of steps {', '.join(map(str, averaged.steps))}")
+
+
+def show_result(config: Config, workdir: str, data: Data) -> None:
+    """The held-out score, some translations, and what to do next."""
     pairs = data.test or data.validation
     if pairs:
         # Not "auto": an average in the workdir may be of an earlier training.
-        which = "averaged" if last or best else "best" if data.validation else "last"
+        average = config.training.average_last or config.training.average_best
+        which = "averaged" if average else "best" if data.validation else "last"
         translator = Translator.load(workdir, which=which)
         score, samples = translate_and_score(config, translator, pairs)
         for sample in samples:
@@ -322,32 +357,6 @@ def example_sentence(pairs: tuple[Pair, ...]) -> str:
     """A sentence that can stand between double quotes on a command line."""
     plain = (pair.source for pair in pairs if not set(pair.source) & set('"$`\\!'))
     return next(plain, "Hello.")
-
-
-@contextmanager
-def stop_signal() -> Iterator[threading.Event]:
-    """An event that SIGTERM or SIGINT (ctrl-C) sets; a second signal acts as it always does."""
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only it may catch signals
-        yield stopped
-        return
-    signals = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.getsignal(number) for number in signals]
-
-    def restore() -> None:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)
-
-    def stop(*_: object) -> None:
-        stopped.set()
-        restore()
-
-    for number in signals:
-        signal.signal(number, stop)
-    try:
-        yield stopped
-    finally:
-        restore()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,17 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "flaxformer_mt"
 ROOMS = {path.parent.name for path in PACKAGE.glob("*/*.py")}
-VERBS = {"train", "translate", "score", "evaluate", "average", "convert", "summary"}
+VERBS = {
+    "train",
+    "translate",
+    "score",
+    "evaluate",
+    "average",
+    "convert",
+    "summary",
+    "sweep",
+    "attention_maps",
+}
 DRAWERS = {"utils", "util", "common", "core", "helpers", "base", "lib", "misc"}
 
 

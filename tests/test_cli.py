@@ -41,6 +41,7 @@ class Shouter:
     def __init__(self) -> None:
         self.config = DecodingConfig()
         self.loaded: tuple[str, str] | None = None
+        self.checkpoint = "averaged"
         self.calls: list[dict[str, object]] = []
 
     def load(self, workdir: str, *, which: str) -> "Shouter":
@@ -95,6 +96,12 @@ class TestMain:
     def test_unknown_verb_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["transalte"]) == 2
         assert "did you mean translate?" in capsys.readouterr().err
+
+    def test_verb_like_no_other_names_all_in_the_order_of_use(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(["nope"]) == 2
+        assert capsys.readouterr().err.endswith(f"choose from {', '.join(cli.VERBS)}\n")
 
     def test_hands_the_rest_to_the_verb(self, work: Path, shouter: Shouter) -> None:
         (work / "in").write_text("a\n")
@@ -364,6 +371,15 @@ class TestEvaluate:
         text = capsys.readouterr().out
         assert "BLEU 100.00   nrefs:1|case:mixed" in text
         assert "chrF2 100.00" in text
+
+    def test_says_which_checkpoint_was_used(
+        self, trained: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.evaluate_json(capsys)["checkpoint"] == "averaged"
+        shouter.checkpoint = "1250"
+        assert self.evaluate_json(capsys, "--checkpoint=best")["checkpoint"] == "1250"
+        assert evaluate.main(["--workdir=w"]) == 0
+        assert "1 lines, checkpoint: 1250" in capsys.readouterr().out
 
     def test_chinese_is_counted_in_characters(
         self, trained: Path, capsys: pytest.CaptureFixture[str]

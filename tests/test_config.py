@@ -20,7 +20,9 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.model.transformer import Transformer, TransformerConfig
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.config import TrainingConfig
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
@@ -207,7 +209,8 @@ class TestParse:
             (["--trainig.num_steps", "5"], "--training.num-steps"),
             (["--num-steps", "5"], "--training.num-steps"),
             (["--training.num-steps", "many"], "--training.num-steps"),
-            (["--training.num-steps", "0"], "must be at least 1"),
+            (["--training.num-steps", "0"], "Error parsing training: training.num_steps must be"),
+            (["--data.tokenizer.vocab-size", "1"], "Error parsing data.tokenizer: vocab_size"),
             (["--model.norm", "prre"], "--model.norm"),
             (["--decoding.allow-unknown", "maybe"], "true or false"),
         ],
@@ -222,7 +225,9 @@ class TestParse:
         with pytest.raises(SystemExit) as stop:
             run_parse(config_file, *arguments)
         assert stop.value.code == 2
-        assert message in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert message in error
+        assert "settings" not in error  # the name of a variable here, no user has met it
 
     def test_help_names_every_field(
         self, config_file: str, capsys: pytest.CaptureFixture[str]
@@ -231,6 +236,7 @@ class TestParse:
             run_parse(config_file, "--help")
         assert stop.value.code == 0
         text = capsys.readouterr().out
+        assert "settings" not in text
         for path in ["config", "workdir", *dotted_paths(Config)]:
             assert f"--{path.replace('_', '-')} " in text
         assert "(default: 7)" in text  # of the file, not of the class
@@ -242,3 +248,12 @@ def dotted_paths(kind: Any, prefix: str = "") -> list[str]:
         nested = dataclasses.is_dataclass(field_type)
         paths += dotted_paths(field_type, f"{prefix}{name}.") if nested else [f"{prefix}{name}"]
     return paths
+
+
+def test_learned_positions_must_reach_as_far_as_the_text():
+    learned = TransformerConfig(positions="learned", max_positions=300)
+    assert Config(model=learned).model == learned
+    with pytest.raises(
+        ValueError, match=r"decoding.max_target_length \(400\) is more than the 300"
+    ):
+        Config(model=learned, decoding=DecodingConfig(max_target_length=400))

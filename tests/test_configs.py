@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import Config, load_config, load_variants
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import init_state
@@ -46,3 +46,36 @@ def test_loads_and_has_a_model_that_fits_together(path):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_says_how_to_run_it(path):
     assert f"--config configs/{path.name}" in path.read_text(encoding="utf-8")
+
+
+# Millions of parameters, table 3 of the paper.
+TABLE_3 = {
+    "base": 65,
+    **{f"A heads {count}": 65 for count in (1, 4, 16, 32)},
+    **{"B d_k 16": 58, "B d_k 32": 60},
+    **{"C layers 2": 36, "C layers 4": 50, "C layers 8": 80},
+    **{"C d_model 256": 28, "C d_model 1024": 168, "C d_ff 1024": 53, "C d_ff 4096": 90},
+    **{"D dropout 0.0": 65, "D dropout 0.2": 65, "D smoothing 0.0": 65, "D smoothing 0.2": 65},
+    "E learned positions": 65,
+    "big": 213,
+}
+
+
+def count_parameters(config: Config, vocab_size: int) -> int:
+    model = Transformer(config.model, vocab_size, vocab_size, bos_id=2)
+    one = jnp.ones((1, 1), jnp.int32)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), one, one, one, one, one, one)
+    return sum(x.size for x in jax.tree.leaves(shapes))
+
+
+@pytest.mark.parametrize(("name", "millions"), TABLE_3.items(), ids=TABLE_3)
+def test_models_are_as_large_as_table_3_says(name, millions):
+    config = load_variants("configs/table_3.py", "paper_variants")[name]
+    tolerance = 0.04 if name in ("base", "big") else 0.07
+    assert abs(count_parameters(config, 37_000) / 1e6 / millions - 1) < tolerance
+
+
+def test_the_scaled_down_rows_are_those_of_the_paper():
+    small = load_variants("configs/table_3.py", "variants")
+    paper = load_variants("configs/table_3.py", "paper_variants")
+    assert [name.split()[0] for name in small] == [name.split()[0] for name in paper][:-1]

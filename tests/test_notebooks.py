@@ -1,6 +1,7 @@
 """The notebooks run from top to bottom (with fewer training steps than a reader would take)."""
 
 import os
+import re
 from pathlib import Path
 
 import nbformat
@@ -13,28 +14,55 @@ FASTER = {
     '"configs/demo.py"': (
         '"configs/demo.py", "--data.train.pairs", "grammar:train:500", "--data.num-buckets", "1", '
         '"--data.validation.pairs", "grammar:validation:5", "--data.test.pairs", "grammar:test:5", '
-        '"--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1", '
-        '"--training.log-every", "2"'
+        '"--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1"'
     ),
 }
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-def test_quickstart(tmp_path, monkeypatch):
-    monkeypatch.setitem(os.environ, "PYTHONPATH", str(ROOT))
-    notebook = nbformat.read(ROOT / "colab" / "quickstart.ipynb", as_version=4)
+def run(name: str, directory: Path) -> tuple[str, int]:
+    """What the notebook prints, and the number of images that it shows."""
+    notebook = nbformat.read(ROOT / "colab" / name, as_version=4)
     for cell in notebook.cells:
         for slow, fast in FASTER.items():
             cell.source = cell.source.replace(slow, fast)
-    NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    resources = {"metadata": {"path": str(directory)}}
+    NotebookClient(notebook, timeout=200, resources=resources).execute()
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    images = [
-        output for cell in code for output in cell.outputs if "image/png" in output.get("data", {})
-    ]
-    assert len(images) == 2
-    printed = "".join(output.get("text", "") for cell in code for output in cell.outputs)
+    outputs = [output for cell in code for output in cell.outputs]
+    images = [output for output in outputs if "image/png" in output.get("data", {})]
+    return "".join(output.get("text", "") for output in outputs), len(images)
+
+
+@pytest.fixture
+def in_package(monkeypatch) -> None:
+    monkeypatch.setitem(os.environ, "PYTHONPATH", str(ROOT))
+
+
+NO_MATTER = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
+
+@NO_MATTER
+def test_quickstart(tmp_path, in_package):
+    printed, num_images = run("quickstart.ipynb", tmp_path)
+    assert num_images == 2
     assert "step 4/4" in printed
     assert "resumed at step 4" in printed
+
+
+@NO_MATTER
+def test_attention_is_all_you_need(tmp_path, in_package):
+    printed, num_images = run("attention_is_all_you_need.ipynb", tmp_path)
+    assert num_images == 10
+    assert "step 4/4" in printed
+    assert "every row of the weights sums to [1.]" in printed
+    assert "results in that order: True" in printed
+    assert "positions 'none': turning the source round changes vectors by 0.00000" in printed
+    changes = re.search(r"changed at each position by at most\n\[([^]]+)\]", printed)[1].split()
+    assert [float(change) > 0 for change in changes] == [False] * 6 + [True] * 4
+    table = re.findall(r"^(?:base|big|\([BC]\)).*? (\d+) +([\d.]+)$", printed, re.MULTILINE)
+    assert len(table) == 11
+    for paper, here in table:
+        assert float(here) == pytest.approx(float(paper), rel=0.07)
 
 
 def test_notebooks_are_kept_without_outputs():

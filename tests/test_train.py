@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources import CorpusConfig
 from flaxformer_mt.data.tokenizer import TokenizerConfig
 from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.model.transformer import TransformerConfig
+from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.train import Progress, main, train
 from flaxformer_mt.training.checkpoint import load_model
 from flaxformer_mt.training.config import TrainingConfig
@@ -157,6 +158,32 @@ def test_a_refused_run_leaves_the_workdir_as_it_was(uninterrupted, capsys):
     assert main([*arguments, "--data.train.pairs", "missing.tsv"]) == 2
     assert "missing.tsv" in capsys.readouterr().err
     assert (uninterrupted / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("field", ["average_best", "patience"])
+def test_what_needs_a_validation_set_is_refused_without_one_at_the_start(tmp_path, field):
+    config = dataclasses.replace(
+        CONFIG,
+        data=dataclasses.replace(CONFIG.data, validation=CorpusConfig()),
+        training=dataclasses.replace(CONFIG.training, **{field: 1}),
+    )
+    with pytest.raises(ValueError, match=rf"training\.{field} .* data\.validation lists no text"):
+        train(config, str(tmp_path / "run"), quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "beam", ["--decoding.beam-size=500", "--training.validation-beam-size=500"]
+)
+def test_a_beam_wider_than_the_vocabulary_is_refused_at_the_start(tmp_path, capsys, beam):
+    text = f"from flaxformer_mt.config import from_json\nconfig = from_json({to_json(CONFIG)!r})\n"
+    (tmp_path / "config.py").write_text(text, encoding="utf-8")
+    arguments = ["--config", str(tmp_path / "config.py"), "--workdir", str(tmp_path / "run")]
+    assert main([*arguments, beam]) == 2
+    assert re.search(
+        r"beam_size is 500, but the target vocabulary has only \d+ ", capsys.readouterr().err
+    )
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_patience_counts_validations_without_a_better_bleu():

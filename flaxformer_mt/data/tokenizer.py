@@ -3,6 +3,7 @@
 tokenizer.json                                         kind, shared or not, by which settings
 shared.model      or  source.model, target.model            SentencePiece
 shared.vocab.tsv  or  source.vocab.tsv, target.vocab.tsv    words
+source.spm, target.spm, vocab.json, ...                     Marian, see data.marian_vocabulary
 """
 
 import dataclasses
@@ -18,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from sentencepiece import SentencePieceTrainer
 
+from flaxformer_mt.data.marian_vocabulary import MarianVocabulary, read_marian_vocabularies
 from flaxformer_mt.data.sources import Corpus
 from flaxformer_mt.data.text_files import missing_file
 from flaxformer_mt.data.vocabulary import (
@@ -31,6 +33,7 @@ from flaxformer_mt.data.vocabulary import (
 )
 
 __all__ = [
+    "MarianVocabulary",
     "SentencePieceVocabulary",
     "Tokenizer",
     "TokenizerConfig",
@@ -40,15 +43,25 @@ __all__ = [
 ]
 
 _INDEX = "tokenizer.json"
-_KINDS = {"sentencepiece": SentencePieceVocabulary, "word": WordVocabulary}
+_KINDS = {
+    "sentencepiece": SentencePieceVocabulary,
+    "word": WordVocabulary,
+    "marian": MarianVocabulary,
+}
+_READY_FILES = {
+    "sentencepiece": ("source_model", "target_model"),
+    "word": ("source_vocab", "target_vocab"),
+    "marian": ("source_model",),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:
     """How text becomes token ids. What is learnt, is learnt from the training text."""
 
-    kind: Literal["sentencepiece", "word"] = "sentencepiece"
-    """"sentencepiece": subword pieces; "word": words, as the text separates them by spaces."""
+    kind: Literal["sentencepiece", "word", "marian"] = "sentencepiece"
+    """"sentencepiece": subword pieces; "word": words, as the text separates them by spaces;
+    "marian": the vocabularies of a Hugging Face Marian model, which are never learnt here."""
     shared: bool = True
     """One vocabulary for both languages, learnt from both (section 5.1); False = one for each."""
     vocab_size: int = 8000
@@ -68,7 +81,8 @@ class TokenizerConfig:
     min_count: int = 1
     """Words: leave those out of a learnt vocabulary that the training text has less often."""
     source_model: str = ""
-    """SentencePiece: a ready .model file for the source, if shared for both; "" = learn it."""
+    """SentencePiece: a ready .model file for the source, if shared for both; "" = learn it.
+    Marian: the directory that holds source.spm, target.spm and vocab.json."""
     target_model: str = ""
     """SentencePiece: a ready .model file for the target; "" = learn it."""
     source_vocab: str = ""
@@ -91,13 +105,13 @@ class TokenizerConfig:
         ):
             if not valid:
                 raise ValueError(f"{name} must be {rule}, got {getattr(self, name)}.")
-        others = "vocab" if self.kind == "sentencepiece" else "model"
-        for name in (f"source_{others}", f"target_{others}"):
-            if getattr(self, name):
+        allowed = _READY_FILES[self.kind]
+        for name in ("source_model", "target_model", "source_vocab", "target_vocab"):
+            if getattr(self, name) and name not in allowed:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} does not go with kind={self.kind!r}: "
                     "SentencePiece takes source_model and target_model, words take source_vocab "
-                    "and target_vocab."
+                    "and target_vocab, Marian takes source_model (a directory)."
                 )
         if self.kind == "word" and self.sampling_alpha:
             raise ValueError("sampling_alpha needs kind='sentencepiece': words are never cut.")
@@ -140,14 +154,23 @@ class Tokenizer:
         """Writes the vocabularies, and last of all the index, without which `load` finds none."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        sides = {"source": self.source, "target": self.target}
-        if self.shared:
-            sides = {"shared": self.source}
-        for side, vocabulary in sides.items():
-            _write(directory / (side + vocabulary.suffix), vocabulary.to_bytes())
+        for name, content in self._contents().items():
+            _write(directory / name, content)
         kind = next(kind for kind, cls in _KINDS.items() if cls.suffix == self.source.suffix)
-        index = {"kind": kind, "shared": self.shared, "settings": dict(self.settings)}
+        index: dict[str, Any] = {"kind": kind, "shared": self.shared}
+        if isinstance(self.target, MarianVocabulary):
+            index["bos_id"] = self.target.bos_id  # none of its files says it
+        index["settings"] = dict(self.settings)
         _write(directory / _INDEX, json.dumps(index, indent=2).encode())
+
+    def _contents(self) -> Mapping[str, bytes]:
+        """Its files by name, all but the index."""
+        if isinstance(self.source, MarianVocabulary):
+            return self.source.files
+        if self.shared:
+            return {"shared" + self.source.suffix: self.source.to_bytes()}
+        sides = {"source": self.source, "target": self.target}
+        return {side + one.suffix: one.to_bytes() for side, one in sides.items()}
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, sampling_alpha: float = 0.0) -> "Tokenizer":
@@ -165,6 +188,12 @@ class Tokenizer:
             suffix = _KINDS[kind].suffix
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{index_file} is damaged: {error!r}") from error
+        if kind == "marian":
+            bos_id = index.get("bos_id")
+            sides = read_marian_vocabularies(
+                directory, bos_id=bos_id, sampling_alpha=sampling_alpha
+            )
+            return cls(*sides, settings)
         if shared:
             both = _read(directory / f"shared{suffix}", kind, sampling_alpha)
             return cls(both, both, settings)
@@ -200,6 +229,10 @@ def build_tokenizer(
         return tokenizer
     source_file, target_file = config._files()
     base = Path(data_directory).expanduser()
+    if config.kind == "marian":
+        tokenizer = _ready_marian(config, base, settings)
+        tokenizer.save(directory)
+        return tokenizer
 
     def vocabulary(side: Literal["source", "target", "both"], file: str) -> Vocabulary:
         if file:
@@ -214,6 +247,17 @@ def build_tokenizer(
         tokenizer = Tokenizer(source, target, settings)
     tokenizer.save(directory)
     return tokenizer
+
+
+def _ready_marian(config: TokenizerConfig, base: Path, settings: Mapping[str, Any]) -> Tokenizer:
+    if not config.source_model:
+        raise ValueError(
+            "kind='marian' is never learnt: set source_model to the directory of a Marian model, "
+            "or import one with `python -m flaxformer_mt.convert --from marian`."
+        )
+    directory = base / Path(config.source_model).expanduser()
+    sides = read_marian_vocabularies(directory, sampling_alpha=config.sampling_alpha)
+    return Tokenizer(*sides, settings)
 
 
 def _learn(

@@ -31,6 +31,11 @@ class Vocabulary(Protocol):
     bos_id: int
     eos_id: int
 
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The text of every token id."""
+        ...
+
     def tokenize(self, text: str) -> list[int]:
         """Token ids of `text`, with EOS at the end and no BOS."""
         ...
@@ -97,7 +102,9 @@ class SentencePieceVocabulary:
 
         Line breaks, which bytes can spell, become spaces. An unknown piece reads " ⁇ ".
         """
-        return _one_line(self._processor.decode(_until_end(ids, self.eos_id, self._silent)))
+        return without_line_breaks(
+            self._processor.decode(until_end(ids, self.eos_id, self._silent))
+        )
 
     def sample(self, text: str, rng: np.random.Generator) -> list[int]:
         """As `tokenize`, but cut differently each time, as wildly as `sampling_alpha` says."""
@@ -110,6 +117,16 @@ class SentencePieceVocabulary:
             ids += draw(segment, rng.random)
         ids.append(self.eos_id)
         return ids
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The text of every token id; special tokens that the model lacks by their usual names."""
+        names = {self.pad_id: "<pad>", self.bos_id: "<s>", self.eos_id: "</s>"}
+        in_model = self._processor.get_piece_size()
+        return tuple(
+            self._processor.id_to_piece(token) if token < in_model else names[token]
+            for token in range(self.size)
+        )
 
     def to_bytes(self) -> bytes:
         """The model file."""
@@ -235,13 +252,18 @@ class WordVocabulary:
 
         An unknown word reads "<unk>".
         """
-        kept = _until_end(ids, EOS_ID, {PAD_ID, BOS_ID})
+        kept = until_end(ids, EOS_ID, {PAD_ID, BOS_ID})
         words = (UNKNOWN_WORD if token == UNK_ID else self._words[token] for token in kept)
-        return _one_line(" ".join(words))
+        return without_line_breaks(" ".join(words))
 
     def sample(self, text: str, rng: np.random.Generator) -> list[int]:
         """The same as `tokenize`: a word can be cut in one way only."""
         return self.tokenize(text)
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The word of every token id, special tokens as their rows name them."""
+        return self._words
 
     def to_bytes(self) -> bytes:
         """The rows as a `word<TAB>count` file."""
@@ -270,7 +292,8 @@ def _words(normalised: str) -> list[str]:
     return ([first] if first else []) + [_SPACE + word for word in others]
 
 
-def _until_end(ids: Iterable[SupportsInt], eos_id: int, silent: set[int]) -> list[int]:
+def until_end(ids: Iterable[SupportsInt], eos_id: int, silent: set[int]) -> list[int]:
+    """The ids before the first EOS, without the silent ones."""
     kept = []
     for token in map(int, ids):
         if token == eos_id:
@@ -280,6 +303,6 @@ def _until_end(ids: Iterable[SupportsInt], eos_id: int, silent: set[int]) -> lis
     return kept
 
 
-def _one_line(text: str) -> str:
+def without_line_breaks(text: str) -> str:
     """`text` with every line break that Python knows as a space."""
     return " ".join(text.splitlines())

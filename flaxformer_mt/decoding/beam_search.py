@@ -1,6 +1,6 @@
 """Beam search with a length penalty (Wu et al. 2016, section 7), whole batches on the device.
 
-The rules, exactly:
+The rules, exactly (those in force where nothing is said; the options at the end):
 
 1. Every sentence has K *live* hypotheses, compared by log-probability, and a pool of the K best
    *finished* ones, compared by score = log-probability / length penalty.
@@ -14,6 +14,20 @@ The rules, exactly:
    is exact: it never changes a result. It needs length_penalty >= 0.
 6. Stopped sentences lose their live hypotheses (log-probability -inf); nothing can enter their
    pools while the rest of the batch goes on. The loop ends when no sentence has a live hypothesis.
+
+The options, with which the search is that of Hugging Face's `generate`, tokens and scores:
+
+- `length_normalization="average"`: the penalty is length ** alpha, where "gnmt" has
+  ((5 + length) / 6) ** alpha. The length counts EOS.
+- `early_stopping` replaces rule 5; K is the beam, not `num_hypotheses`:
+  "heuristic": a sentence stops when K hypotheses have finished and the best live log-probability,
+  divided by the penalty of the tokens chosen *so far*, is not above the worst of those K (HF's
+  False). For alpha above 0 this may miss a better, longer one.
+  "first": it stops as soon as K hypotheses have finished (HF's True).
+  "exact" is rule 5 (HF's "never").
+- `forced_end="free"`: the EOS of rule 4 has log-probability 0 (HF's `forced_eos_token_id`).
+- `renormalize`: log-probabilities are those among the tokens that are not suppressed (HF's
+  `renormalize_logits`).
 """
 
 from typing import NamedTuple
@@ -22,7 +36,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.decoding.config import check_beam
+from flaxformer_mt.decoding.config import (
+    EarlyStopping,
+    ForcedEnd,
+    LengthNormalization,
+    check_beam,
+)
 from flaxformer_mt.decoding.scoring import penalty
 from flaxformer_mt.decoding.step import (
     DecodeCache,
@@ -82,6 +101,10 @@ def beam_search(
     bos_id: int,
     eos_id: int,
     pad_id: int,
+    length_normalization: LengthNormalization = "gnmt",
+    early_stopping: EarlyStopping = "exact",
+    forced_end: ForcedEnd = "scored",
+    renormalize: bool = False,
 ) -> Hypotheses:
     """Search the `num_hypotheses` best translations of every sentence, by the rules above.
 
@@ -94,21 +117,39 @@ def beam_search(
             row.
         length_penalty: alpha >= 0 of `scoring.penalty`.
         suppressed: tokens that are never chosen (padding, BOS, and unknown words unless asked for).
+        length_normalization, early_stopping, forced_end, renormalize: see the options above.
     """
     check_beam(beam_size, num_hypotheses)
     length_limits = jnp.minimum(length_limits, max_target_length)
 
+    def penalty_of(lengths: Int[Array, "..."]) -> Float[Array, "..."]:
+        return penalty(lengths, length_penalty, length_normalization)
+
     def advance(state: BeamState) -> BeamState:
         logits, cache = step(state.last_tokens, state.cache)
         must_end = state.step + 1 >= length_limits
-        log_probs = next_log_probs(logits, suppressed=suppressed, must_end=must_end, eos_id=eos_id)
+        log_probs = next_log_probs(
+            logits,
+            suppressed=suppressed,
+            must_end=must_end,
+            eos_id=eos_id,
+            forced_end=forced_end,
+            renormalize=renormalize,
+        )
         candidates = expand(state.live, log_probs)
         extended = append_tokens(state.live, candidates, state.step)  # [B C T]
         ended = candidates.tokens == eos_id
-        scores = candidates.log_probs / penalty(state.step + 1, length_penalty)
-        finished = finish(state.finished, extended, scores, ended)
+        penalty_now = penalty_of(state.step + 1)
+        finished = finish(state.finished, extended, candidates.log_probs / penalty_now, ended)
         live, chosen = keep_live(candidates, extended, ended)
-        stop = should_stop(live, finished, num_hypotheses, length_limits, length_penalty)
+        stop = should_stop(
+            live,
+            finished,
+            num_hypotheses=num_hypotheses,
+            penalty_now=penalty_now,
+            penalty_at_limit=penalty_of(length_limits),
+            early_stopping=early_stopping,
+        )
         return BeamState(
             step=state.step + 1,
             last_tokens=jnp.take_along_axis(candidates.tokens, chosen, axis=1),
@@ -191,10 +232,18 @@ def keep_live(
 def should_stop(
     live: Live,
     finished: Finished,
+    *,
     num_hypotheses: int,
-    length_limits: Int[Array, " B"],
-    length_penalty: float | Float[Array, ""],
+    penalty_now: Float[Array, ""],
+    penalty_at_limit: Float[Array, " B"],
+    early_stopping: EarlyStopping,
 ) -> Bool[Array, " B"]:
-    """True where no live hypothesis can still become one of the `num_hypotheses` best (rule 5)."""
-    reachable = live.log_probs[:, 0] / penalty(length_limits, length_penalty)
-    return reachable <= finished.scores[:, num_hypotheses - 1]
+    """True where a sentence is done: rule 5, or the option that replaces it.
+
+    The penalties are those of a hypothesis as long as the live ones, and of one at the limit.
+    """
+    if early_stopping == "first":
+        return finished.scores[:, -1] > -jnp.inf
+    if early_stopping == "heuristic":
+        return live.log_probs[:, 0] / penalty_now <= finished.scores[:, -1]
+    return live.log_probs[:, 0] / penalty_at_limit <= finished.scores[:, num_hypotheses - 1]

@@ -1,7 +1,11 @@
 """How to search: the settings of the decoding room."""
 
 import dataclasses
-from typing import Literal
+from typing import Literal, get_args
+
+EarlyStopping = Literal["exact", "heuristic", "first"]
+ForcedEnd = Literal["scored", "free"]
+LengthNormalization = Literal["gnmt", "average"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -11,7 +15,17 @@ class DecodingConfig:
     beam_size: int = 5
     """Hypotheses that the search keeps for each sentence; 1 is greedy search."""
     length_penalty: float = 0.6
-    """Alpha of the GNMT length penalty (Wu et al. 2016): 0 favours short translations, 1 long."""
+    """Alpha of the length penalty: 0 favours short translations, 1 long."""
+    length_normalization: LengthNormalization = "gnmt"
+    """What a log-probability is divided by: "gnmt": ((5 + tokens) / 6) ** alpha (Wu et al. 2016);
+    "average": tokens ** alpha, as Hugging Face and CTranslate2 do. EOS counts."""
+    early_stopping: EarlyStopping = "exact"
+    """When a beam search is done. "exact": when nothing can still win. "heuristic": when the best
+    that goes on, normalised as if it ended now, is worse than all beam_size finished ones. "first":
+    when beam_size hypotheses have ended. Hugging Face's "never", False and True."""
+    forced_end: ForcedEnd = "scored"
+    """What EOS costs at the length limit, where nothing else is allowed: "scored": its
+    log-probability; "free": nothing, as with Hugging Face's forced_eos_token_id."""
     num_hypotheses: int = 1
     """How many translations to give back for each sentence, best first; at most beam_size."""
     max_target_length: int = 256
@@ -27,6 +41,12 @@ class DecodingConfig:
     that results do not depend on company: set 1 to translate single sentences with little delay."""
     allow_unknown: bool = False
     """Let translations contain the unknown word."""
+    allow_special: bool = False
+    """Let translations contain padding and the start token, which stand for nothing."""
+    forbidden: tuple[int, ...] = ()
+    """Ids of further target tokens that no translation may contain."""
+    renormalize: bool = False
+    """Share the probability of what may never be chosen among the rest; else it is lost."""
     over_long: Literal["split", "truncate"] = "split"
     """A line of more than max_source_length tokens: translate it in pieces, or its beginning."""
 
@@ -46,8 +66,15 @@ class DecodingConfig:
         for name in ("max_target_length", "tokens_per_batch", "max_rows_per_batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, but it is {getattr(self, name)}")
-        if self.over_long not in ("split", "truncate"):
-            raise ValueError(f"over_long must be 'split' or 'truncate', not {self.over_long!r}")
+        for name, choices in (
+            ("over_long", ("split", "truncate")),
+            ("length_normalization", get_args(LengthNormalization)),
+            ("early_stopping", get_args(EarlyStopping)),
+            ("forced_end", get_args(ForcedEnd)),
+        ):
+            if getattr(self, name) not in choices:
+                expected = " or ".join(map(repr, choices))
+                raise ValueError(f"{name} must be {expected}, not {getattr(self, name)!r}")
 
     def length_limit(self, source_length: int) -> int:
         """The most target tokens (EOS included) for a source of so many tokens (EOS included)."""

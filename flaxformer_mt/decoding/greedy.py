@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from flaxformer_mt.decoding.config import ForcedEnd, LengthNormalization
 from flaxformer_mt.decoding.scoring import penalty
 from flaxformer_mt.decoding.step import (
     DecodeCache,
@@ -41,6 +42,9 @@ def greedy(
     bos_id: int,
     eos_id: int,
     pad_id: int,
+    length_normalization: LengthNormalization = "gnmt",
+    forced_end: ForcedEnd = "scored",
+    renormalize: bool = False,
 ) -> Hypotheses:
     """Take the most probable token until EOS; the arguments are those of `beam_search`.
 
@@ -51,7 +55,14 @@ def greedy(
     def advance(state: GreedyState) -> GreedyState:
         logits, cache = step(state.last_tokens, state.cache)  # [B 1 V]
         must_end = state.step + 1 >= length_limits
-        log_probs = next_log_probs(logits, suppressed=suppressed, must_end=must_end, eos_id=eos_id)
+        log_probs = next_log_probs(
+            logits,
+            suppressed=suppressed,
+            must_end=must_end,
+            eos_id=eos_id,
+            forced_end=forced_end,
+            renormalize=renormalize,
+        )
         best, token = top_k(log_probs[:, 0], 1)  # [B 1]
         token = jnp.where(state.live[:, None], token, pad_id)
         return GreedyState(
@@ -76,4 +87,5 @@ def greedy(
     end = jax.lax.while_loop(lambda state: state.live.any(), advance, start)
     tokens, log_probs = end.tokens[:, None], end.log_probs[:, None]  # [B 1 T], [B 1]
     lengths = lengths_to_eos(tokens, log_probs, eos_id)
-    return Hypotheses(tokens, log_probs / penalty(lengths, length_penalty), lengths)
+    scores = log_probs / penalty(lengths, length_penalty, length_normalization)
+    return Hypotheses(tokens, scores, lengths)

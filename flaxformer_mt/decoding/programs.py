@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.decoding.beam_search import beam_search
+from flaxformer_mt.decoding.config import EarlyStopping, ForcedEnd, LengthNormalization
 from flaxformer_mt.decoding.greedy import greedy
 from flaxformer_mt.decoding.scoring import sentence_scores, token_log_probs
 from flaxformer_mt.decoding.step import DecodeStep, Hypotheses
@@ -31,6 +32,10 @@ class SearchProgram(NamedTuple):
     bos_id: int
     eos_id: int
     pad_id: int
+    length_normalization: LengthNormalization = "gnmt"
+    early_stopping: EarlyStopping = "exact"
+    forced_end: ForcedEnd = "scored"
+    renormalize: bool = False
 
 
 @functools.partial(jax.jit, static_argnames="program")
@@ -59,7 +64,10 @@ def search_batch(
     search = greedy
     if program.beam_size > 1:
         search = functools.partial(
-            beam_search, beam_size=program.beam_size, num_hypotheses=program.num_hypotheses
+            beam_search,
+            beam_size=program.beam_size,
+            num_hypotheses=program.num_hypotheses,
+            early_stopping=program.early_stopping,
         )
     return search(
         step,
@@ -71,18 +79,37 @@ def search_batch(
         bos_id=program.bos_id,
         eos_id=program.eos_id,
         pad_id=program.pad_id,
+        length_normalization=program.length_normalization,
+        forced_end=program.forced_end,
+        renormalize=program.renormalize,
     )
 
 
-@functools.partial(jax.jit, static_argnames="model")
+@functools.partial(jax.jit, static_argnames=("model", "length_normalization"))
 def score_batch(
-    params: Mapping[str, Any], batch: Batch, length_penalty: Float[Array, ""], *, model: Transformer
+    params: Mapping[str, Any],
+    batch: Batch,
+    length_penalty: Float[Array, ""],
+    free_end: Bool[Array, " B"] | None = None,
+    excluded: Bool[Array, " V"] | None = None,
+    *,
+    model: Transformer,
+    length_normalization: LengthNormalization = "gnmt",
 ) -> tuple[Float[Array, "B T"], Float[Array, " B"]]:
-    """Log-probability of every target token, and the score of every target, teacher-forced."""
+    """Log-probability of every target token, and the score of every target, teacher-forced.
+
+    Where `free_end`, the target is as long as it may be, and its EOS costs nothing. The tokens that
+    are `excluded` have no share of the probability.
+    """
     logits = _with_params(model, params)(*batch)
-    mask = jnp.asarray(batch.targets_segment_ids) != 0
-    log_probs = token_log_probs(logits, jnp.asarray(batch.targets), mask)
-    return log_probs, sentence_scores(log_probs, mask.sum(-1), length_penalty)
+    real = jnp.asarray(batch.targets_segment_ids) != 0
+    lengths = real.sum(-1)
+    counted = real
+    if free_end is not None:
+        is_end = jnp.asarray(batch.targets_positions) == lengths[:, None] - 1
+        counted = real & ~(is_end & free_end[:, None])
+    log_probs = token_log_probs(logits, jnp.asarray(batch.targets), counted, excluded)
+    return log_probs, sentence_scores(log_probs, lengths, length_penalty, length_normalization)
 
 
 def _with_params(model: Transformer, params: Mapping[str, Any]) -> Callable[..., Any]:

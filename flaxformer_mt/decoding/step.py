@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from flaxformer_mt.decoding.config import ForcedEnd
+
 
 @runtime_checkable
 class DecodeCache(Protocol):
@@ -57,16 +59,25 @@ def next_log_probs(
     suppressed: Bool[Array, " V"],
     must_end: Bool[Array, " B"],
     eos_id: int,
+    forced_end: ForcedEnd = "scored",
+    renormalize: bool = False,
 ) -> Float[Array, "B K V"]:
     """Log-probabilities of the tokens that may come next, -inf for those that may not.
 
     The masks come after the softmax: what is forbidden keeps its share of the probability, so that
     a hypothesis gets the very score that the model, teacher-forced, gives to its tokens. Where
-    `must_end` (the sentence has one place left) only EOS is allowed.
+    `must_end` (the sentence has one place left) only EOS is allowed; with `forced_end` "free" its
+    log-probability is then 0. With `renormalize` what is suppressed has no share: its mask comes
+    before the softmax.
     """
-    log_probs = jax.nn.log_softmax(logits.astype(jnp.float32))
+    logits = logits.astype(jnp.float32)
+    if renormalize:
+        logits = jnp.where(suppressed, -jnp.inf, logits)
+    log_probs = jax.nn.log_softmax(logits)
     is_eos = jnp.arange(logits.shape[-1]) == eos_id
     forbidden = suppressed | (must_end[:, None, None] & ~is_eos)  # [B 1 V]
+    if forced_end == "free":
+        log_probs = jnp.where(must_end[:, None, None] & is_eos, 0.0, log_probs)
     return jnp.where(forbidden, -jnp.inf, log_probs)
 
 

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Int
 
 from flaxformer_mt.data.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenizer import Tokenizer
+from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.grouping import Group, group_by_length, length_menu, run_ahead
 from flaxformer_mt.decoding.programs import SearchProgram, score_batch, search_batch
@@ -45,6 +46,9 @@ class PairScore(NamedTuple):
     """One for each of `tokens`."""
 
 
+NO_TOKENS = PairScore(0.0, 0.0, [], [])
+
+
 class Translator:
     """Translates and scores sentences; made once, used often. Compiles on first use."""
 
@@ -56,9 +60,11 @@ class Translator:
         config: DecodingConfig | None = None,
         *,
         max_source_length: int = 256,
+        checkpoint: str = "",
     ) -> None:
         """Join a model, its parameters and its tokenizer.
 
+        `checkpoint` says where the parameters come from: "averaged" or the number of a step.
         Raises ValueError if the tokenizer is not the one that the model was made for.
         """
         if max_source_length < 2:
@@ -67,6 +73,7 @@ class Translator:
             )
         check_vocabularies(model, tokenizer)
         self.model, self.params, self.tokenizer = model, params, tokenizer
+        self.checkpoint = checkpoint
         self.config = config or DecodingConfig()
         self.max_source_length = max_source_length
 
@@ -78,9 +85,15 @@ class Translator:
         the first of those three that there is.
         Raises FileNotFoundError or ValueError, saying what is missing or wrong in `workdir`.
         """
-        config, tokenizer, model, params = load_model(workdir, which=which)
-        max_source_length = config.data.max_source_length
-        return cls(model, params, tokenizer, config.decoding, max_source_length=max_source_length)
+        loaded = load_model(workdir, which=which)
+        return cls(
+            loaded.model,
+            loaded.params,
+            loaded.tokenizer,
+            loaded.config.decoding,
+            max_source_length=loaded.config.data.max_source_length,
+            checkpoint=loaded.checkpoint,
+        )
 
     def translate(
         self,
@@ -131,6 +144,8 @@ class Translator:
         A target is text, or tokens with EOS at the end (as in `Hypothesis.tokens`): a text can be
         cut into tokens in more than one way, and only the tokens that the search chose have exactly
         the score that it reported. What is longer than the limits is truncated, with a warning.
+        A pair that is blank on both sides has score 0 and no tokens, as `translate` reports; one
+        that is blank on one side is scored like any other, that side being EOS alone.
 
         Raises ValueError for lists of unequal length and for impossible tokens.
         """
@@ -144,7 +159,8 @@ class Translator:
         config = _replace_given(self.config, length_penalty=length_penalty)
         pairs = enumerate(zip(sources, targets, strict=True), start=1)
         examples = [self._example(source, target, line) for line, (source, target) in pairs]
-        return self._score(examples, config)
+        found = zip(examples, self._score(examples, config), strict=True)
+        return [NO_TOKENS if is_blank(example) else score for example, score in found]
 
     def _search(
         self, segments: Sequence[Segment], config: DecodingConfig
@@ -192,6 +208,10 @@ class Translator:
             bos_id=target.bos_id,
             eos_id=target.eos_id,
             pad_id=target.pad_id,
+            length_normalization=config.length_normalization,
+            early_stopping=config.early_stopping,
+            forced_end=config.forced_end,
+            renormalize=config.renormalize,
         )
         return search_batch(
             self.params,
@@ -236,10 +256,11 @@ class Translator:
 
     def _example(self, source: str, target: str | Sequence[int], line: int) -> Example:
         """A pair as token ids, cut to the limits."""
-        inputs = self.tokenizer.source.tokenize(source)
+        inputs = tokenize(source, self.tokenizer.source)
         vocabulary = self.tokenizer.target
-        targets = vocabulary.tokenize(target) if isinstance(target, str) else list(target)
-        check_target_tokens(targets, vocabulary.size, vocabulary.eos_id, line)
+        targets = tokenize(target, vocabulary) if isinstance(target, str) else list(target)
+        if targets or len(inputs) > 1:  # no tokens: what `translate` gives for a blank line
+            check_target_tokens(targets, vocabulary.size, vocabulary.eos_id, line)
         limit, source_eos_id = self.max_source_length, self.tokenizer.source.eos_id
         target_limit = self.config.max_target_length
         return Example(
@@ -256,11 +277,20 @@ class Translator:
             max_rows=config.max_rows_per_batch,
         )
         alpha = np.float32(config.length_penalty)
+        excluded = suppressed_tokens(self.tokenizer, config) if config.renormalize else None
 
         def dispatch(group: Group) -> tuple[jax.Array, jax.Array]:
             shape = BatchShape(group.rows, group.length, group.length)
-            batch = pad_batch([examples[place] for place in group.members], shape)
-            return score_batch(self.params, batch, alpha, model=self.model)
+            members = [examples[place] for place in group.members]
+            return score_batch(
+                self.params,
+                pad_batch(members, shape),
+                alpha,
+                free_ends(members, group.rows, config),
+                excluded,
+                model=self.model,
+                length_normalization=config.length_normalization,
+            )
 
         results: dict[int, PairScore] = {}
         for group, found in run_ahead(groups, dispatch):
@@ -281,15 +311,33 @@ def _replace_given(config: DecodingConfig, **changes: int | float | None) -> Dec
     return dataclasses.replace(config, **given)
 
 
-def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.ndarray, " V"]:
-    """True for tokens that no translation may contain: padding, BOS, and the unknown word.
+def tokenize(text: str, vocabulary: Vocabulary) -> list[int]:
+    """EOS alone for a blank text, whatever the vocabulary makes of spaces."""
+    return vocabulary.tokenize(text) if text.strip() else [vocabulary.eos_id]
 
-    Raises ValueError if the beam is wider than what remains.
+
+def is_blank(example: Example) -> bool:
+    """True where neither side has a token beside EOS: blank, or characters that are dropped."""
+    return len(example.inputs) <= 1 and len(example.targets) <= 1
+
+
+def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.ndarray, " V"]:
+    """True for tokens that no translation may contain: padding, BOS, the unknown word, and more.
+
+    Raises ValueError for a forbidden token that is EOS or none, and if the beam is wider than what
+    remains.
     """
     target = tokenizer.target
+    for token in config.forbidden:
+        if not 0 <= token < target.size or token == target.eos_id:
+            raise ValueError(
+                f"decoding.forbidden must hold ids of target tokens (0..{target.size - 1}) other "
+                f"than EOS ({target.eos_id}), but it holds {token}"
+            )
     suppressed = np.zeros(target.size, bool)
-    suppressed[[target.pad_id, target.bos_id]] = True
+    suppressed[[target.pad_id, target.bos_id]] = not config.allow_special
     suppressed[target.unk_id] = not config.allow_unknown
+    suppressed[list(config.forbidden)] = True
     num_allowed = int(np.count_nonzero(~suppressed))
     if config.beam_size > num_allowed:
         raise ValueError(
@@ -297,6 +345,19 @@ def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.n
             f"tokens to choose from: the beam must not be wider than that"
         )
     return suppressed
+
+
+def free_ends(
+    examples: Sequence[Example], rows: int, config: DecodingConfig
+) -> Bool[np.ndarray, " B"] | None:
+    """Whose EOS costs nothing: that of targets as long as a search lets them be; None = of none."""
+    if config.forced_end == "scored":
+        return None
+    free = np.zeros(rows, bool)
+    limits = [config.length_limit(len(example.inputs)) for example in examples]
+    lengths = [len(example.targets) for example in examples]
+    free[: len(examples)] = np.greater_equal(lengths, limits)
+    return free
 
 
 def check_vocabularies(model: Transformer, tokenizer: Tokenizer) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from flaxformer_mt.training.integrity import find_damage, seal, write_failure
 from flaxformer_mt.training.reading import rank_steps, read_extras, read_params, whole_steps
@@ -36,16 +37,18 @@ def average_checkpoints(
       workdir: of a training run.
       last: average so many of the newest checkpoints; give either this or `best`.
       best: average so many of those with the best validation BLEU (or loss).
-
       or_fewer: average what there is, at least one, where it is less than asked for.
 
     Raises:
       ValueError: neither or both given, or fewer checkpoints than asked for: says how many.
+      FileNotFoundError: `workdir` is not that of a training run: says what it holds instead.
       OSError: one of them is damaged, or the mean cannot be written.
     """
     directory = Path(workdir).absolute() / "checkpoints"
     if bool(last) == bool(best) or (last or best or 0) < 1:
         raise ValueError(f"give either last or best, at least 1; got last={last}, best={best}")
+    if not directory.is_dir():
+        raise _no_training_run(directory.parent)
     steps = whole_steps(directory)
     candidates = steps[::-1] if last else rank_steps(directory, steps)
     wanted = last or best or 0
@@ -80,6 +83,14 @@ def mean_params(checkpoints: list[Path]) -> Params:
     return jax.tree.map(lambda t, dtype: (t / len(checkpoints)).astype(dtype), total, dtypes)
 
 
+def _no_training_run(workdir: Path) -> FileNotFoundError:
+    expected = "expected the --workdir of a run of `python -m flaxformer_mt.train`"
+    if not workdir.is_dir():
+        return FileNotFoundError(f"the directory {workdir} does not exist: {expected}")
+    found = ", ".join(sorted(path.name for path in workdir.iterdir())[:20])
+    return FileNotFoundError(f"{workdir} has no checkpoints, but {found or 'nothing'}: {expected}")
+
+
 def _read_whole(path: Path) -> Params:
     if damage := find_damage(path):
         raise OSError(f"checkpoint {path} is damaged: {damage}")
@@ -87,21 +98,32 @@ def _read_whole(path: Path) -> Params:
 
 
 def _write(target: Path, params: Params, extras: dict[str, Any]) -> Path:
-    """Writes beside `target`, then renames: a killed or failed write leaves the old one alone."""
-    fresh, old = target.with_name("averaged.new"), target.with_name("averaged.old")
+    """Writes beside `target`, then renames: a killed or failed write leaves the old one alone.
+
+    Of several processes the first writes; all return when it is done.
+    """
+    fresh = target.with_name("averaged.new")
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(params), extras=ocp.args.JsonSave(extras)
     )
     try:
         with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
             checkpointer.save(fresh, args=items, force=True)
-        seal(fresh)
-        shutil.rmtree(old, ignore_errors=True)
-        if target.exists():
-            target.rename(old)
-        fresh.rename(target)
+        if jax.process_index() == 0:
+            seal(fresh)
+            _replace(target, fresh)
+        multihost_utils.sync_global_devices("averaged")
     except Exception as error:
         shutil.rmtree(fresh, ignore_errors=True)
         raise write_failure("the average", target, error) from error
-    shutil.rmtree(old, ignore_errors=True)
     return target
+
+
+def _replace(target: Path, fresh: Path) -> None:
+    """Puts `fresh` in the place of `target`; at any moment one of the two is whole."""
+    old = target.with_name("averaged.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    fresh.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

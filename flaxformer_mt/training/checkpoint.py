@@ -28,7 +28,8 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 from flaxformer_mt.config import CONFIG_FILE, Config, differences, save_config, workdir_config
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.dataclass_json import from_dict
-from flaxformer_mt.model.transformer import Transformer, TransformerConfig
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.integrity import (
     find_damage,
     saved_steps,
@@ -312,12 +313,14 @@ class LoadedModel(NamedTuple):
       tokenizer: of workdir/tokenizer.
       model: the Linen module.
       params: for `model.apply({"params": params}, ...)`; on the default device.
+      checkpoint: where they come from: "averaged" or the number of a step.
     """
 
     config: Config
     tokenizer: Tokenizer
     model: Transformer
     params: Params
+    checkpoint: str
 
 
 def load_model(workdir: str | os.PathLike[str], which: str = "auto") -> LoadedModel:
@@ -348,7 +351,7 @@ def load_model(workdir: str | os.PathLike[str], which: str = "auto") -> LoadedMo
         bos_id=tokenizer.target.bos_id,
     )
     check_fit(path, "params", jax.eval_shape(lambda: init_params(model, jax.random.key(0))))
-    return LoadedModel(config, tokenizer, model, jax.device_put(read_params(path)))
+    return LoadedModel(config, tokenizer, model, jax.device_put(read_params(path)), path.name)
 
 
 def _check_tokenizer(path: Path, expected: str, directory: Path, found: str) -> None:

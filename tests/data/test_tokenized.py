@@ -15,6 +15,7 @@ class Letters:
 
     suffix: ClassVar[str] = ".letters"
     size, pad_id, unk_id, bos_id, eos_id = 30, 0, 1, 2, 3
+    pieces = ("<pad>", "<unk>", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz")
 
     def tokenize(self, text: str) -> list[int]:
         return [ord(letter) - ord("a") + 4 for letter in text.replace(" ", "")] + [self.eos_id]

@@ -22,6 +22,7 @@ from toy_models import (
 )
 
 from flaxformer_mt.decoding import beam_search as module
+from flaxformer_mt.decoding.scoring import penalty
 
 NEVER = -1e9
 
@@ -148,7 +149,7 @@ def test_stopping_early_changes_nothing(batch, num_hypotheses, monkeypatch):
     early = [
         search_batch(tables, limits, num_hypotheses=num_hypotheses, alpha=alpha) for alpha in alphas
     ]
-    monkeypatch.setattr(module, "should_stop", lambda live, *_: jnp.zeros(len(limits), bool))
+    monkeypatch.setattr(module, "should_stop", lambda *_, **__: jnp.zeros(len(limits), bool))
     jax.clear_caches()  # or the program compiled before would run
     full = [
         search_batch(tables, limits, num_hypotheses=num_hypotheses, alpha=alpha) for alpha in alphas
@@ -188,9 +189,14 @@ def test_should_stop_compares_with_the_best_that_can_still_be_reached():
     live = module.Live(tokens, jnp.array([[-2.0, -3.0]] * 3))
     # With alpha 1 and a limit of 7 the penalty is at most 2: the best reachable score is -1.
     finished = module.Finished(tokens, jnp.array([[-0.9, -1.1], [-1.1, -1.2], [-0.8, -0.9]]))
-    limits = jnp.array([7, 7, 7])
-    assert module.should_stop(live, finished, 1, limits, 1.0).tolist() == [True, False, True]
-    assert module.should_stop(live, finished, 2, limits, 1.0).tolist() == [False, False, True]
+    given = {
+        "penalty_now": penalty(jnp.array(1), 1.0),
+        "penalty_at_limit": penalty(jnp.array([7, 7, 7]), 1.0),
+        "early_stopping": "exact",
+    }
+    for num_hypotheses, expected in ((1, [True, False, True]), (2, [False, False, True])):
+        stop = module.should_stop(live, finished, num_hypotheses=num_hypotheses, **given)
+        assert stop.tolist() == expected
 
 
 def test_beam_one_without_penalty_is_greedy_search(batch):

@@ -17,7 +17,8 @@ from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.programs import search_batch
 from flaxformer_mt.decoding.translator import Hypothesis, Translator
-from flaxformer_mt.model.transformer import Transformer, TransformerConfig
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.transformer import Transformer
 
 PAD, UNK, BOS, EOS = range(4)
 LETTERS = "abcdefghijklmnopqrstuvwxyz .\n"  # with a line break, which byte tokens can spell too
@@ -27,7 +28,8 @@ class LetterVocabulary:
     """A token a letter; others are unknown, and invisible ones dropped, as SentencePiece does."""
 
     suffix: ClassVar[str] = ".letters"
-    size = 4 + len(LETTERS)
+    pieces = ("<pad>", "<unk>", "<s>", "</s>", *LETTERS)
+    size = len(pieces)
     pad_id, unk_id, bos_id, eos_id = PAD, UNK, BOS, EOS
 
     def tokenize(self, text: str) -> list[int]:
@@ -136,11 +138,8 @@ def test_score_gives_what_translate_reports(translator, beam_size, length_penalt
     found = translator.translate(
         SENTENCES, beam_size=beam_size, num_hypotheses=beam_size, length_penalty=length_penalty
     )
-    pairs = [
-        (source, found[0])
-        for source, found in zip(SENTENCES, found, strict=True)
-        if found[0].tokens
-    ]
+    pairs = [(source, best) for source, (best, *_) in zip(SENTENCES, found, strict=True)]
+    assert any(not best.tokens for _, best in pairs)  # blank lines too
     scored = translator.score(
         [source for source, _ in pairs],
         [reported.tokens for _, reported in pairs],
@@ -152,6 +151,34 @@ def test_score_gives_what_translate_reports(translator, beam_size, length_penalt
         assert score.log_prob / penalty == pytest.approx(score.score, abs=1e-5)
         assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)
         assert score.tokens == reported.tokens
+
+
+def test_score_of_what_is_blank(translator):
+    """On both sides: what `translate` reports. On one: EOS alone stands for it."""
+    blank, no_source, no_target = translator.score(["  ", "", "a dog"], ["\u200b", "ein", " "])
+    assert blank == (0.0, 0.0, [], [])
+    assert no_source.score < 0 and len(no_source.tokens) == 4
+    assert no_target.score < 0 and no_target.tokens == [EOS]
+
+
+HUGGING_FACE = {"length_normalization": "average", "forced_end": "free"}
+
+
+@pytest.mark.parametrize("more", [{"early_stopping": "heuristic"}, {"renormalize": True}])
+def test_score_gives_what_translate_reports_with_other_rules_too(translator, more):
+    config = dataclasses.replace(CONFIG, num_hypotheses=1, **HUGGING_FACE, **more)
+    plain, other = loving(translator, UNK), loving(translator, UNK, config)
+    pairs = zip(SENTENCES, other.translate(SENTENCES), strict=True)
+    found = {source: best[0] for source, best in pairs if best[0].tokens}
+    limits = [config.length_limit(len(LetterVocabulary().tokenize(source))) for source in found]
+    assert [len(best.tokens) for best in found.values()] == limits  # EOS is free in all of them
+    scored = other.score(list(found), [best.tokens for best in found.values()])
+    assert [one.score for one in scored] == pytest.approx(
+        [best.score for best in found.values()], abs=1e-4
+    )
+    (short,), (usual,) = other.score(["a dog"], ["ein"]), plain.score(["a dog"], ["ein"])
+    assert short.score == pytest.approx(short.log_prob / 4**config.length_penalty, rel=1e-5)
+    assert (short.log_prob > usual.log_prob + 0.1) == ("renormalize" in more)
 
 
 def test_score_takes_text_too(translator):

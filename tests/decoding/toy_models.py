@@ -44,8 +44,10 @@ def suppressed(vocab_size: int) -> jax.Array:
     return jnp.isin(jnp.arange(vocab_size), jnp.array([PAD, UNK, BOS]))
 
 
-@functools.partial(jax.jit, static_argnames=("beam_size", "num_hypotheses", "length"))
-def compiled_search(tables, limits, alpha, *, beam_size, num_hypotheses, length) -> Hypotheses:
+@functools.partial(jax.jit, static_argnames=("beam_size", "num_hypotheses", "length", "options"))
+def compiled_search(
+    tables, limits, alpha, *, beam_size, num_hypotheses, length, options=()
+) -> Hypotheses:
     cache = TableCache(tables, jnp.zeros((len(tables), beam_size or 1), jnp.int32))
     run = greedy
     if beam_size is not None:
@@ -60,10 +62,13 @@ def compiled_search(tables, limits, alpha, *, beam_size, num_hypotheses, length)
         bos_id=BOS,
         eos_id=EOS,
         pad_id=PAD,
+        **dict(options),
     )
 
 
-def search(tables, limits, *, beam_size=None, num_hypotheses=1, alpha=0.0, length=None) -> Any:
+def search(
+    tables, limits, *, beam_size=None, num_hypotheses=1, alpha=0.0, length=None, **options
+) -> Any:
     """Beam search, or greedy search if `beam_size` is None, over tables [B P V]."""
     found = compiled_search(
         jnp.asarray(tables),
@@ -72,6 +77,7 @@ def search(tables, limits, *, beam_size=None, num_hypotheses=1, alpha=0.0, lengt
         beam_size=beam_size,
         num_hypotheses=num_hypotheses,
         length=length or max(limits),
+        options=tuple(options.items()),
     )
     return jax.tree.map(np.asarray, found)
 

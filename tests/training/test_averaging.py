@@ -90,9 +90,20 @@ def test_too_few_checkpoints_says_how_many_there_are(tmp_path):
         average_checkpoints(tmp_path, last=3)
     with pytest.raises(ValueError, match=r"2 validated checkpoints, but .* holds 1 \(steps 1\)"):
         average_checkpoints(tmp_path, best=2)
-    with pytest.raises(ValueError, match=r"holds 0"):
-        average_checkpoints(tmp_path / "elsewhere", last=1)
     assert not (tmp_path / "averaged").exists()
+
+
+def test_a_directory_of_no_training_run_is_named(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"/elsewhere does not exist: .*flaxformer_mt\.train"
+    ):
+        average_checkpoints(tmp_path / "elsewhere", last=1)
+    (tmp_path / "holiday.jpg").touch()
+    with pytest.raises(FileNotFoundError, match=r"has no checkpoints, but holiday\.jpg: expected"):
+        average_checkpoints(tmp_path, last=1)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(ValueError, match="holds 0: average fewer, or train longer"):
+        average_checkpoints(tmp_path, last=1)
 
 
 def test_or_fewer_averages_what_there_is(tmp_path):

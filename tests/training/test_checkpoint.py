@@ -21,7 +21,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.config import Config, save_config, to_json
 from flaxformer_mt.data.tokenizer import Tokenizer, WordVocabulary
-from flaxformer_mt.model.transformer import Transformer, TransformerConfig
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.averaging import average_checkpoints
 from flaxformer_mt.training.checkpoint import (
     Checkpoints,
@@ -387,6 +388,7 @@ def step_of(loaded) -> float:
 def test_load_model_by_name(trained, which, step):
     loaded = load_model(trained, which)
     assert step_of(loaded) == step
+    assert loaded.checkpoint == str(step)
     assert loaded.config == CONFIG
     one = jnp.ones((1, 1), jnp.int32)
     logits = loaded.model.apply({"params": loaded.params}, one, one, one * 0, one * 0, one, one)
@@ -411,6 +413,7 @@ def make_like(workdir: Path) -> TrainState:
 def test_load_model_prefers_the_average_and_says_when_it_is_outdated(trained, caplog):
     average_checkpoints(trained, last=2)
     assert step_of(load_model(trained)) == 2.5
+    assert load_model(trained).checkpoint == "averaged"
     assert caplog.text == ""
     checkpoints = open_checkpoints(trained)
     save(checkpoints, 4, make_like(trained), TOKENIZER.fingerprint)

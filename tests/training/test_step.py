@@ -8,7 +8,8 @@ import pytest
 from jax.sharding import Mesh
 
 from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
-from flaxformer_mt.model.transformer import Transformer, TransformerConfig
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.sharding import replicated, shard_batch
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_optimizer

@@ -1,0 +1,100 @@
+"""Table 3 of the paper, rows A to E, and the positions and norms that came later.
+
+    python -m flaxformer_mt.sweep --config configs/table_3.py --workdir runs/table_3
+
+trains every row of `variants`, scaled down to the built-in grammar, and writes table.md and
+table.png. The rows at the paper's own scale, on WMT 2014 English-German, are `paper_variants`:
+
+    python -m flaxformer_mt.sweep --config configs/table_3.py --variants paper_variants \
+        --workdir runs/table_3_wmt14
+
+Not measured yet.
+"""
+
+import dataclasses
+from typing import Any
+
+from flaxformer_mt.config import Config, load_config
+from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.training.config import TrainingConfig
+
+
+def with_model(config: Config, **changes: Any) -> Config:
+    """`config` with other fields of its model."""
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, **changes))
+
+
+def with_layers(config: Config, count: int) -> Config:
+    """`config` with so many layers on each side."""
+    return with_model(config, num_encoder_layers=count, num_decoder_layers=count)
+
+
+def with_smoothing(config: Config, amount: float) -> Config:
+    """`config` with that label smoothing."""
+    training = dataclasses.replace(config.training, label_smoothing=amount)
+    return dataclasses.replace(config, training=training)
+
+
+def rows(base: Config, *, depths: tuple[int, ...]) -> dict[str, Config]:
+    """The paper's changes to its base model, in proportion, and a few of this century's twenties.
+
+    In rows A the product of heads and their width stays; in rows B keys and queries alone shrink.
+    """
+    model = base.model
+    d_k = model.d_model // model.num_heads
+    heads = (count for count in (1, 4, 16, 32) if model.d_model % count == 0)
+    return {
+        "base": base,
+        **{f"A heads {count}": with_model(base, num_heads=count) for count in heads},
+        **{f"B d_k {width}": with_model(base, key_width=width) for width in (d_k // 4, d_k // 2)},
+        **{f"C layers {count}": with_layers(base, count) for count in depths},
+        **{
+            f"C d_model {width}": with_model(base, d_model=width)
+            for width in (model.d_model // 2, model.d_model * 2)
+        },
+        **{
+            f"C d_ff {width}": with_model(base, d_ff=width)
+            for width in (model.d_ff // 2, model.d_ff * 2)
+        },
+        **{f"D dropout {rate}": with_model(base, dropout=rate) for rate in (0.0, 0.2)},
+        **{f"D smoothing {amount}": with_smoothing(base, amount) for amount in (0.0, 0.2)},
+        "E learned positions": with_model(base, positions="learned"),
+        "relative positions": with_model(base, positions="relative"),
+        "bucketed positions": with_model(base, positions="bucketed"),
+        "rotary positions": with_model(base, positions="rotary"),
+        "no positions": with_model(base, positions="none"),
+        "pre-norm": with_model(base, norm="pre"),
+        "pre-norm, RMSNorm": with_model(base, norm="pre", norm_type="rms"),
+        "SwiGLU, d_ff 2/3": with_model(base, activation="swiglu", d_ff=model.d_ff * 2 // 3),
+        "keys and values 2 heads": with_model(base, num_kv_heads=2),
+    }
+
+
+config = Config(
+    data=DataConfig(
+        train=CorpusConfig(pairs=("grammar:train:60000",)),
+        validation=CorpusConfig(pairs=("grammar:validation:500",)),
+        tokenizer=TokenizerConfig(vocab_size=1000),
+        max_source_length=48,
+        max_target_length=48,
+        tokens_per_batch=2048,
+        num_buckets=2,
+    ),
+    model=TransformerConfig(d_model=64, d_ff=256, num_heads=8),
+    training=TrainingConfig(
+        num_steps=600,
+        learning_rate=4e-3,
+        warmup_steps=150,
+        validate_every=0,
+        validation_pairs=500,
+        checkpoint_every=600,
+    ),
+)
+variants = rows(config, depths=(1, 3, 4))
+
+paper = load_config("configs/wmt14_en_de_base.py")
+big = load_config("configs/wmt14_en_de_big.py")
+paper_variants = rows(paper, depths=(2, 4, 8)) | {"big": big}

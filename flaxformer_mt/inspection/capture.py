@@ -1,0 +1,137 @@
+"""The attention weights of one translation, taken from the model as it is."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
+from flaxformer_mt.data.vocabulary import Vocabulary
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.model.transformer import Transformer
+
+Kind = Literal["encoder", "decoder", "source"]
+KINDS: tuple[Kind, ...] = ("encoder", "decoder", "source")
+
+
+class LabelledWeights(NamedTuple):
+    """One kind of attention, with the tokens along its axes."""
+
+    weights: Float[np.ndarray, "L N T S"]
+    queries: tuple[str, ...]
+    """T tokens: who looks."""
+    keys: tuple[str, ...]
+    """S tokens: who is looked at."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class AttentionMaps:
+    """Where every head of every layer looks while a sentence is translated.
+
+    Each row (the last axis) sums to 1. At step t the decoder has read `read[: t + 1]` and writes
+    `written[t]`; so the decoder's rows are named by what is written there, and the columns of its
+    self-attention by what has been read.
+    """
+
+    encoder: Float[np.ndarray, "encoder_layers N S S"]
+    """Self-attention of the source."""
+    decoder: Float[np.ndarray, "decoder_layers N T T"]
+    """Self-attention of the target: nothing to the right of the diagonal."""
+    source: Float[np.ndarray, "decoder_layers N T S"]
+    """From target to source ("cross-attention")."""
+    source_tokens: tuple[str, ...]
+    """S pieces, the last one EOS."""
+    read: tuple[str, ...]
+    """T pieces: BOS, then the target without EOS."""
+    written: tuple[str, ...]
+    """T pieces: the target, the last one EOS."""
+    source_text: str
+    target_text: str
+
+    def labelled(self, kind: Kind) -> LabelledWeights:
+        """The weights of one kind of attention and the tokens along both axes."""
+        if kind == "encoder":
+            return LabelledWeights(self.encoder, self.source_tokens, self.source_tokens)
+        if kind == "decoder":
+            return LabelledWeights(self.decoder, self.written, self.read)
+        return LabelledWeights(self.source, self.written, self.source_tokens)
+
+
+def capture(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
+    """The attention of `translator` from `source` to `target`, or to its own best translation.
+
+    Raises ValueError if the source is blank, or if one of the texts is longer than the translator
+    reads.
+    """
+    inputs = translator.tokenizer.source.tokenize(source)
+    if len(inputs) < 2:
+        raise ValueError(f"there is nothing to look at: the source has no tokens: {source!r}")
+    _check_length("source", inputs, translator.max_source_length)
+    if target is None:
+        targets = translator.translate([source], num_hypotheses=1)[0][0].tokens
+    else:
+        targets = translator.tokenizer.target.tokenize(target)
+    _check_length("target", targets, translator.config.max_target_length)
+    example = Example(np.array(inputs, np.int32), np.array(targets, np.int32))
+    batch = pad_batch([example], BatchShape(1, len(inputs), len(targets)))
+    return _maps(translator, batch)
+
+
+def attention_weights(
+    model: Transformer, params: Mapping[str, Any], batch: Batch
+) -> dict[Kind, Float[np.ndarray, "L B N T S"]]:
+    """The softmax weights of every attention layer for a batch, teacher-forced, without dropout.
+
+    Linen hands out what the layers `sow`. A loop over layers hides it, so the model is taken layer
+    by layer: its parameters are the same.
+    """
+    config = dataclasses.replace(model.config, layer_loop="unrolled", remat="none")
+    layers = _sown(params, jax.tree.map(jnp.asarray, batch), model=model.clone(config=config))
+
+    def stacked(stack: str, count: int, attention: str) -> np.ndarray:
+        found = [layers[f"{stack}_{i}"][attention]["weights"][0] for i in range(count)]
+        return np.stack([np.asarray(weights, np.float32) for weights in found])
+
+    return {
+        "encoder": stacked("encoder", config.num_encoder_layers, "self_attention"),
+        "decoder": stacked("decoder", config.num_decoder_layers, "self_attention"),
+        "source": stacked("decoder", config.num_decoder_layers, "source_attention"),
+    }
+
+
+@functools.partial(jax.jit, static_argnames="model")
+def _sown(params: Mapping[str, Any], batch: Batch, *, model: Transformer) -> Any:
+    """What the modules of the model put aside, by their names; compiled once for each shape."""
+    variables = model.apply({"params": params}, *batch, mutable=["intermediates"])[1]
+    return variables["intermediates"]
+
+
+def _maps(translator: Translator, batch: Batch) -> AttentionMaps:
+    tokenizer = translator.tokenizer
+    weights = attention_weights(translator.model, translator.params, batch)
+    sentence = _pieces(tokenizer.target, [translator.model.bos_id, *batch.targets[0].tolist()])
+    return AttentionMaps(
+        **{kind: of_batch[:, 0] for kind, of_batch in weights.items()},
+        source_tokens=_pieces(tokenizer.source, batch.inputs[0].tolist()),
+        read=sentence[:-1],
+        written=sentence[1:],
+        source_text=tokenizer.source.detokenize(batch.inputs[0]),
+        target_text=tokenizer.target.detokenize(batch.targets[0]),
+    )
+
+
+def _pieces(vocabulary: Vocabulary, tokens: Sequence[int]) -> tuple[str, ...]:
+    return tuple(vocabulary.pieces[token] for token in tokens)
+
+
+def _check_length(side: str, tokens: Sequence[int], limit: int) -> None:
+    if len(tokens) > limit:
+        raise ValueError(
+            f"the {side} has {len(tokens)} tokens, but the model reads at most {limit} "
+            f"(max_{side}_length): draw a shorter sentence"
+        )

@@ -1,0 +1,43 @@
+"""A model from elsewhere as a workdir of ours: ready to translate, and to go on training."""
+
+import os
+from pathlib import Path
+
+import jax
+
+from flaxformer_mt.config import save_config, to_json
+from flaxformer_mt.training.checkpoint import Checkpoints, LoadedModel
+from flaxformer_mt.training.optimizer import make_optimizer
+from flaxformer_mt.training.state import init_state
+
+FIRST_BATCH = {"data": {"epoch": 0, "index": 0}}
+"""What a training run remembers at its start, see `train.Progress`."""
+
+
+def write_workdir(workdir: str | os.PathLike[str], loaded: LoadedModel) -> None:
+    """Writes the tokenizer, the parameters as checkpoint 0, and last of all config.json.
+
+    The checkpoint has a fresh optimiser: `train` on this workdir starts with these parameters, as a
+    run that was stopped before its first step.
+
+    Raises OSError if it cannot be written.
+    """
+    config = loaded.config
+    Path(workdir).mkdir(parents=True, exist_ok=True)
+    loaded.tokenizer.save(Path(workdir, "tokenizer"))
+    optimizer = make_optimizer(config.training, config.model.d_model)
+    state = init_state(loaded.model, optimizer, config.seed)
+    state = state.replace(params=jax.device_put(loaded.params))  # pyright: ignore[reportAttributeAccessIssue]
+    checkpoints = Checkpoints(workdir, keep_last=1, keep_best=0)
+    try:
+        checkpoints.save(
+            0,
+            state,
+            data_state=FIRST_BATCH,
+            metrics=None,
+            config_json=to_json(config),
+            tokenizer_fingerprint=loaded.tokenizer.fingerprint,
+        )
+    finally:
+        checkpoints.close()
+    save_config(config, str(workdir))

@@ -1,0 +1,72 @@
+"""A walk through the tensors of one training example: `python -m flaxformer_mt.summary`."""
+
+import dataclasses
+import sys
+
+from flaxformer_mt.cli import guard, parse_arguments
+from flaxformer_mt.config import Config, config_argument, load_config
+from flaxformer_mt.data.batch import BatchShape
+from flaxformer_mt.data.vocabulary import BOS_ID
+from flaxformer_mt.inspection.costs import count_costs
+from flaxformer_mt.inspection.letters import axis_sizes
+from flaxformer_mt.inspection.table import axis_legend, cost_table, walk_table
+from flaxformer_mt.inspection.walk import walk
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.training.optimizer import make_optimizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Example:
+    """What is summarised: a file, and the lengths of the sentences that go through."""
+
+    config: str
+    """Python file that defines `config = Config(...)`; options below override its fields."""
+    source_length: int = 20
+    """Source tokens of the example, end token included."""
+    target_length: int = 20
+    """Target tokens of the example, end token included."""
+
+    def __post_init__(self) -> None:
+        for name in ("source_length", "target_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SummaryArguments(Config, Example):
+    """A walk through the tensors of one training example, with what each step costs.
+
+    No data is read and nothing is computed: shapes and operations are those of the program that
+    training would run. The vocabulary is taken to be as large as the config asks for.
+    """
+
+
+def main(args: list[str] | None = None) -> int:
+    """The verb `summary`; returns the exit status."""
+
+    def work() -> None:
+        path = config_argument(args, verb="summary", default="configs/demo.py")
+        default = SummaryArguments(config=path, **vars(load_config(path)))
+        arguments = parse_arguments(SummaryArguments, args, verb="summary", default=default)
+        print(summary(arguments, arguments.source_length, arguments.target_length))
+
+    return guard(work)
+
+
+def summary(config: Config, source_length: int = 20, target_length: int = 20) -> str:
+    """What the letters mean, the walk, and the totals, as text.
+
+    Raises ValueError if the model cannot read so many tokens.
+    """
+    vocab_size = config.data.tokenizer.vocab_size
+    model = Transformer(config.model, vocab_size, vocab_size, BOS_ID)
+    shape = BatchShape(1, source_length, target_length)
+    steps = walk(model, shape, label_smoothing=config.training.label_smoothing)
+    forward = sum(step.flops * step.repeats for step in steps)
+    costs = count_costs(model, make_optimizer(config.training, config.model.d_model), shape)
+    totals = cost_table(costs, forward=forward, target_length=target_length)
+    return f"{axis_legend(axis_sizes(model, shape))}\n\n{walk_table(steps)}\n\n{totals}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

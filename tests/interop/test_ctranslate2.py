@@ -1,0 +1,254 @@
+"""Every variant of the model that CTranslate2 can hold gives the same there; the others refuse."""
+
+import dataclasses
+import functools
+import json
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from random_models import random_model
+
+from flaxformer_mt.data.batch import BatchShape, Example, pad_batch
+from flaxformer_mt.data.tokenizer import Tokenizer
+from flaxformer_mt.data.vocabulary import WordVocabulary
+from flaxformer_mt.interop.ctranslate2 import QUANTIZATIONS, write_ctranslate2
+from flaxformer_mt.interop.ctranslate2_limits import reasons_against
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.training.checkpoint import LoadedModel
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
+
+WORDS = [f"w{i}" for i in range(12)]
+TINY = TransformerConfig(
+    d_model=16,
+    d_ff=24,
+    num_heads=4,
+    num_encoder_layers=1,
+    num_decoder_layers=2,
+    tie_embeddings="none",
+)
+# Every choice is in one of these at least, most beside others.
+VARIANTS = {
+    "paper": {"tie_embeddings": "all"},
+    "pre, gelu, learned, tied target": {
+        "norm": "pre",
+        "activation": "gelu",
+        "positions": "learned",
+        "max_positions": 20,
+        "tie_embeddings": "target",
+    },
+    "rms, silu, relative, no biases": {
+        "norm_type": "rms",
+        "activation": "silu",
+        "positions": "relative",
+        "max_distance": 3,
+        "use_bias": False,
+    },
+    "pre, rms, geglu, bucketed, grouped": {
+        "norm": "pre",
+        "norm_type": "rms",
+        "activation": "geglu",
+        "positions": "bucketed",
+        "num_position_buckets": 8,
+        "max_distance": 9,
+        "num_kv_heads": 2,
+    },
+    "swiglu, rotary, wide keys, large epsilon": {
+        "activation": "swiglu",
+        "positions": "rotary",
+        "key_width": 6,
+        "value_width": 3,
+        "norm_epsilon": 1e-2,
+    },
+    "half-split, multi-query, wide heads, output bias, not scaled": {
+        "positions": "sinusoidal_half_split",
+        "num_kv_heads": 1,
+        "key_width": 6,
+        "value_width": 6,
+        "output_bias": True,
+        "scale_embeddings": False,
+    },
+    "relative, wide values, grouped, deep encoder": {
+        "positions": "relative",
+        "key_width": 3,
+        "value_width": 6,
+        "num_kv_heads": 2,
+        "num_encoder_layers": 3,
+        "num_decoder_layers": 1,
+    },
+    "no positions": {"positions": "none"},
+}
+
+
+def load(config: TransformerConfig) -> LoadedModel:
+    special = ["<pad>", "<unk>", "<s>", "</s>"]
+    vocabulary = WordVocabulary([(word, 1) for word in special + WORDS])
+    return random_model(config, Tokenizer(vocabulary, vocabulary))
+
+
+def export(loaded: LoadedModel, directory: Path, quantization: str = "float32") -> Path:
+    write_ctranslate2(directory, loaded, quantization=quantization)
+    return directory
+
+
+def sentences(rng: np.random.Generator, lengths: list[int]) -> list[list[str]]:
+    return [rng.choice(WORDS, length).tolist() for length in lengths]
+
+
+@functools.partial(jax.jit, static_argnames="model")
+def log_probs(params, batch, *, model):
+    """log p(any token | source, target before it) [B T V], teacher-forced."""
+    return jax.nn.log_softmax(model.apply({"params": params}, *batch))
+
+
+def score(
+    loaded: LoadedModel, sources: list[list[str]], targets: list[list[str]]
+) -> tuple[list[np.ndarray], list[list[str]]]:
+    """Of every target, with EOS: the log-probability of each token, and the best one in its place.
+
+    Always in one shape, so that it is compiled once a model.
+    """
+    vocabularies = loaded.tokenizer.source, loaded.tokenizer.target
+    examples = [
+        Example(
+            *(
+                np.array([*map(vocabulary.pieces.index, words), 3], np.int32)
+                for vocabulary, words in zip(vocabularies, pair, strict=True)
+            )
+        )
+        for pair in zip(sources, targets, strict=True)
+    ]
+    batch = jax.tree.map(jnp.asarray, pad_batch(examples, BatchShape(len(sources), 16, 12)))
+    found = np.asarray(log_probs(loaded.params, batch, model=loaded.model))
+    ids = [example.targets for example in examples]
+    of_tokens = [row[range(len(one)), one] for row, one in zip(found, ids, strict=True)]
+    best = [[vocabularies[1].pieces[i] for i in row.argmax(-1)] for row in found]
+    return of_tokens, best
+
+
+def without_end(hypotheses: list[list[str]]) -> list[list[str]]:
+    return [[token for token in tokens if token != "</s>"] for tokens in hypotheses]
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=list(VARIANTS))
+def test_the_same_probabilities(changes, rng, tmp_path):
+    loaded = load(dataclasses.replace(TINY, **changes))
+    directory = export(loaded, tmp_path / "export")
+    engine = ctranslate2.Translator(str(directory), intra_threads=1)
+    sources, targets = sentences(rng, [1, 4, 9, 15]), sentences(rng, [11, 3, 7, 1])
+    options = {"max_decoding_length": 11, "min_decoding_length": 0, "return_end_token": True}
+
+    # A target that is read at once,
+    of_tokens, _ = score(loaded, sources, targets)
+    for found, expected in zip(engine.score_batch(sources, targets), of_tokens, strict=True):
+        np.testing.assert_allclose(found.log_probs, expected, atol=1e-4)
+    # the choices of greedy search,
+    greedy = engine.translate_batch(sources, beam_size=1, **options)
+    greedy = [one.hypotheses[0] for one in greedy]
+    _, best = score(loaded, sources, without_end(greedy))
+    assert greedy == [row[: len(tokens)] for row, tokens in zip(best, greedy, strict=True)]
+    # and hypotheses that grow token by token in a beam, reordered at each.
+    options |= {"length_penalty": 0, "return_scores": True}
+    beam = engine.translate_batch(sources, beam_size=4, **options)
+    of_tokens, _ = score(loaded, sources, without_end([one.hypotheses[0] for one in beam]))
+    for one, expected in zip(beam, of_tokens, strict=True):
+        total = expected[: len(one.hypotheses[0])].sum()  # of EOS only where it is there
+        np.testing.assert_allclose(one.scores[0], total, atol=1e-4)
+
+
+def test_every_reason_against_is_given_at_once(tmp_path):
+    changes = {"positions": "bucketed", "num_position_buckets": 8, "max_distance": 200}
+    loaded = load(dataclasses.replace(TINY, neighborhood=5, **changes))
+    with pytest.raises(ValueError) as error:
+        export(loaded, tmp_path / "export")
+    assert "model.neighborhood is 5" in str(error.value)
+    assert "model.num_position_buckets is 8 and model.max_distance 200" in str(error.value)
+    assert "a distance of 20 into another bucket" in str(error.value)
+    assert not (tmp_path / "export").exists()
+
+
+def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):
+    changes = {"positions": "bucketed", "num_position_buckets": 6, "max_distance": 100}
+    loaded = load(dataclasses.replace(TINY, **changes))
+    assert list(reasons_against(loaded.model.config))
+    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.reasons_against", lambda config: [])
+    engine = ctranslate2.Translator(str(export(loaded, tmp_path / "export")), intra_threads=1)
+    sources, targets = sentences(rng, [15]), sentences(rng, [5])  # distance 10 comes up
+    (found,) = engine.score_batch(sources, targets)
+    (expected,), _ = score(loaded, sources, targets)
+    assert np.abs(np.subtract(found.log_probs, expected)).max() > 1e-3
+
+
+def test_a_parameter_that_the_table_does_not_know_is_not_lost(tmp_path):
+    loaded = load(TINY)
+    loaded.params["encoder_0"]["adapter"] = {"kernel": jnp.ones((2, 2))}
+    with pytest.raises(ValueError, match="no place in CTranslate2: encoder_0/adapter/kernel"):
+        export(loaded, tmp_path / "export")
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_quantizations(quantization, rng, tmp_path):
+    loaded = load(dataclasses.replace(TINY, tie_embeddings="all"))
+    exact = export(loaded, tmp_path / "exact")
+    directory = export(loaded, tmp_path / "export", quantization)
+    smaller = (directory / "model.bin").stat().st_size < (exact / "model.bin").stat().st_size
+    assert smaller == (quantization != "float32")
+    sources, targets = sentences(rng, [9]), sentences(rng, [7])
+    found, expected = (
+        ctranslate2.Translator(str(path), intra_threads=1).score_batch(sources, targets)[0]
+        for path in (directory, exact)
+    )
+    np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=0.5)
+
+
+def test_an_unknown_quantization_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="one of float32, .*, got 'int4'"):
+        export(load(TINY), tmp_path / "export", "int4")
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(FileExistsError, match="not empty"):
+        export(load(TINY), tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine"]
+
+
+def test_without_ctranslate2_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(ValueError, match=r"pip install -e '.\[ctranslate2\]'"):
+        export(load(TINY), tmp_path / "export")
+
+
+def test_special_tokens_have_names_that_no_word_has(rng, tmp_path):
+    special = [("<PAD>", 0), ("<UNK>", 0), ("<S>", 0), ("</S>", 0)]
+    source = WordVocabulary(special + [(word, 1) for word in [*WORDS, "</s>", "<<unk>>"]])
+    target = WordVocabulary(special + [(word, 1) for word in [*WORDS, "<unk>", "x"]])
+    loaded = random_model(TINY, Tokenizer(source, target))
+    directory = export(loaded, tmp_path / "export")
+
+    config = json.loads((directory / "config.json").read_bytes())
+    names = [config[f"{kind}_token"] for kind in ("unk", "decoder_start", "eos")]
+    assert names == ["<<<unk>>>", "<s>", "<</s>>"]
+    for side, vocabulary in (("source", source), ("target", target)):
+        written = json.loads((directory / f"{side}_vocabulary.json").read_bytes())
+        assert written == ["<pad>", *names, *vocabulary.pieces[4:]]
+    # CTranslate2 takes them for what they are: an unknown word, and words that look special.
+    engine = ctranslate2.Translator(str(directory), intra_threads=1)
+    sources, targets = [["w1", "</s>", "never seen"]], [["<unk>", "w3"]]
+    (found,) = engine.score_batch(sources, targets)
+    (expected,), _ = score(loaded, [["w1", "</s>", "<UNK>"]], targets)
+    np.testing.assert_allclose(found.log_probs, expected, atol=1e-4)
+
+
+def test_the_padding_that_starts_a_marian_target_is_never_chosen(rng, tmp_path):
+    loaded = load(dataclasses.replace(TINY, output_bias=True))
+    loaded.params["logits_bias"] = jnp.zeros(16).at[0].set(100.0)
+    loaded.tokenizer.target.bos_id = 0
+    loaded = loaded._replace(model=loaded.model.clone(bos_id=0))
+    engine = ctranslate2.Translator(str(export(loaded, tmp_path / "export")), intra_threads=1)
+    (found,) = engine.translate_batch(sentences(rng, [3]), return_scores=True)
+    assert "<pad>" not in found.hypotheses[0]

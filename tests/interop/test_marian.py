@@ -1,0 +1,318 @@
+"""Marian directories in and out, without torch; tests/parity compares with `transformers`."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from marian_directories import OURS, our_model, write_directory
+
+from flaxformer_mt.data.tokenizer import Tokenizer
+from flaxformer_mt.data.vocabulary import WordVocabulary
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.interop import marian_table
+from flaxformer_mt.interop.marian import read_marian, write_marian
+from flaxformer_mt.model.positions import sinusoids
+from flaxformer_mt.training.checkpoint import LoadedModel
+
+safetensors_numpy = pytest.importorskip(
+    "safetensors.numpy", reason="needs the extra [marian] (safetensors)"
+)
+
+SEARCH = {"num_beams": 4, "max_length": 30, "length_penalty": 1.2, "early_stopping": True}
+
+
+@jax.jit(static_argnums=0)
+def apply(model, params, *batch):
+    return model.apply({"params": params}, *batch)
+
+
+def logits(loaded: LoadedModel) -> np.ndarray:
+    """Of three sentences, one of them padded."""
+    rng = np.random.default_rng(0)
+    inputs, targets = (jnp.asarray(rng.integers(4, 30, (3, n)), jnp.int32) for n in (6, 5))
+    inputs_mask = jnp.asarray(np.arange(6) < [[6], [3], [6]], jnp.int32)
+    targets_mask = jnp.ones((3, 5), jnp.int32)
+    positions = jnp.arange(6) * inputs_mask, jnp.arange(5) * targets_mask
+    params = jax.tree.map(jnp.asarray, loaded.params)
+    return np.asarray(
+        apply(loaded.model, params, inputs, targets, *positions, inputs_mask, targets_mask)
+    )
+
+
+def without(values: dict, *names: str) -> dict:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("tied", [True, False])
+def test_in_and_out_again_is_exact(tmp_path, separate, tied):
+    config = {
+        "tie_word_embeddings": tied,
+        "share_encoder_decoder_embeddings": not separate and tied,
+    }
+    given = write_directory(
+        tmp_path / "a", config=config, generation=SEARCH, separate=separate, source_lang="eng"
+    )
+    write_marian(tmp_path / "b", read_marian(tmp_path / "a"))
+    found = safetensors_numpy.load_file(tmp_path / "b" / "model.safetensors")
+    assert found.keys() == given.keys()
+    for name, tensor in given.items():
+        np.testing.assert_array_equal(found[name], tensor)
+    names = {path.name for path in (tmp_path / "a").iterdir()}
+    assert {path.name for path in (tmp_path / "b").iterdir()} == names
+    for name in names - {"model.safetensors"}:
+        one, other = ((tmp_path / side / name).read_bytes() for side in "ab")
+        if name in ("config.json", "generation_config.json"):
+            kept = json.loads(one).items() <= json.loads(other).items()
+            assert kept, f"{name}: {one} -> {other}"
+        else:
+            assert one == other
+
+
+VARIANTS = {
+    "paper": {},
+    "half-split, gelu": {"positions": "sinusoidal_half_split", "activation": "gelu"},
+    "separate vocabularies": {"tie_embeddings": "target", "activation": "silu"},
+    "three matrices, no biases": {"tie_embeddings": "none", "use_bias": False},
+    "unscaled, output bias": {"scale_embeddings": False, "output_bias": True},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_ours_out_and_in_again_gives_the_same_logits(tmp_path, name):
+    config = dataclasses.replace(OURS, norm_epsilon=1e-5, **VARIANTS[name])
+    loaded = our_model(config, shared=config.tie_embeddings == "all")
+    write_marian(tmp_path, loaded)
+    again = read_marian(tmp_path)
+    np.testing.assert_allclose(logits(again), logits(loaded), atol=2e-5)
+    # Exact, but for the order of the channels, and zeros in place of biases.
+    leaves = marian_table.flat(again.params)
+    order = np.arange(16)
+    if config.positions == "sinusoidal":
+        order = marian_table.half_split_channels(16)
+    for path, leaf in marian_table.flat(loaded.params).items():
+        moved = leaves.pop(path)
+        for axis, size in enumerate(leaf.shape):
+            leaf = leaf.take(order, axis=axis) if size == 16 else leaf
+        np.testing.assert_array_equal(moved, leaf)
+    assert all(path.endswith("bias") and not leaf.any() for path, leaf in leaves.items())
+    target, again_target = loaded.tokenizer.target, again.tokenizer.target
+    for which in ("pad_id", "unk_id", "bos_id", "eos_id", "size"):
+        assert getattr(again_target, which) == getattr(target, which)
+    text = "die kleine Katze <pad> sieht ☃"
+    assert again_target.tokenize(text) == target.tokenize(text)
+
+
+def test_the_order_of_the_channels_matters(tmp_path, monkeypatch):
+    """Or the test above would be hollow: without it the positions are those of other channels."""
+    loaded = our_model(dataclasses.replace(OURS, norm_epsilon=1e-5))
+    monkeypatch.setattr(marian_table, "half_split_channels", np.arange)
+    write_marian(tmp_path, loaded)
+    assert abs(logits(read_marian(tmp_path)) - logits(loaded)).max() > 0.1
+
+
+def test_the_config_says_what_the_directory_does(tmp_path):
+    write_directory(
+        tmp_path, generation=SEARCH, source_lang="eng", target_lang="deu", config={"dropout": 0.3}
+    )
+    loaded = read_marian(tmp_path)
+    model = loaded.config.model
+    assert (model.activation, model.norm_epsilon, model.dropout) == ("silu", 1e-5, 0.3)
+    assert (model.num_encoder_layers, model.num_decoder_layers) == (2, 1)
+    assert loaded.config.data.source_language == "eng"
+    assert loaded.config.data.target_language == "deu"
+    assert loaded.config.data.max_source_length == 40
+    assert loaded.config.decoding == DecodingConfig(
+        beam_size=4,
+        length_penalty=1.2,
+        length_normalization="average",
+        early_stopping="first",
+        forced_end="free",
+        max_target_length=29,
+        target_length_ratio=0.0,
+        target_length_margin=29,
+        allow_unknown=True,
+        allow_special=True,
+    )
+
+
+def test_a_large_search_takes_few_rows_at_once(tmp_path):
+    generation = {"num_beams": 6, "max_length": 5 * 10**6}
+    write_directory(tmp_path, generation=generation)
+    assert read_marian(tmp_path).config.decoding.max_rows_per_batch == 1
+
+
+def rewrite(directory: Path, **changes) -> None:
+    """Some tensors as they should not be; None = leave it out."""
+    file = directory / "model.safetensors"
+    tensors = safetensors_numpy.load_file(file) | changes
+    kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    safetensors_numpy.save_file(kept, file)
+
+
+ZERO = np.zeros((8, 8), np.float32)
+FC1 = "model.decoder.layers.0.fc1.weight"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({FC1: None}, rf"{FC1}: expected shape \(12, 8\), found none"),
+        ({FC1: ZERO}, rf"{FC1}: expected shape \(12, 8\), found \(8, 8\)"),
+        ({"more.weight": ZERO}, r"more\.weight: expected none, found shape \(8, 8\)"),
+        ({"model.shared.weight": ZERO}, r"model\.shared\.weight: expected shape \(\d+, 8\)"),
+        ({"lm_head.weight": ...}, r"lm_head\.weight: expected the same as model\.shared\.weight"),
+        (
+            {"model.encoder.embed_positions.weight": np.ones((40, 8), np.float32)},
+            r"embed_positions\.weight: expected sinusoids \(sines first\) of shape \(40, 8\)",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named(tmp_path, changes, message):
+    tensors = write_directory(tmp_path)
+    if "lm_head.weight" in changes:
+        changes = {"lm_head.weight": tensors["model.shared.weight"] + 1}
+    rewrite(tmp_path, **changes)
+    with pytest.raises(ValueError, match=message):
+        read_marian(tmp_path)
+
+
+def test_many_misfits_are_counted(tmp_path):
+    write_directory(tmp_path)
+    rewrite(tmp_path, **{f"extra.{i}": ZERO for i in range(11)})
+    with pytest.raises(ValueError, match=r"(?s)extra\.0.*and 3 more"):
+        read_marian(tmp_path)
+
+
+def test_old_checkpoints_may_repeat_themselves(tmp_path):
+    """Tied tensors under all their names, and the sinusoids, as pytorch_model.bin had them."""
+    tensors = write_directory(tmp_path, generation=SEARCH)
+    once = read_marian(tmp_path)
+    shared = tensors["model.shared.weight"]
+    positions = sinusoids(40, 8, half_split=True)
+    sides = ("model.encoder", "model.decoder")
+    rewrite(
+        tmp_path,
+        **{f"{side}.embed_tokens.weight": shared for side in sides},
+        **{f"{side}.embed_positions.weight": positions for side in sides},
+        **{"lm_head.weight": shared},
+    )
+    jax.tree.map(np.testing.assert_array_equal, once.params, read_marian(tmp_path).params)
+    rewrite(tmp_path, **{"model.shared.weight": None})
+    jax.tree.map(np.testing.assert_array_equal, once.params, read_marian(tmp_path).params)
+
+
+def test_without_an_output_bias_there_is_none(tmp_path):
+    write_directory(tmp_path, generation=SEARCH)
+    rewrite(tmp_path, final_logits_bias=None)
+    loaded = read_marian(tmp_path)
+    assert not loaded.config.model.output_bias and "logits_bias" not in loaded.params
+
+
+def test_half_precision_is_read_as_single(tmp_path):
+    tensors = write_directory(tmp_path, generation=SEARCH)
+    for dtype in (np.float16, jnp.bfloat16):
+        rewrite(tmp_path, **{name: tensor.astype(dtype) for name, tensor in tensors.items()})
+        found = read_marian(tmp_path).params["decoder_0"]["feed_forward"]["in"]["kernel"]
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, tensors[FC1].astype(dtype).astype(np.float32).T)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "bart"}, "model_type is 'bart', expected 'marian'"),
+        ({"architectures": ["MarianModel"]}, r"expected \['MarianMTModel'\]"),
+        ({"activation_function": "gelu_new"}, "'gelu_new', expected one of relu, gelu, swish"),
+        ({"decoder_ffn_dim": 16}, "encoder_ffn_dim is 12 but decoder_ffn_dim is 16"),
+        ({"decoder_attention_heads": 4}, "encoder_attention_heads is 2 but decoder_a"),
+        ({"encoder_layers": "2"}, "encoder_layers is '2', expected an integer"),
+        ({"vocab_size": 99}, r"vocab\.json has \d+ pieces, but the embeddings have 99 rows"),
+        ({"pad_token_id": 3}, r"pad_token_id is 3 in config\.json, but '<pad>' has the id"),
+        ({"eos_token_id": 2}, r"eos_token_id is 2 in config\.json, but '</s>' has the id 0"),
+        ({"decoder_start_token_id": 999}, "decoder_start_token_id is 999, expected an id of"),
+    ],
+)
+def test_an_unknown_architecture_or_a_vocabulary_that_does_not_fit_is_refused(
+    tmp_path, changes, message
+):
+    write_directory(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(values | changes))
+    with pytest.raises(ValueError, match=message):
+        read_marian(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors", "vocab.json", "source.spm", "target.spm"]
+)
+def test_a_lacking_file_is_named(tmp_path, name):
+    write_directory(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(FileNotFoundError, match=rf"no file .*{name}; .* holds: "):
+        read_marian(tmp_path)
+
+
+def test_damaged_files_are_named(tmp_path):
+    write_directory(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
+        read_marian(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config\.json is no JSON"):
+        read_marian(tmp_path)
+
+
+def test_a_pickle_is_not_read_unasked(tmp_path):
+    write_directory(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="a pickle: such files can run code.*--allow-pickle"):
+        read_marian(tmp_path)
+
+
+def test_all_reasons_against_an_export_are_listed(tmp_path):
+    config = dataclasses.replace(
+        OURS,
+        norm="pre",
+        norm_type="rms",
+        positions="rotary",
+        activation="swiglu",
+        num_kv_heads=1,
+        key_width=4,
+        neighborhood=3,
+        norm_epsilon=1e-3,
+    )
+    with pytest.raises(ValueError, match="a Marian model cannot have") as refusal:
+        write_marian(tmp_path / "out", our_model(config))
+    for reason in (
+        "model.norm pre, only post",
+        "model.norm_type rms, only layer",
+        "model.positions rotary, only sinusoidal",
+        "model.activation swiglu, only relu or gelu or silu",
+        "model.num_kv_heads 1, only 2 (all heads)",
+        "model.key_width 4, only 8 (model.d_model / model.num_heads)",
+        "model.neighborhood 3, only 0 (all positions)",
+        "model.norm_epsilon 0.001, only 1e-05",
+    ):
+        assert reason in str(refusal.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_vocabularies_that_marian_cannot_have_are_refused(tmp_path):
+    loaded = our_model(OURS)
+    words = WordVocabulary([(f"w{i}", 1) for i in range(12)])
+    with pytest.raises(ValueError, match="the words of kind word cannot be cut"):
+        write_marian(tmp_path, loaded._replace(tokenizer=Tokenizer(words, words)))
+    other = our_model(OURS, unk_id=2, bos_id=1).tokenizer.source
+    with pytest.raises(ValueError, match=r"one unk_token .* here it is '<unk>' \(id 1\) in the so"):
+        write_marian(tmp_path, loaded._replace(tokenizer=Tokenizer(loaded.tokenizer.source, other)))
+
+
+def test_what_is_in_a_directory_is_not_written_over(tmp_path):
+    (tmp_path / "mine").write_text("")
+    with pytest.raises(FileExistsError, match="is not empty"):
+        write_marian(tmp_path, our_model(OURS))

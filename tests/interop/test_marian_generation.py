@@ -1,0 +1,81 @@
+"""The search of a generation config, and the generation config of a search."""
+
+import warnings
+
+import pytest
+
+from flaxformer_mt.data.vocabulary import WordVocabulary
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.interop.marian_generation import to_decoding_config, to_generation_json
+
+TARGET = WordVocabulary([(f"w{i}", 1) for i in range(12)])  # PAD, UNK, BOS, EOS: 0, 1, 2, 3
+LIMITED = {"max_length": 31, "forced_eos_token_id": 3}
+
+
+def read(**values) -> DecodingConfig:
+    return to_decoding_config(LIMITED | values, TARGET, max_positions=64)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ({}, {"beam_size": 1, "max_target_length": 30, "length_penalty": 1.0}),
+        ({"num_beams": 6, "num_return_sequences": 4}, {"beam_size": 6, "num_hypotheses": 4}),
+        ({"max_new_tokens": 7}, {"max_target_length": 7, "target_length_margin": 7}),
+        ({"early_stopping": None}, {"early_stopping": "heuristic"}),
+        ({"early_stopping": True}, {"early_stopping": "first"}),
+        ({"early_stopping": "never"}, {"early_stopping": "exact"}),
+        ({"renormalize_logits": True}, {"renormalize": True}),
+        ({}, {"allow_unknown": True, "allow_special": True, "forbidden": ()}),
+        (
+            {"bad_words_ids": [[0], [2]]},
+            {"allow_unknown": True, "allow_special": False, "forbidden": ()},
+        ),
+        ({"bad_words_ids": [[0], [1]]}, {"allow_unknown": False, "forbidden": (0,)}),
+        ({"bad_words_ids": [[3]], "suppress_tokens": [9]}, {"forbidden": (9,)}),
+    ],
+)
+def test_fields_that_both_have(theirs, ours):
+    with warnings.catch_warnings(action="error"):
+        found = read(**theirs)
+    assert {name: getattr(found, name) for name in ours} == ours
+
+
+@pytest.mark.parametrize(
+    ("theirs", "message"),
+    [
+        ({"no_repeat_ngram_size": 3}, "sets no_repeat_ngram_size to 3, which this search does not"),
+        ({"do_sample": True}, "sets do_sample to True"),
+        ({"min_length": 5}, "sets min_length to 5"),
+        ({"forced_eos_token_id": None}, "has no forced_eos_token_id"),
+        ({"bad_words_ids": [[5, 6]]}, "forbids words of several tokens"),
+        ({"length_penalty": -1.0}, "sets length_penalty to -1.0; 0, the least"),
+        ({"max_length": None}, "gives no max_length: .* no translation has more than 20 tokens"),
+    ],
+)
+def test_what_we_cannot_do_is_warned_of(theirs, message):
+    with pytest.warns(UserWarning, match=message):
+        read(**theirs)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"num_beams": 5, "length_penalty": 0.6, "early_stopping": "never"},
+        {"num_beams": 4, "num_return_sequences": 2, "bad_words_ids": [[0], [2], [7]]},
+        {"renormalize_logits": True, "bad_words_ids": [[1]]},
+    ],
+)
+def test_out_and_in_again_is_the_same(config):
+    once = read(**config)
+    assert to_decoding_config(to_generation_json(once, TARGET), TARGET, max_positions=64) == once
+
+
+def test_our_own_search_comes_near():
+    values = to_generation_json(DecodingConfig(), TARGET)
+    assert values["bad_words_ids"] == [[0], [1], [2]]
+    assert (values["num_beams"], values["early_stopping"], values["max_length"]) == (
+        5,
+        "never",
+        257,
+    )

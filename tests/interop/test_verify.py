@@ -1,0 +1,162 @@
+"""The whole proof on a tiny random model: our search against CTranslate2's, line by line."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jax
+import pytest
+from marian_directories import ENGLISH, GERMAN, LANGUAGE, sentencepiece_model, write_directory
+from random_models import random_model
+
+from flaxformer_mt.data.tokenizer import Tokenizer
+from flaxformer_mt.data.vocabulary import SentencePieceVocabulary, WordVocabulary
+from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
+from flaxformer_mt.interop.marian import read_marian
+from flaxformer_mt.interop.verify import (
+    VerificationFailed,
+    VerifyConfig,
+    summary,
+    verify_export,
+)
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.training.checkpoint import LoadedModel
+
+pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
+
+WORDS = ENGLISH.split()
+LINES = [" ".join(WORDS[i % 7 : i % 7 + 1 + i % 4]) for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    special = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    sides = (SentencePieceVocabulary(sentencepiece_model(w, **special)) for w in (ENGLISH, GERMAN))
+    config = TransformerConfig(
+        d_model=16,
+        d_ff=24,
+        num_heads=4,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        norm="pre",
+        dtype="bfloat16",  # of training: the proof is in float32 all the same
+        positions="rotary",
+        num_kv_heads=2,
+        tie_embeddings="none",
+    )
+    return random_model(config, Tokenizer(*sides), max_source_length=32)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "lines.en"
+    too_long = " ".join(WORDS * 3)
+    path.write_text("".join(f"{line}\n" for line in ["", *LINES, too_long]))
+    return path
+
+
+def export(loaded: LoadedModel, directory: Path, quantization: str = "float32") -> Path:
+    write_ctranslate2(directory, loaded, quantization=quantization)
+    return directory
+
+
+@pytest.mark.parametrize(("beam_size", "length_penalty"), [(1, 1.0), (4, 0.0), (4, 1.0)])
+def test_an_exact_export_translates_as_the_workdir_does(
+    loaded, file, tmp_path, beam_size, length_penalty
+):
+    directory = export(loaded, tmp_path / "export")
+    config = VerifyConfig(file=str(file), beam_size=beam_size, length_penalty=length_penalty)
+    found = verify_export(directory, "ctranslate2", loaded, config, exact=True)
+    assert found.comparison.identical == 1
+    assert found.comparison.largest_score_difference < 1e-4
+    assert (found.lines, found.lines_left_out) == (len(LINES), 2)
+    assert found.comparison.first_differences == []
+
+
+def test_the_report_tells_what_was_compared_and_how(loaded, file, tmp_path):
+    reference = tmp_path / "lines.de"
+    reference.write_text("".join(f"{GERMAN}\n" for _ in range(len(LINES) + 2)))
+    directory = export(loaded, tmp_path / "export")
+    config = VerifyConfig(file=str(file), reference=str(reference), beam_size=1)
+    found = verify_export(directory, "ctranslate2", loaded, config, exact=True)
+    report = json.loads((directory / "verification.json").read_text())
+    assert report["passed"] is True
+    assert report["expected"] == "at least 99.50% of the translations identical"
+    assert report["comparison"]["bleu"]["against"] == "reference"
+    assert report["search"]["length_normalization"] == "average"
+    assert report["bytes"]["workdir"] == 4 * sum(x.size for x in jax.tree.leaves(loaded.params))
+    files = [path for path in directory.iterdir() if path.name != "verification.json"]
+    assert report["bytes"]["export"] == sum(path.stat().st_size for path in files)
+    assert set(report["sentences_per_second"]) == {"workdir", "export"}
+    assert {"ctranslate2", "jax", "flaxformer_mt"} <= set(report["versions"])
+    assert summary(found).startswith("100.00% of 24 translations are identical")
+
+
+def test_another_model_fails_and_the_report_says_why(loaded, file, tmp_path):
+    other = loaded._replace(params=jax.tree.map(lambda x: 1.2 * x, loaded.params))
+    directory = export(other, tmp_path / "export")
+    config = VerifyConfig(file=str(file), beam_size=1)
+    with pytest.raises(VerificationFailed, match="expected at least 99.50% .* identical, but"):
+        verify_export(directory, "ctranslate2", loaded, config, exact=True)
+    report = json.loads((directory / "verification.json").read_text())
+    assert report["passed"] is False
+    differences = report["comparison"]["first_differences"]
+    assert 0 < len(differences) <= 10
+    for one in differences:
+        assert one["source"] == ["", *LINES][one["line"] - 1]
+        assert one["workdir"] != one["export"]
+
+
+@pytest.mark.parametrize("with_reference", [True, False])
+def test_a_quantised_export_is_judged_by_bleu(loaded, file, tmp_path, with_reference):
+    reference = tmp_path / "lines.de"
+    reference.write_text("".join(f"{line}\n" for line in ["", *LINES, "x"]))
+    directory = export(loaded, tmp_path / "export", "int8")
+    config = VerifyConfig(
+        file=str(file),
+        reference=str(reference) if with_reference else "",
+        beam_size=1,
+        max_bleu_difference=100.0,
+        min_bleu_to_workdir=0.0,
+    )
+    found = verify_export(directory, "ctranslate2", loaded, config, exact=False)
+    assert found.comparison.bleu.against == ("reference" if with_reference else "workdir")
+    strict = dataclasses.replace(config, max_bleu_difference=-1.0, min_bleu_to_workdir=101.0)
+    with pytest.raises(VerificationFailed, match="BLEU"):
+        verify_export(directory, "ctranslate2", loaded, strict, exact=False)
+
+
+def test_a_file_without_a_usable_line_is_refused(loaded, tmp_path):
+    file = tmp_path / "lines.en"
+    file.write_text("\n\n")
+    directory = export(loaded, tmp_path / "export")
+    with pytest.raises(ValueError, match="no line of 1 to 31 tokens"):
+        verify_export(directory, "ctranslate2", loaded, VerifyConfig(file=str(file)), exact=True)
+
+
+def test_words_serve_without_sentencepiece(file, tmp_path):
+    special = ["<pad>", "<unk>", "<s>", "</s>"]
+    vocabulary = WordVocabulary([(word, 1) for word in special + WORDS[:-2]])
+    config = TransformerConfig(d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+    loaded = random_model(config, Tokenizer(vocabulary, vocabulary))
+    directory = export(loaded, tmp_path / "export")
+    assert not list(directory.glob("*.spm"))
+    config = VerifyConfig(file=str(file), beam_size=1)
+    verify_export(directory, "ctranslate2", loaded, config, exact=True)
+
+
+def test_a_marian_model_goes_on_to_ctranslate2(tmp_path):
+    pytest.importorskip("safetensors", reason="needs the extra [marian]")
+    marian = tmp_path / "marian"
+    write_directory(marian, generation={"max_length": 12})
+    loaded = read_marian(marian)
+    file = tmp_path / "lines.en"
+    file.write_text("".join(f"{LANGUAGE * (i % 2)}{line}\n" for i, line in enumerate(LINES)))
+    directory = export(loaded, tmp_path / "export")
+    for side in ("source", "target"):
+        name = f"{side}.spm"
+        assert (directory / name).read_bytes() == (marian / name).read_bytes()
+    config = VerifyConfig(file=str(file), beam_size=1)
+    found = verify_export(directory, "ctranslate2", loaded, config, exact=True)
+    assert found.comparison.identical == 1
+    assert found.comparison.largest_score_difference < 1e-4

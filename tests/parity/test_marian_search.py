@@ -1,0 +1,165 @@
+"""Translations by Hugging Face's `generate` and by ours: tokens, text and scores."""
+
+import dataclasses
+import json
+import warnings
+
+import jax
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra [parity]: make parity")
+pytest.importorskip("transformers", reason="needs the extra [parity]: make parity")
+
+import hugging_face
+from hugging_face import SENTENCES, Theirs
+from marian_directories import OURS, our_model
+
+from flaxformer_mt import convert
+from flaxformer_mt.config import Config
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.interop.marian import read_marian, write_marian
+from flaxformer_mt.interop.marian_generation import EARLY_STOPPING
+from flaxformer_mt.training.checkpoint import LoadedModel
+
+LIMIT = 12
+# Models that end here and there, and run into the limit here and there: see below.
+MODELS = {
+    "one vocabulary": {"seed": 14},
+    "separate, gelu": {"separate": True, "activation_function": "gelu", "seed": 8},
+}
+PENALTIES = (0.6, 1.0, 1.4)
+
+
+def ours(loaded: LoadedModel, **changes) -> Translator:
+    """Small batches: what is compiled is smaller then."""
+    config = dataclasses.replace(loaded.config.decoding, max_rows_per_batch=8, **changes)
+    params = jax.device_put(loaded.params)
+    given = loaded.model, params, loaded.tokenizer, config
+    return Translator(*given, max_source_length=loaded.config.data.max_source_length)
+
+
+def compare(theirs, found) -> None:
+    """Token for token, text for text, and the scores where they have any."""
+    for expected, hypotheses in zip(theirs, found, strict=True):
+        assert [h.tokens for h in hypotheses] == [one.tokens for one in expected]
+        assert [h.text for h in hypotheses] == [one.text for one in expected]
+        for hypothesis, one in zip(hypotheses, expected, strict=True):
+            if one.score is not None:
+                assert hypothesis.score == pytest.approx(one.score, abs=1e-4)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request, tmp_path_factory) -> Theirs:
+    directory = tmp_path_factory.mktemp("model")
+    return hugging_face.make(directory, generation={"max_length": LIMIT}, **MODELS[request.param])
+
+
+def test_the_models_end_sooner_and_later(model):
+    outputs = hugging_face.generate(model, SENTENCES, num_beams=4, num_return_sequences=4)
+    lengths = {len(one.tokens) for of_line in outputs for one in of_line}
+    assert LIMIT - 1 in lengths and len(lengths) > 6
+
+
+def test_greedy_search(model):
+    expected = hugging_face.generate(model, SENTENCES)
+    compare(expected, ours(read_marian(model.directory)).translate(SENTENCES))
+
+
+@pytest.mark.parametrize(
+    ("beam_size", "early_stopping"), [(4, False), (5, False), (4, True), (4, "never")]
+)
+def test_beam_search(model, beam_size, early_stopping):
+    rules = {"num_beams": beam_size, "early_stopping": early_stopping}
+    changes = {
+        "beam_size": beam_size,
+        "num_hypotheses": beam_size,
+        "early_stopping": EARLY_STOPPING[early_stopping],
+    }
+    translator = ours(read_marian(model.directory), **changes)
+    for alpha in PENALTIES:
+        expected = hugging_face.generate(
+            model, SENTENCES, num_return_sequences=beam_size, length_penalty=alpha, **rules
+        )
+        found = translator.translate(SENTENCES, length_penalty=alpha)
+        compare(expected, found)
+    scored = translator.score(SENTENCES, [h[0].tokens for h in found], length_penalty=alpha)
+    reported = [hypotheses[0].score for hypotheses in found]
+    assert [one.score for one in scored] == pytest.approx(reported, abs=1e-4)
+
+
+GENERATIONS = {
+    "OPUS-MT": {
+        "num_beams": 4,
+        "max_length": 30,
+        "bad_words_ids": [["<pad>"]],
+        "renormalize_logits": True,
+    },
+    "n-best": {
+        "num_beams": 3,
+        "num_return_sequences": 2,
+        "max_new_tokens": 9,
+        "length_penalty": 0.3,
+        "early_stopping": "never",
+        "bad_words_ids": [["<pad>"], ["<unk>"], ["▁der"], ["▁the"]],
+    },
+    "nothing said": {},
+}
+WARNED = {
+    "OPUS-MT": [],
+    "n-best": [],
+    "nothing said": ["the generation config gives no max_length"],
+}
+
+
+def with_ids(values: dict, vocab: dict[str, int]) -> dict:
+    """bad_words_ids by the names of the words."""
+    words = values.get("bad_words_ids", [])
+    ids = [[vocab[word] for word in one] for one in words if one[0] in vocab]
+    return values | ({"bad_words_ids": ids} if ids else {})
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_converted_directory_translates_as_generate_does(tmp_path, name, legacy):
+    """Text to text through the command line; also where config.json has the search, as of old."""
+    theirs = hugging_face.make(tmp_path / "theirs", seed=14)
+    config = tmp_path / "theirs" / ("config.json" if legacy else "generation_config.json")
+    values = json.loads(config.read_text())
+    vocab = json.loads((tmp_path / "theirs" / "vocab.json").read_text())
+    config.write_text(json.dumps(values | with_ids(GENERATIONS[name], vocab)))
+    if legacy:
+        (tmp_path / "theirs" / "generation_config.json").unlink()
+    theirs = hugging_face.load(tmp_path / "theirs")
+    workdir = str(tmp_path / "ours")
+    arguments = ["--from", "marian", "--input", str(tmp_path / "theirs"), "--workdir", workdir]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert convert.main(arguments) == 0
+    assert [str(one.message)[:41] for one in warned] == WARNED[name]
+    translator = Translator.load(workdir)
+    compare(hugging_face.generate(theirs, SENTENCES), translator.translate(SENTENCES))
+
+
+def test_a_model_of_ours_translates_the_same_there(tmp_path):
+    """Text to text, with our vocabularies and suppressed tokens, by the search that both have."""
+    decoding = DecodingConfig(
+        beam_size=4,
+        num_hypotheses=4,
+        length_penalty=1.0,
+        length_normalization="average",
+        early_stopping="heuristic",
+        forced_end="free",
+        max_target_length=10,
+        target_length_ratio=0.0,
+        target_length_margin=10,
+        forbidden=(9,),
+    )
+    config = dataclasses.replace(OURS, norm_epsilon=1e-5, output_bias=True)
+    loaded = our_model(config)
+    loaded = loaded._replace(config=Config(model=config, decoding=decoding))
+    loaded.params["logits_bias"][loaded.tokenizer.target.eos_id] += 1.6
+    write_marian(tmp_path, loaded)
+    expected = hugging_face.generate(hugging_face.load(tmp_path), SENTENCES)
+    assert len({len(one.tokens) for of_line in expected for one in of_line}) > 3
+    compare(expected, ours(loaded).translate(SENTENCES))

@@ -1,0 +1,187 @@
+"""The verb `convert`: what it takes in can be translated with and trained on; what it writes, too."""
+
+import json
+import typing
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from marian_directories import ENGLISH, GERMAN, OURS, our_model, write_directory
+
+from flaxformer_mt import convert, train
+from flaxformer_mt.config import workdir_config
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.interop.ctranslate2 import QUANTIZATIONS
+from flaxformer_mt.interop.marian import read_marian
+from flaxformer_mt.interop.verify import Verification, VerificationFailed
+from flaxformer_mt.interop.workdir import write_workdir
+from flaxformer_mt.training.checkpoint import load_model
+
+pytest.importorskip("safetensors", reason="needs the extra [marian] (safetensors)")
+
+SEARCH = {"num_beams": 2, "max_length": 8, "bad_words_ids": [[1]]}
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Somewhere with a Marian directory in it."""
+    write_directory(tmp_path / "opus", generation=SEARCH)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def take_in(*more: str) -> int:
+    return convert.main(["--from", "marian", "--input", "opus", "--workdir", "run", *more])
+
+
+def write_out(*more: str) -> int:
+    return convert.main(["--to", "marian", "--workdir", "run", "--output", "out", *more])
+
+
+def test_a_model_taken_in_can_be_translated_with(work, capsys):
+    assert take_in() == 0
+    assert "parameters, 60 source and 60 target tokens" in capsys.readouterr().out
+    assert sorted(path.name for path in work.iterdir()) == ["opus", "run"]
+    loaded, given = load_model("run"), read_marian("opus")
+    jax.tree.map(np.testing.assert_array_equal, loaded.params, given.params)
+    assert loaded.config == given.config and loaded.checkpoint == "0"
+    found = Translator.load("run").translate(["the cat", ""])
+    assert len(found[0]) == 1 and found[1][0].text == ""
+
+
+def test_a_model_taken_in_can_be_trained_on(work):
+    """The run starts with its parameters, keeps its vocabulary, and can be resumed."""
+    for name, words in (("en", ENGLISH), ("de", GERMAN)):
+        (work / name).write_text("\n".join(words.split() * 2) + "\n")
+    assert take_in() == 0
+    command = ["--config", "run/config.json", "--workdir", "run", "--data.train.source", "en"]
+    command += ["--data.train.target", "de", "--training.learning-rate", "1e-9"]
+    assert train.main([*command, "--training.num-steps", "2"]) == 0
+    before, after = read_marian("opus"), load_model("run", "last")
+    assert after.checkpoint == "2"
+    distances = jax.tree.map(lambda x, y: abs(x - y).max(), before.params, after.params)
+    assert 0 < max(jax.tree.leaves(distances)) < 1e-7
+    assert after.tokenizer.fingerprint == load_model("run", "0").tokenizer.fingerprint
+    assert train.main([*command, "--training.num-steps", "3"]) == 0
+    assert load_model("run", "last").checkpoint == "3"
+
+
+def test_out_comes_what_went_in(work, capsys):
+    assert take_in() == 0
+    assert write_out() == 0
+    assert capsys.readouterr().out.endswith("60 target tokens, for marian\n")
+    for name in ("model.safetensors", "source.spm", "target.spm", "vocab.json"):
+        assert Path("out", name).read_bytes() == Path("opus", name).read_bytes()
+    origin = json.loads(Path("out", convert.MARKER).read_text())
+    assert (origin["format"], origin["checkpoint"]) == ("marian", "0")
+    assert write_out() == 0  # an earlier export gives way
+    assert sorted(path.name for path in work.iterdir()) == ["opus", "out", "run"]
+
+
+def test_nothing_of_anybody_is_lost(work, capsys):
+    (work / "run").mkdir()
+    (work / "run" / "thesis.txt").write_text("mine")
+    assert take_in() == 2
+    assert "run is not empty: choose another --workdir, or give --overwrite" in (
+        capsys.readouterr().err
+    )
+    assert (work / "run" / "thesis.txt").read_text() == "mine"
+    assert take_in("--overwrite") == 0
+    assert not (work / "run" / "thesis.txt").exists()
+    (work / "out").mkdir()
+    (work / "out" / "thesis.txt").write_text("mine")
+    assert write_out() == 2
+    assert "not empty and holds no earlier export" in capsys.readouterr().err
+    assert convert.main(["--to", "marian", "--workdir", "run", "--output", "run/config.json"]) == 2
+    assert (
+        "--output must name a directory, but run/config.json is a file" in capsys.readouterr().err
+    )
+    assert convert.main(["--to", "marian", "--workdir", "run", "--output", ".", "--overwrite"]) == 2
+    assert "holds the current directory" in capsys.readouterr().err
+
+
+def test_a_model_that_cannot_be_taken_in_leaves_nothing(work, capsys):
+    (work / "opus" / "vocab.json").unlink()
+    assert take_in() == 2
+    assert "there is no file opus/vocab.json" in capsys.readouterr().err
+    assert sorted(path.name for path in work.iterdir()) == ["opus"]
+
+
+def test_an_export_that_fails_leaves_the_earlier_one(work, capsys, monkeypatch):
+    assert take_in() == 0
+    assert write_out() == 0
+    before = Path("out", "config.json").read_bytes()
+    monkeypatch.setattr(convert.json, "dumps", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_out()
+    assert Path("out", "config.json").read_bytes() == before
+    assert sorted(path.name for path in work.iterdir()) == ["opus", "out", "run"]
+
+
+def test_a_proof_that_fails_keeps_the_export_under_another_name(work, capsys, monkeypatch):
+    asked = []
+
+    def fail(directory, format, loaded, config, *, exact):
+        asked.append((format, config.file, config.beam_size, exact, loaded.checkpoint))
+        assert (directory / "model.safetensors").is_file()
+        raise VerificationFailed("12 % of 9 translations are identical")
+
+    monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", fail)
+    assert take_in() == 0
+    for _ in range(2):  # the second time an earlier failure gives way
+        assert write_out("--verify", "en", "--verify-beam-size", "3") == 2
+        assert (
+            "12 % of 9 translations are identical\nThe export was not made; to look into it: "
+            in (capsys.readouterr().err)
+        )
+        assert sorted(path.name for path in work.iterdir()) == ["opus", "out.failed", "run"]
+    assert asked == [("marian", "en", 3, True, "0")] * 2
+
+
+def test_a_proof_that_succeeds_is_shown(work, capsys, monkeypatch):
+    def succeed(directory, *_, **__) -> Verification:
+        (directory / "verification.json").write_text("{}")
+        return Verification.__new__(Verification)
+
+    monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", succeed)
+    monkeypatch.setattr("flaxformer_mt.interop.verify.summary", lambda _: "all the same")
+    assert take_in() == 0
+    assert write_out("--verify", "en") == 0
+    assert "all the same" in capsys.readouterr().out
+    assert Path("out", "verification.json").is_file()
+
+
+def test_a_model_of_ours_goes_out_from_its_workdir(tmp_path):
+    write_workdir(tmp_path / "run", our_model(OURS))
+    assert workdir_config(str(tmp_path / "run")).model == OURS
+    out = str(tmp_path / "out")
+    assert (
+        convert.main(["--to", "marian", "--workdir", str(tmp_path / "run"), "--output", out]) == 0
+    )
+    assert read_marian(out).config.model.d_model == OURS.d_model
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give one of --from and --to"),
+        (["--from", "marian", "--to", "marian"], "give one of --from and --to"),
+        (["--from", "marian"], "--from goes with --input DIR"),
+        (["--to", "marian"], "--to goes with --output DIR"),
+        (["--to", "marian", "--output", "o", "--input", "i"], "--input with --from"),
+        (["--to", "marian", "--output", "o", "--quantization", "int8"], "int8 needs"),
+        (["--from", "marian", "--input", "i", "--verify", "v"], "it needs --to"),
+        (["--to", "marian", "--output", "o", "--reference", "r"], "give both"),
+        (["--from", "bart", "--input", "i"], "--from"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        convert.main(["--workdir", "w", *arguments])
+    assert stop.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_quantizations_are_those_of_the_writer():
+    assert typing.get_args(convert.Quantization) == QUANTIZATIONS

@@ -1,0 +1,100 @@
+"""A sweep: every variant trained once, in a table; stopped and gone on with; bad names refused."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt import sweep
+
+CONFIG = """
+import dataclasses
+from flaxformer_mt.config import Config
+from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.training.config import TrainingConfig
+
+config = Config(
+    data=DataConfig(
+        train=CorpusConfig(pairs=("grammar:train:200",)),
+        validation=CorpusConfig(pairs=("grammar:validation:4",)),
+        tokenizer=TokenizerConfig(vocab_size=400),
+        tokens_per_batch=1024,
+        num_buckets=1,
+    ),
+    model=TransformerConfig(
+        d_model=8, d_ff=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
+    ),
+    training=TrainingConfig(num_steps=2, checkpoint_every=2, validate_every=0, log_every=1),
+)
+wide = dataclasses.replace(config, model=dataclasses.replace(config.model, d_ff=16))
+variants = {"base": config, "C d_ff/16": wide}
+wrong = {"base": 3}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "variants.py"
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+def test_trains_each_variant_once_and_compares_them(file, tmp_path, monkeypatch, capsys):
+    workdir = tmp_path / "sweep"
+    args = ["--config", str(file), "--workdir", str(workdir)]
+    assert sweep.main([*args, "--only", "base"]) == 0
+
+    def never(config: object, workdir: str, *, quiet: bool) -> bool:
+        raise AssertionError(f"{workdir} was finished")
+
+    first = (workdir / "base" / "result.json").read_text()
+    assert sweep.main(args) == 0  # base is finished: only the other one is trained
+    assert (workdir / "base" / "result.json").read_text() == first
+    monkeypatch.setattr("flaxformer_mt.train.train", never)
+    assert sweep.main(args) == 0
+    base, wide = json.loads((workdir / "table.json").read_text())
+    assert (base["name"], wide["name"]) == ("base", "C d_ff/16")
+    assert (base["changes"], wide["changes"]) == ("", "model.d_ff: 8 -> 16")
+    # Encoder and decoder have one feed-forward network each, of two matrices and two biases.
+    assert wide["parameters"] - base["parameters"] == 2 * (8 * (8 + 8) + 8)
+    assert all(row["perplexity"] > 1 and row["tokens_per_second"] > 0 for row in (base, wide))
+    assert "| C d_ff/16 | " in (workdir / "table.md").read_text()
+    assert (workdir / "table.png").read_bytes().startswith(b"\x89PNG")
+    assert "| base | " in capsys.readouterr().out
+
+
+def test_another_variant_of_the_same_name_is_refused(file, tmp_path, capsys):
+    row = sweep.Row(
+        name="base",
+        changes="model.d_ff: 8 -> 4",
+        parameters=1,
+        perplexity=2.0,
+        bleu=3.0,
+        tokens_per_second=4.0,
+        minutes=5.0,
+    )
+    place = tmp_path / "sweep" / "base"
+    place.mkdir(parents=True)
+    (place / "result.json").write_text(json.dumps(dataclasses.asdict(row)))
+    assert sweep.main(["--config", str(file), "--workdir", str(tmp_path / "sweep")]) == 2
+    assert "'base' with model.d_ff: 8 -> 4, but now it has none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--only", "bse"], "no variant 'bse' in .*: base, C d_ff/16"),
+        (["--variants", "missing"], "must define `missing`, a dict of name to Config"),
+        (["--variants", "wrong"], "must define `wrong`, a dict of name to Config"),
+    ],
+)
+def test_says_what_is_missing(file, tmp_path, capsys, args, message):
+    assert sweep.main(["--config", str(file), "--workdir", str(tmp_path / "x"), *args]) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert not Path(tmp_path / "x").exists()
