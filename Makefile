@@ -1,5 +1,6 @@
 # make demo    install, train the built-in demo, show its translations (about 5 minutes on 2 cores)
 # make test    lint, types, tests (under 10 minutes on 2 cores)
+# make parity  models, tokenizers and searches against Hugging Face's; installs torch first
 # make clean   forget the demo's training run, so that `make demo` trains anew
 
 # The first Python of at least 3.11; choose another one with `make demo PYTHON=python3.12`.
@@ -9,7 +10,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 IN_VENV := .venv/bin/python -m
 PIP_INSTALL := $(IN_VENV) pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test clean
+.PHONY: demo test parity clean
 
 demo: .venv/installed
 	$(IN_VENV) flaxformer_mt.train --config configs/demo.py --workdir runs/demo
@@ -20,10 +21,13 @@ test: .venv/installed-test
 	$(IN_VENV) pyright
 	$(IN_VENV) pytest -n 2 --dist loadfile
 
+parity: .venv/installed-parity
+	$(IN_VENV) pytest -n 2 --dist loadfile tests/parity
+
 clean:
 	rm -rf runs/demo
 
-# The two stamps are files, so that a second `make demo` or `make test` starts at once.
+# The stamps are files, so that a second `make demo` or `make test` starts at once.
 .venv/installed: pyproject.toml constraints.txt
 	$(if $(PYTHON),,$(error Python 3.11 or newer is needed and none was found on the PATH))
 	@echo "Installing into .venv (a minute or two) ..."
@@ -34,4 +38,9 @@ clean:
 .venv/installed-test: .venv/installed
 	@echo "Installing what the tests need ..."
 	$(PIP_INSTALL) -e '.[test]'
+	@touch $@
+
+.venv/installed-parity: .venv/installed-test
+	@echo "Installing torch and transformers ..."
+	$(PIP_INSTALL) -e '.[parity]'
 	@touch $@

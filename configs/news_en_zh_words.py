@@ -41,7 +41,7 @@ config = Config(
             source_vocab="en.txt.vocab.tsv",
             target_vocab="cn.txt.vocab.tsv",
         ),
-        tokens_per_batch=2048,
+        tokens_per_batch=1024,
         num_buckets=6,
     ),
     model=TransformerConfig(
@@ -50,11 +50,12 @@ config = Config(
         num_heads=4,
         num_encoder_layers=2,
         num_decoder_layers=2,
+        norm="pre",
         tie_embeddings="target",
-        dropout=0.3,
+        dropout=0.2,
     ),
     training=TrainingConfig(
-        num_steps=1500,
+        num_steps=2000,
         learning_rate=3e-3,
         warmup_steps=400,
         checkpoint_every=75,

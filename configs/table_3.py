@@ -75,12 +75,12 @@ def rows(base: Config, *, depths: tuple[int, ...]) -> dict[str, Config]:
 
 config = Config(
     data=DataConfig(
-        train=CorpusConfig(pairs=("grammar:train:60000",)),
-        validation=CorpusConfig(pairs=("grammar:validation:500",)),
+        train=CorpusConfig(pairs=("grammar:train:40000",)),
+        validation=CorpusConfig(pairs=("grammar:validation:300",)),
         tokenizer=TokenizerConfig(vocab_size=1000),
         max_source_length=48,
         max_target_length=48,
-        tokens_per_batch=2048,
+        tokens_per_batch=1024,
         num_buckets=2,
     ),
     model=TransformerConfig(d_model=64, d_ff=256, num_heads=8),
@@ -89,7 +89,7 @@ config = Config(
         learning_rate=4e-3,
         warmup_steps=150,
         validate_every=0,
-        validation_pairs=500,
+        validation_pairs=300,
         checkpoint_every=600,
     ),
 )

@@ -15,6 +15,7 @@ import tyro
 
 from flaxformer_mt import __version__
 from flaxformer_mt.cli import run_verb
+from flaxformer_mt.interop.quantization import Quantization
 
 if TYPE_CHECKING:
     from flaxformer_mt.interop.verify import VerifyConfig
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
 
 MARKER = "flaxformer_mt.json"
 """In every export, so that the next one may take its place."""
-
-Quantization = Literal[
-    "float32",
-    "float16",
-    "bfloat16",
-    "int16",
-    "int8",
-    "int8_float32",
-    "int8_float16",
-    "int8_bfloat16",
-]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -185,11 +185,12 @@ class Run:
         """What is about to happen, for the person at the terminal."""
         count = sum(x.size for x in jax.tree.leaves(state.params))
         kind = jax.devices()[0].device_kind
-        step = int(state.step)
+        saved = self.checkpoints.latest_step()
+        start = "from scratch" if saved is None else f"resumed at step {saved}"
         return (
             f"{self.data.report}\n"
             f"model       {count:,} parameters on {self.mesh.size} x {kind}\n"
-            f"workdir     {self.workdir}, {f'resumed at step {step}' if step else 'from scratch'}"
+            f"workdir     {self.workdir}, {start}"
         )
 
     def loop(

@@ -1,4 +1,4 @@
-"""The verb `convert`: what it takes in can be translated with and trained on; what it writes, too."""
+"""The verb `convert`: models from elsewhere translate and train here, ours go elsewhere."""
 
 import json
 import typing
@@ -14,7 +14,7 @@ from flaxformer_mt.config import workdir_config
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop.ctranslate2 import QUANTIZATIONS
 from flaxformer_mt.interop.marian import read_marian
-from flaxformer_mt.interop.verify import Verification, VerificationFailed
+from flaxformer_mt.interop.verify import VerificationFailed
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.training.checkpoint import load_model
 
@@ -50,21 +50,20 @@ def test_a_model_taken_in_can_be_translated_with(work, capsys):
     assert len(found[0]) == 1 and found[1][0].text == ""
 
 
-def test_a_model_taken_in_can_be_trained_on(work):
-    """The run starts with its parameters, keeps its vocabulary, and can be resumed."""
+def test_a_model_taken_in_can_be_trained_on(work, capsys):
+    """The run starts with its parameters and keeps its vocabulary."""
     for name, words in (("en", ENGLISH), ("de", GERMAN)):
         (work / name).write_text("\n".join(words.split() * 2) + "\n")
     assert take_in() == 0
     command = ["--config", "run/config.json", "--workdir", "run", "--data.train.source", "en"]
     command += ["--data.train.target", "de", "--training.learning-rate", "1e-9"]
-    assert train.main([*command, "--training.num-steps", "2"]) == 0
+    assert train.main([*command, "--data.num-buckets", "1", "--training.num-steps", "2"]) == 0
+    assert "run, resumed at step 0" in capsys.readouterr().err
     before, after = read_marian("opus"), load_model("run", "last")
     assert after.checkpoint == "2"
     distances = jax.tree.map(lambda x, y: abs(x - y).max(), before.params, after.params)
     assert 0 < max(jax.tree.leaves(distances)) < 1e-7
     assert after.tokenizer.fingerprint == load_model("run", "0").tokenizer.fingerprint
-    assert train.main([*command, "--training.num-steps", "3"]) == 0
-    assert load_model("run", "last").checkpoint == "3"
 
 
 def test_out_comes_what_went_in(work, capsys):
@@ -140,9 +139,8 @@ def test_a_proof_that_fails_keeps_the_export_under_another_name(work, capsys, mo
 
 
 def test_a_proof_that_succeeds_is_shown(work, capsys, monkeypatch):
-    def succeed(directory, *_, **__) -> Verification:
+    def succeed(directory, *_, **__) -> None:
         (directory / "verification.json").write_text("{}")
-        return Verification.__new__(Verification)
 
     monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", succeed)
     monkeypatch.setattr("flaxformer_mt.interop.verify.summary", lambda _: "all the same")

@@ -11,6 +11,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parents[1]
 FASTER = {
     "NUM_STEPS = 400": "NUM_STEPS = 4",
+    "NUM_STEPS = 600": "NUM_STEPS = 4",
     '"configs/demo.py"': (
         '"configs/demo.py", "--data.train.pairs", "grammar:train:500", "--data.num-buckets", "1", '
         '"--data.validation.pairs", "grammar:validation:5", "--data.test.pairs", "grammar:test:5", '
@@ -26,7 +27,7 @@ def run(name: str, directory: Path) -> tuple[str, int]:
         for slow, fast in FASTER.items():
             cell.source = cell.source.replace(slow, fast)
     resources = {"metadata": {"path": str(directory)}}
-    NotebookClient(notebook, timeout=200, resources=resources).execute()
+    NotebookClient(notebook, timeout=300, resources=resources).execute()
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     outputs = [output for cell in code for output in cell.outputs]
     images = [output for output in outputs if "image/png" in output.get("data", {})]
@@ -50,6 +51,7 @@ def test_quickstart(tmp_path, in_package):
 
 
 @NO_MATTER
+@pytest.mark.timeout(480)  # a whole notebook, with a training in it
 def test_attention_is_all_you_need(tmp_path, in_package):
     printed, num_images = run("attention_is_all_you_need.ipynb", tmp_path)
     assert num_images == 10

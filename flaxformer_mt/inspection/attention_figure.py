@@ -91,7 +91,7 @@ def _cell_size(parts: Sequence[_Part]) -> float:
 
 def _size(part: _Part, cell: float) -> tuple[float, float]:
     """Width and height in inches of the drawing of one kind of attention."""
-    of_letter = 0.33 * cell
+    of_letter = min(0.33 * cell, 0.07)
     queries, keys = part.labelled.queries, part.labelled.keys
     width = len(part.heads) * (cell * len(keys) + 0.12) + of_letter * max(map(len, queries))
     height = len(part.layers) * (cell * len(queries) + 0.3) + of_letter * max(map(len, keys))

@@ -12,7 +12,7 @@ CTranslate2 takes and gives tokens as text; it adds EOS to a source itself.
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -20,20 +20,12 @@ from flaxformer_mt.config import Config
 from flaxformer_mt.interop.ctranslate2_layout import fill, set_array
 from flaxformer_mt.interop.ctranslate2_limits import reasons_against
 from flaxformer_mt.interop.ctranslate2_vocabulary import register_vocabularies, sentencepiece_models
+from flaxformer_mt.interop.quantization import Quantization
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.positions import sinusoids
 from flaxformer_mt.training.checkpoint import LoadedModel
 
-QUANTIZATIONS = (
-    "float32",
-    "float16",
-    "bfloat16",
-    "int16",
-    "int8",
-    "int8_float32",
-    "int8_float16",
-    "int8_bfloat16",
-)
+QUANTIZATIONS = get_args(Quantization)
 FEWEST_POSITIONS = 1025
 """CTranslate2 cuts a source after 1,024 tokens, unless it is told otherwise, and adds EOS."""
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "geglu": "GELU", "swiglu": "SWISH"}
@@ -47,7 +39,7 @@ def write_ctranslate2(
     Args:
       directory: is created; must be empty if it is there.
       loaded: the model, as `training.checkpoint.load_model` gives it.
-      quantization: how the weights are stored, one of `QUANTIZATIONS`. Float32 is exact.
+      quantization: how the weights are stored, one of `Quantization`; float32 is exact.
 
     Raises:
       ValueError: CTranslate2 cannot hold the model (gives every reason), or is not installed.

@@ -2,7 +2,9 @@
 
 Its beam search is ours with these rules, which are all that it has: `length_normalization`
 "average", `forced_end` "free", `renormalize`, and `early_stopping` "first", or "exact" where the
-length penalty is 0 (its source: src/decoding.cc; its `patience` stays 1).
+length penalty is 0 (its source: src/decoding.cc; its `patience` stays 1). One thing remains: it
+ends all hypotheses one token before the limit, where ours may stop first and never see them end.
+That matters only to translations that run into the limit.
 """
 
 import json

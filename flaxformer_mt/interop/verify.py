@@ -108,9 +108,20 @@ def verify_export(
       VerificationFailed: it is not alike enough. The report is written all the same.
       ValueError, OSError: the text cannot be read, or the engine is not installed.
     """
+    verification = _compare_sides(directory, format, loaded, config, exact=exact)
+    report = json.dumps(dataclasses.asdict(verification), indent=2, ensure_ascii=False)
+    (directory / REPORT).write_text(report + "\n", encoding="utf-8")
+    if not verification.passed:
+        raise VerificationFailed(f"expected {verification.expected}, but:\n{summary(verification)}")
+    return verification
+
+
+def _compare_sides(
+    directory: Path, format: Format, loaded: LoadedModel, config: VerifyConfig, *, exact: bool
+) -> Verification:
+    """Translate on both sides, and tell how alike they are."""
     task = _read_task(config, loaded)
     decoding = _search_rules(format, loaded, config)
-    size = _bytes_of(directory)
     runner = _runner(format, directory, loaded, decoding)
     ours, our_speed = _timed(_our_translate(loaded, decoding), task)
     theirs, their_speed = _timed(runner.translate, task)
@@ -123,7 +134,7 @@ def verify_export(
         tokenize=default_tokenize(loaded.config.data.target_language),
     )
     passed, expected = _judge(comparison, config, exact=exact)
-    verification = Verification(
+    return Verification(
         format=format,
         passed=passed,
         expected=expected,
@@ -132,14 +143,9 @@ def verify_export(
         lines_left_out=task.left_out,
         comparison=comparison,
         sentences_per_second={"workdir": our_speed, "export": their_speed},
-        bytes={"workdir": _bytes_of_params(loaded), "export": size},
+        bytes={"workdir": _bytes_of_params(loaded), "export": _bytes_of(directory)},
         versions={"flaxformer_mt": __version__, "jax": jax.__version__, **runner.versions},
     )
-    report = json.dumps(dataclasses.asdict(verification), indent=2, ensure_ascii=False)
-    (directory / REPORT).write_text(report + "\n", encoding="utf-8")
-    if not passed:
-        raise VerificationFailed(f"expected {expected}, but:\n{summary(verification)}")
-    return verification
 
 
 def summary(verification: Verification) -> str:
@@ -261,7 +267,8 @@ def _judge(found: Comparison, config: VerifyConfig, *, exact: bool) -> tuple[boo
 
 
 def _bytes_of(directory: Path) -> int:
-    return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name != REPORT]
+    return sum(file.stat().st_size for file in files)
 
 
 def _bytes_of_params(loaded: LoadedModel) -> int:

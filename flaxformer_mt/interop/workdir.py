@@ -26,8 +26,8 @@ def write_workdir(workdir: str | os.PathLike[str], loaded: LoadedModel) -> None:
     Path(workdir).mkdir(parents=True, exist_ok=True)
     loaded.tokenizer.save(Path(workdir, "tokenizer"))
     optimizer = make_optimizer(config.training, config.model.d_model)
-    state = init_state(loaded.model, optimizer, config.seed)
-    state = state.replace(params=jax.device_put(loaded.params))  # pyright: ignore[reportAttributeAccessIssue]
+    params = jax.device_put(loaded.params)
+    state = init_state(loaded.model, optimizer, config.seed, params)
     checkpoints = Checkpoints(workdir, keep_last=1, keep_best=0)
     try:
         checkpoints.save(

@@ -40,14 +40,17 @@ def init_params(model: Transformer, key: Array) -> Params:
 
 
 def init_state(
-    model: Transformer, optimizer: optax.GradientTransformation, seed: int
+    model: Transformer,
+    optimizer: optax.GradientTransformation,
+    seed: int,
+    params: Params | None = None,
 ) -> TrainState:
-    """The state before the first step, a function of the seed alone."""
+    """The state before the first step, a function of the seed alone, and of `params` if given."""
     params_key, dropout_key = jax.random.split(jax.random.key(seed))
-    params = init_params(model, params_key)
+    start = init_params(model, params_key) if params is None else params
     return TrainState(
         step=jnp.zeros((), jnp.int32),
-        params=params,
-        opt_state=optimizer.init(params),
+        params=start,
+        opt_state=optimizer.init(start),
         key=jax.random.key_data(dropout_key),
     )

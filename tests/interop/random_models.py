@@ -31,7 +31,7 @@ def random_model(
         shapes,
     )
     whole = Config(
-        data=DataConfig(max_source_length=max_source_length),
+        data=DataConfig(max_source_length=max_source_length, max_target_length=max_target_length),
         model=config,
         decoding=DecodingConfig(max_target_length=max_target_length),
     )

@@ -5,12 +5,14 @@ import json
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 from marian_directories import ENGLISH, GERMAN, LANGUAGE, sentencepiece_model, write_directory
 from random_models import random_model
 
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.data.vocabulary import SentencePieceVocabulary, WordVocabulary
+from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
 from flaxformer_mt.interop.marian import read_marian
 from flaxformer_mt.interop.verify import (
@@ -25,7 +27,8 @@ from flaxformer_mt.training.checkpoint import LoadedModel
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
 WORDS = ENGLISH.split()
-LINES = [" ".join(WORDS[i % 7 : i % 7 + 1 + i % 4]) for i in range(24)]
+RNG = np.random.default_rng(0)
+LINES = [" ".join(RNG.choice(WORDS, length)) for length in RNG.integers(1, 6, 40)]
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +46,12 @@ def loaded() -> LoadedModel:
         positions="rotary",
         num_kv_heads=2,
         tie_embeddings="none",
+        output_bias=True,
     )
-    return random_model(config, Tokenizer(*sides), max_source_length=32)
+    loaded = random_model(config, Tokenizer(*sides), max_source_length=32)
+    # So that translations end sooner and later: other rules of the search would find others.
+    loaded.params["logits_bias"] = loaded.params["logits_bias"].at[3].add(6.0)
+    return loaded
 
 
 @pytest.fixture
@@ -60,10 +67,17 @@ def export(loaded: LoadedModel, directory: Path, quantization: str = "float32") 
     return directory
 
 
-@pytest.mark.parametrize(("beam_size", "length_penalty"), [(1, 1.0), (4, 0.0), (4, 1.0)])
+@pytest.mark.parametrize(
+    ("beam_size", "length_penalty", "limit"), [(1, 1.0, 12), (4, 0.0, 12), (4, 1.0, 50)]
+)
 def test_an_exact_export_translates_as_the_workdir_does(
-    loaded, file, tmp_path, beam_size, length_penalty
+    loaded, file, tmp_path, beam_size, length_penalty, limit
 ):
+    """Also into the limit of length, where the one case that may differ is kept away from it."""
+    decoding = DecodingConfig(
+        max_target_length=limit, target_length_ratio=0.0, target_length_margin=limit
+    )
+    loaded = loaded._replace(config=dataclasses.replace(loaded.config, decoding=decoding))
     directory = export(loaded, tmp_path / "export")
     config = VerifyConfig(file=str(file), beam_size=beam_size, length_penalty=length_penalty)
     found = verify_export(directory, "ctranslate2", loaded, config, exact=True)
@@ -89,7 +103,7 @@ def test_the_report_tells_what_was_compared_and_how(loaded, file, tmp_path):
     assert report["bytes"]["export"] == sum(path.stat().st_size for path in files)
     assert set(report["sentences_per_second"]) == {"workdir", "export"}
     assert {"ctranslate2", "jax", "flaxformer_mt"} <= set(report["versions"])
-    assert summary(found).startswith("100.00% of 24 translations are identical")
+    assert summary(found).startswith("100.00% of 40 translations are identical")
 
 
 def test_another_model_fails_and_the_report_says_why(loaded, file, tmp_path):
