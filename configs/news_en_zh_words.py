@@ -16,7 +16,17 @@ With vocabularies rebuilt from the text: --data.tokenizer.source-vocab "" and
 --data.tokenizer.target-vocab ""; with SentencePiece instead also
 --data.tokenizer.kind sentencepiece.
 
-Not measured yet.
+Measured: each trains in 8 to 11 minutes of CPU time; 683 test pairs, beam 5, BLEU of words
+(nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0), and what becomes of
+"we should protect environment .":
+
+    given vocabularies   3.61   要 加强 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 ...
+    rebuilt              7.91   要 加强 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 , ...
+    SentencePiece        5.68   要 抓好 环境 保护 环境 保护 环境 , 环境 保护 环境 、 环境 、 环境 工作
+
+All outputs end, once, and hold no unknown word. 6,150 pairs are too few to translate news: the
+topic is met, the sentence is not, and such a model repeats itself. What a vocabulary lacks, an
+output cannot hold: four points of BLEU lie between the given ones and the rebuilt.
 """
 
 from flaxformer_mt.config import Config
