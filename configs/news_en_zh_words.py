@@ -20,9 +20,9 @@ Measured: each trains in 8 to 11 minutes of CPU time; 683 test pairs, beam 5, BL
 (nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0), and what becomes of
 "we should protect environment .":
 
-    given vocabularies   3.61   要 加强 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 ...
-    rebuilt              7.91   要 加强 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 环境 , ...
-    SentencePiece        5.68   要 抓好 环境 保护 环境 保护 环境 , 环境 保护 环境 、 环境 、 环境 工作
+    given vocabularies  3.61  要 加强 环境 环境 环境 环境 环境 环境 环境 环境 ...
+    rebuilt             7.91  要 加强 环境 环境 环境 环境 环境 ... , 要 进一步 加强 环境 。
+    SentencePiece       5.68  要 抓好 环境 保护 环境 保护 环境 , 环境 保护 环境 、 环境 、 环境 工作
 
 All outputs end, once, and hold no unknown word. 6,150 pairs are too few to translate news: the
 topic is met, the sentence is not, and such a model repeats itself. What a vocabulary lacks, an
