@@ -12,21 +12,38 @@ Those tutorials print translations without an end, or with several, full of <UNK
 - Every line of the test files is also in the training files. `exclude` takes these out; without
   it the score measures memory.
 
-With vocabularies rebuilt from the text: --data.tokenizer.source-vocab "" and
---data.tokenizer.target-vocab ""; with SentencePiece instead also
---data.tokenizer.kind sentencepiece.
+Word-level BLEU (tok:none, beam 5, the mean of the last 5 checkpoints) on the 683 test lines, by
+a training on the 6,150 pairs that are left, whose cores other jobs shared:
 
-Measured: each trains in 8 to 11 minutes of CPU time; 683 test pairs, beam 5, BLEU of words
-(nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0), and what becomes of
-"we should protect environment .":
+                          BLEU   perfect*   CPU time   words repeated   unknown zh words, training
+    given vocabularies    3.61      67.73     11 min           23.4 %                      15.32 %
+    rebuilt from the text 7.91      85.48      8 min            9.9 %                       3.34 %
+    SentencePiece         5.68      99.84      8 min            5.7 %                       0.00 %
 
-    given vocabularies  3.61  要 加强 环境 环境 环境 环境 环境 环境 环境 环境 ...
-    rebuilt             7.91  要 加强 环境 环境 环境 环境 环境 ... , 要 进一步 加强 环境 。
-    SentencePiece       5.68  要 抓好 环境 保护 环境 保护 环境 , 环境 保护 环境 、 环境 、 环境 工作
+    * of the references themselves, cut into tokens and put together again without the unknown ones.
 
-All outputs end, once, and hold no unknown word. 6,150 pairs are too few to translate news: the
-topic is met, the sentence is not, and such a model repeats itself. What a vocabulary lacks, an
-output cannot hold: four points of BLEU lie between the given ones and the rebuilt.
+The second takes --data.tokenizer.source-vocab "" --data.tokenizer.target-vocab "", the third also
+--data.tokenizer.kind sentencepiece (6.7 epochs, the others 10.4: its sentences are longer). "we
+should protect environment ." becomes
+
+    given          要 加强 环境, and 环境 again 20 times
+    rebuilt        要 加强 环境, and 环境 again 11 times, then , 要 进一步 加强 环境 。
+    SentencePiece  要 抓好 环境 保护 环境 保护 环境 , 环境 保护 环境 、 环境 、 环境 工作
+
+No output holds an unknown word, and in the first 200 test lines each has one end; but with the
+given vocabularies 22 of them end only where the length limit makes them (rebuilt 1, SentencePiece
+0). Who may not say the full stop hardly finds an end: the same model, allowed the unknown word
+(decoding.allow_unknown), reaches the limit in 1 of the 200, and repeats 13 % of the words, not 27.
+
+The recipe was chosen on 400 training pairs held out, with the given vocabularies, one run each:
+
+    norm  tokens  dropout  rate    steps  BLEU
+    post  2,048   0.3      3e-3    1,500  1.45
+    pre   1,024   0.3      2e-3    2,000  2.34
+    pre     512   0.3      1.5e-3  4,000  2.37
+    pre   1,024   0.2      3e-3    2,000  3.89   and 7.90 on lines that it was trained on: memory
+
+64 pairs alone, rebuilt vocabularies, without dropout and smoothing, are at 100.00 after 250 steps.
 """
 
 from flaxformer_mt.config import Config
