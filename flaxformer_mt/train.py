@@ -337,8 +337,8 @@ def show_result(config: Config, workdir: str, data: Data) -> None:
     pairs = data.test or data.validation
     if pairs:
         # Not "auto": an average in the workdir may be of an earlier training.
-        average = config.training.average_last or config.training.average_best
-        which = "averaged" if average else "best" if data.validation else "last"
+        has_average = config.training.average_last or config.training.average_best
+        which = "averaged" if has_average else "best" if data.validation else "last"
         translator = Translator.load(workdir, which=which)
         score, samples = translate_and_score(config, translator, pairs)
         for sample in samples:

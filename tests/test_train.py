@@ -122,7 +122,7 @@ def test_sigterm_saves_and_exits_cleanly(uninterrupted, tmp_path):
 
 def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted, capsys):
     before = metric_lines(uninterrupted)
-    train(CONFIG, str(uninterrupted), quiet=True)
+    train(CONFIG, str(uninterrupted))
     assert metric_lines(uninterrupted) == before
     output = capsys.readouterr().out
     assert "held-out (validation, 8 pairs): BLEU" in output
