@@ -142,7 +142,11 @@ def test_a_converted_directory_translates_as_generate_does(tmp_path, name, legac
 
 
 def test_a_model_of_ours_translates_the_same_there(tmp_path):
-    """Text to text, with our vocabularies and suppressed tokens, by the search that both have."""
+    """Text to text, with our vocabularies and suppressed tokens, by the search that both have.
+
+    But for lines that begin with >>deu<<: transformers takes that for a language code, one word,
+    which a vocabulary of ours does not have.
+    """
     decoding = DecodingConfig(
         beam_size=4,
         num_hypotheses=4,
@@ -160,6 +164,7 @@ def test_a_model_of_ours_translates_the_same_there(tmp_path):
     loaded = loaded._replace(config=Config(model=config, decoding=decoding))
     loaded.params["logits_bias"][loaded.tokenizer.target.eos_id] += 1.6
     write_marian(tmp_path, loaded)
-    expected = hugging_face.generate(hugging_face.load(tmp_path), SENTENCES)
+    sentences = [sentence for sentence in SENTENCES if ">>" not in sentence]
+    expected = hugging_face.generate(hugging_face.load(tmp_path), sentences)
     assert len({len(one.tokens) for of_line in expected for one in of_line}) > 3
-    compare(expected, ours(loaded).translate(SENTENCES))
+    compare(expected, ours(loaded).translate(sentences))
