@@ -1,7 +1,7 @@
 """An exported directory in `transformers`: it knows the directory and the text, not the model.
 
 Its beam search is ours with these rules: `length_normalization` "average", `forced_end` "free" and
-`early_stopping` "exact". What it never chooses it reads from generation_config.json.
+`early_stopping` "heuristic". What it never chooses it reads from generation_config.json.
 """
 
 import warnings
@@ -58,7 +58,7 @@ class MarianRunner:
                 num_beams=self._config.beam_size,
                 num_return_sequences=1,
                 length_penalty=self._config.length_penalty,
-                early_stopping="never",
+                early_stopping=False,
                 max_length=limit + 1,  # there the start token counts
                 return_dict_in_generate=True,
                 output_scores=True,

@@ -197,7 +197,7 @@ def _search_rules(format: Format, loaded: LoadedModel, config: VerifyConfig) -> 
         length_penalty=config.length_penalty,
         length_normalization="average",
         forced_end="free",
-        early_stopping="exact",
+        early_stopping="heuristic",  # "exact" sums of averages go on to the limit of length
     )
     if format == "marian":
         return rules
