@@ -70,7 +70,10 @@ class ConvertArguments:
     min_identical: float = 0.995
     """Share of the lines of --verify that must come out the same, in an export without rounding."""
     max_bleu_difference: float = 0.3
-    """How far apart the BLEU of both sides may be, in an export that rounds."""
+    """How far apart the BLEU of both sides may be, in an export that rounds, with --reference."""
+    min_bleu_to_workdir: float = 85.0
+    """Without --reference: the BLEU that the output of an export that rounds must have against that
+    of the workdir."""
 
     def __post_init__(self) -> None:
         if (self.from_ is None) == (self.to is None):
@@ -85,6 +88,8 @@ class ConvertArguments:
             raise ValueError("--verify proves an export: it needs --to")
         if self.reference and not self.verify:
             raise ValueError("--reference belongs to the file of --verify: give both")
+        if not 0 <= self.min_identical <= 1:
+            raise ValueError(f"--min-identical is a share from 0 to 1, got {self.min_identical}")
 
 
 def main(args: list[str] | None = None) -> int:
@@ -103,7 +108,7 @@ def convert(arguments: ConvertArguments) -> None:
 def take_in(arguments: ConvertArguments) -> None:
     """Make a workdir of a model from elsewhere."""
     workdir = Path(arguments.workdir)
-    check_place(workdir, "--workdir", overwrite=arguments.overwrite, replaceable="")
+    check_place(workdir, "--workdir", overwrite=arguments.overwrite, source=arguments.input)
 
     from flaxformer_mt.interop.marian import read_marian
     from flaxformer_mt.interop.workdir import write_workdir
@@ -120,7 +125,13 @@ def take_in(arguments: ConvertArguments) -> None:
 def write_out(arguments: ConvertArguments) -> None:
     """Write the model of a workdir for another toolkit, with a proof if asked for."""
     output = Path(arguments.output)
-    check_place(output, "--output", overwrite=arguments.overwrite, replaceable=MARKER)
+    check_place(
+        output,
+        "--output",
+        overwrite=arguments.overwrite,
+        source=arguments.workdir,
+        replaceable=MARKER,
+    )
 
     from flaxformer_mt.training.checkpoint import load_model
 
@@ -156,7 +167,13 @@ def prove(fresh: Path, loaded: "LoadedModel", arguments: ConvertArguments) -> No
         proof = verify_export(fresh, arguments.to, loaded, _verify_config(arguments), exact=exact)
     except VerificationFailed as error:
         failed = Path(f"{arguments.output}.failed")
-        check_place(failed, "a failed export", overwrite=False, replaceable=MARKER)
+        check_place(
+            failed,
+            "a failed export",
+            overwrite=False,
+            source=arguments.workdir,
+            replaceable=MARKER,
+        )
         move(fresh, failed)
         raise ValueError(f"{error}\nThe export was not made; to look into it: {failed}") from error
     print(summary(proof))
@@ -172,21 +189,28 @@ def _verify_config(arguments: ConvertArguments) -> "VerifyConfig":
         length_penalty=arguments.verify_length_penalty,
         min_identical=arguments.min_identical,
         max_bleu_difference=arguments.max_bleu_difference,
+        min_bleu_to_workdir=arguments.min_bleu_to_workdir,
     )
 
 
-def check_place(place: Path, flag: str, *, overwrite: bool, replaceable: str) -> None:
+def check_place(
+    place: Path, flag: str, *, overwrite: bool, source: str, replaceable: str = ""
+) -> None:
     """Raise OSError unless a directory may be made at `place`, before any time is spent.
 
     It may where nothing is, or an empty directory, or one with a file named `replaceable` in it;
-    with `overwrite` also any other, but never one that holds the current directory.
+    with `overwrite` also any other, but never one that holds the current directory or `source`.
     """
     if place.exists() and not place.is_dir():
         raise NotADirectoryError(f"{flag} must name a directory, but {place} is a file")
     if not place.is_dir() or not any(place.iterdir()):
         return
-    if Path.cwd().is_relative_to(place.resolve()):
-        raise FileExistsError(f"{flag} {place} holds the current directory: choose another one")
+    for inside, what in (
+        (Path.cwd(), "the current directory"),
+        (Path(source).resolve(), "the model to be read"),
+    ):
+        if inside.is_relative_to(place.resolve()):
+            raise FileExistsError(f"{flag} {place} holds {what}: choose another one")
     if overwrite or (replaceable and (place / replaceable).is_file()):
         return
     what = " and holds no earlier export" if replaceable else ""
@@ -200,10 +224,11 @@ def check_place(place: Path, flag: str, *, overwrite: bool, replaceable: str) ->
 def fresh_directory(place: Path) -> Iterator[Path]:
     """A path to make a directory at; in the end it takes the place of what is at `place`.
 
-    So `place` is whole or as it was: if anything fails, what was made is deleted.
+    So `place` is whole or as it was: if anything fails, what was made is deleted. A link stays.
     """
-    place.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.absolute().parent, prefix=f"{place.name}.") as near:
+    place = place.resolve()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f"{place.name}.") as near:
         fresh = Path(near, place.name)
         yield fresh
         move(fresh, place)

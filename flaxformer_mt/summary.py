@@ -26,11 +26,6 @@ class Example:
     target_length: int = 20
     """Target tokens of the example, end token included."""
 
-    def __post_init__(self) -> None:
-        for name in ("source_length", "target_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SummaryArguments(Config, Example):
@@ -56,8 +51,11 @@ def main(args: list[str] | None = None) -> int:
 def summary(config: Config, source_length: int = 20, target_length: int = 20) -> str:
     """What the letters mean, the walk, and the totals, as text.
 
-    Raises ValueError if the model cannot read so many tokens.
+    Raises ValueError for no tokens, and for more than the model can read.
     """
+    for side, length in (("source", source_length), ("target", target_length)):
+        if length < 1:
+            raise ValueError(f"--{side}-length must be at least 1 (the end token), got {length}")
     vocab_size = config.data.tokenizer.vocab_size
     model = Transformer(config.model, vocab_size, vocab_size, BOS_ID)
     shape = BatchShape(1, source_length, target_length)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flaxformer_mt.cli import run_verb
-from flaxformer_mt.config import Config, differences, load_variants
+from flaxformer_mt.config import Config, differences, load_variants, workdir_config
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,13 +88,13 @@ def run_variant(name: str, base: Config, config: Config, workdir: Path) -> Row:
     result = workdir / "result.json"
     changes = differences(base, config)
     if result.is_file():
+        if stale := differences(workdir_config(str(workdir)), config):
+            raise ValueError(
+                f"{workdir} was finished with another config ({'; '.join(stale)}): choose another "
+                "--workdir, or delete it to train it again"
+            )
         row = Row(**json.loads(result.read_text(encoding="utf-8")))
-        if row.changes == "; ".join(changes):
-            return row
-        raise ValueError(
-            f"{workdir} holds the variant {row.name!r} with {row.changes or 'no changes'}, but now "
-            f"it has {'; '.join(changes) or 'none'}: choose another --workdir"
-        )
+        return dataclasses.replace(row, name=name, changes="; ".join(changes))
     import jax
 
     from flaxformer_mt.train import train

@@ -15,6 +15,7 @@ VERBS = {
     "score",
     "evaluate",
     "average",
+    "calibrate",
     "convert",
     "summary",
     "sweep",
@@ -91,8 +92,9 @@ def test_wall_2_model_imports_nothing_of_ours() -> None:
 
 
 def test_wall_3_only_the_translator_joins_search_model_and_text() -> None:
-    # Its own two parts with it: text to segments, and the compiled programs.
-    translator = {f"flaxformer_mt.decoding.{m}" for m in ("translator", "segments", "programs")}
+    # Its own parts with it: on the side of text, and on that of the model.
+    parts = ("translator", "segments", "word_ends", "requests", "programs", "ensemble")
+    translator = {f"flaxformer_mt.decoding.{part}" for part in parts}
     for module in in_room("decoding"):
         if module not in translator:
             for name in imports(module, typing_too=True):

@@ -87,7 +87,10 @@ class TestMain:
     def test_help_names_the_verbs(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["--help"]) == 0
         text = capsys.readouterr().out
-        assert all(verb in text for verb in ("train", "translate", "score", "evaluate", "average"))
+        assert all(
+            verb in text
+            for verb in ("train", "translate", "score", "evaluate", "average", "calibrate")
+        )
 
     def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["--version"]) == 0
@@ -118,6 +121,7 @@ class TestMain:
             ("score", "workdir source target length-penalty json checkpoint"),
             ("evaluate", "workdir source reference beam-size tokenize lowercase json checkpoint"),
             ("average", "workdir last best"),
+            ("calibrate", "workdir source target checkpoint max-pairs"),
         ],
     )
     def test_help_of_each_verb_is_complete(
@@ -136,7 +140,7 @@ class TestMain:
         assert "--beam-size" in capsys.readouterr().err
 
     def test_verbs_start_without_jax(self) -> None:
-        verbs = "from flaxformer_mt import average, cli, evaluate, score, translate"
+        verbs = "from flaxformer_mt import average, calibrate, cli, evaluate, score, translate"
         check = f"import sys; {verbs}; sys.exit('jax' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 

@@ -14,7 +14,7 @@ from flaxformer_mt.config import workdir_config
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop.ctranslate2 import QUANTIZATIONS
 from flaxformer_mt.interop.marian import read_marian
-from flaxformer_mt.interop.verify import VerificationFailed
+from flaxformer_mt.interop.verify import VerificationFailed, VerifyConfig
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.training.checkpoint import load_model
 
@@ -100,6 +100,29 @@ def test_nothing_of_anybody_is_lost(work, capsys):
     assert "holds the current directory" in capsys.readouterr().err
 
 
+def test_the_model_that_is_read_is_never_written_over(work, capsys):
+    """Not even with --overwrite, which would delete it, nor from a directory above."""
+    for place in ("opus", "../" + work.name + "/opus", str(work)):
+        args = ["--from", "marian", "--input", "opus", "--workdir", place, "--overwrite"]
+        assert convert.main(args) == 2
+        assert "holds the " in capsys.readouterr().err
+    assert take_in() == 0
+    assert (
+        convert.main(["--to", "marian", "--workdir", "run", "--output", "run", "--overwrite"]) == 2
+    )
+    assert "--output run holds the model to be read" in capsys.readouterr().err
+    assert (work / "opus" / "config.json").is_file() and (work / "run" / "config.json").is_file()
+
+
+def test_an_export_may_go_through_a_link(work):
+    assert take_in() == 0
+    (work / "disk").mkdir()
+    (work / "out").symlink_to("disk")
+    for _ in range(2):  # the second time it takes the place of the first
+        assert write_out() == 0
+    assert (work / "out").is_symlink() and (work / "disk" / "config.json").is_file()
+
+
 def test_a_model_that_cannot_be_taken_in_leaves_nothing(work, capsys):
     (work / "opus" / "vocab.json").unlink()
     assert take_in() == 2
@@ -122,20 +145,22 @@ def test_a_proof_that_fails_keeps_the_export_under_another_name(work, capsys, mo
     asked = []
 
     def fail(directory, format, loaded, config, *, exact):
-        asked.append((format, config.file, config.beam_size, exact, loaded.checkpoint))
+        tolerances = config.min_identical, config.max_bleu_difference, config.min_bleu_to_workdir
+        asked.append((format, config.file, config.beam_size, tolerances, exact, loaded.checkpoint))
         assert (directory / "model.safetensors").is_file()
         raise VerificationFailed("12 % of 9 translations are identical")
 
     monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", fail)
     assert take_in() == 0
     for _ in range(2):  # the second time an earlier failure gives way
-        assert write_out("--verify", "en", "--verify-beam-size", "3") == 2
+        tolerances = ("--min-identical", "0.9", "--min-bleu-to-workdir", "70")
+        assert write_out("--verify", "en", "--verify-beam-size", "3", *tolerances) == 2
         assert (
             "12 % of 9 translations are identical\nThe export was not made; to look into it: "
             in (capsys.readouterr().err)
         )
         assert sorted(path.name for path in work.iterdir()) == ["opus", "out.failed", "run"]
-    assert asked == [("marian", "en", 3, True, "0")] * 2
+    assert asked == [("marian", "en", 3, (0.9, 0.3, 70.0), True, "0")] * 2
 
 
 def test_a_proof_that_succeeds_is_shown(work, capsys, monkeypatch):
@@ -172,6 +197,7 @@ def test_a_model_of_ours_goes_out_from_its_workdir(tmp_path):
         (["--from", "marian", "--input", "i", "--verify", "v"], "it needs --to"),
         (["--to", "marian", "--output", "o", "--reference", "r"], "give both"),
         (["--from", "bart", "--input", "i"], "--from"),
+        (["--to", "marian", "--output", "o", "--min-identical", "99.5"], "a share from 0 to 1"),
     ],
 )
 def test_arguments_that_do_not_go_together_are_refused(arguments, message, capsys):
@@ -179,6 +205,11 @@ def test_arguments_that_do_not_go_together_are_refused(arguments, message, capsy
         convert.main(["--workdir", "w", *arguments])
     assert stop.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_tolerances_are_those_of_the_proof():
+    arguments = convert.ConvertArguments(workdir="w", to="marian", output="o", verify="v")
+    assert convert._verify_config(arguments) == VerifyConfig(file="v")
 
 
 def test_the_quantizations_are_those_of_the_writer():

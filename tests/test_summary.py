@@ -201,3 +201,9 @@ def test_the_verb_refuses_what_the_model_cannot_read(capsys):
     args = ["--source-length", "513", "--model.positions", "learned"]
     assert summary.main(args) == 2
     assert "the model has learned vectors for 512" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_an_example_without_tokens_is_refused(side, capsys):
+    assert summary.main(["--config", "configs/demo.py", f"--{side}-length", "0"]) == 2
+    assert f"--{side}-length must be at least 1 (the end token), got 0" in capsys.readouterr().err

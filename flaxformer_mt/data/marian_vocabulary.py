@@ -178,7 +178,10 @@ class MarianVocabulary:
 
     def _special(self, name: str) -> int:
         if name not in self._ids:
-            raise ValueError(f"{self.vocab_file} lacks the special token {name!r}")
+            raise ValueError(
+                f"{self.vocab_file} lacks the special token {name!r}; {SETTINGS} says what such "
+                "tokens are called (pad_token, unk_token, eos_token)"
+            )
         return self._ids[name]
 
     @functools.cached_property
@@ -215,25 +218,42 @@ def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
 
 
 def _token_name(settings: Mapping[str, Any], name: str) -> str:
-    """Of a special token: a string, or an object with the string as its "content"."""
+    """Of a special token."""
     usual = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}[name]
-    value = settings.get(name) or usual
-    return value["content"] if isinstance(value, dict) else value
+    return _content(settings.get(name) or usual)
+
+
+def _content(token: Any) -> str:
+    """Of a token in the settings: a string, or an object with the string as its "content"."""
+    content = token.get("content") if isinstance(token, dict) else token
+    if not isinstance(content, str):
+        raise ValueError(
+            f'{SETTINGS}: expected a token as a string, or as an object with its "content", '
+            f"got {token!r}"
+        )
+    return content
 
 
 def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
     """Further tokens that are never cut: (name, whether it is left out of text)."""
+    decoder = settings.get("added_tokens_decoder") or {}
+    if not isinstance(decoder, dict) or not all(isinstance(e, dict) for e in decoder.values()):
+        raise ValueError(
+            f"{SETTINGS}: added_tokens_decoder: expected an object of {{id: token}}, each token "
+            f"an object, got {decoder!r}"
+        )
     added = []
-    for entry in settings.get("added_tokens_decoder", {}).values():
+    for entry in decoder.values():
         if any(entry.get(switch) for switch in ("lstrip", "rstrip", "single_word")):
             raise ValueError(
-                f"{SETTINGS}: added token {entry['content']!r} with lstrip, rstrip or single_word, "
+                f"{SETTINGS}: added token {_content(entry)!r} with lstrip, rstrip or single_word, "
                 "which are not supported here; expected all three false"
             )
-        added.append((entry["content"], bool(entry.get("special"))))
+        added.append((_content(entry), bool(entry.get("special"))))
     for key in ("additional_special_tokens", "extra_special_tokens"):
-        for entry in settings.get(key) or []:
-            added.append((entry["content"] if isinstance(entry, dict) else entry, True))
+        given = settings.get(key) or []
+        tokens = given.values() if isinstance(given, dict) else given  # {what for: token}
+        added += [(_content(token), True) for token in tokens]
     return added
 
 
@@ -255,6 +275,8 @@ def _language_prefix(text: str) -> tuple[list[str], str]:
 
 def _load_model(files: Mapping[str, bytes], name: str) -> SentencePieceProcessor:
     try:
+        if not files[name]:  # of which SentencePiece makes a processor that cuts nothing
+            raise RuntimeError("an empty file")
         return SentencePieceProcessor(model_proto=files[name])
     except RuntimeError as error:
         raise ValueError(f"{name} is not a SentencePiece model") from error

@@ -28,9 +28,14 @@ The options, with which the search is that of Hugging Face's `generate`, tokens 
 - `forced_end="free"`: the EOS of rule 4 has log-probability 0 (HF's `forced_eos_token_id`).
 - `renormalize`: log-probabilities are those among the tokens that are not suppressed (HF's
   `renormalize_logits`).
+
+`rules`, `prefix` and `selection` change what is compared, and `coverage_bonus` what finished
+hypotheses are ranked by; the score that is reported stays log-probability / length penalty. What
+is not given is not in the compiled program.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,29 +47,27 @@ from flaxformer_mt.decoding.config import (
     LengthNormalization,
     check_beam,
 )
+from flaxformer_mt.decoding.rules import Chosen, ForcedPrefix, Rule
 from flaxformer_mt.decoding.scoring import penalty
+from flaxformer_mt.decoding.selection import Best, Candidates, Live, Selection
 from flaxformer_mt.decoding.step import (
     DecodeCache,
     DecodeStep,
     Hypotheses,
+    end_at_limit,
     lengths_to_eos,
     next_log_probs,
 )
-from flaxformer_mt.decoding.top_k import top_k
-
-
-class Live(NamedTuple):
-    """Hypotheses that go on, best first; log-probability -inf marks an empty place."""
-
-    tokens: Int[Array, "B K T"]
-    log_probs: Float[Array, "B K"]
 
 
 class Finished(NamedTuple):
-    """Hypotheses that have ended, best first; score -inf marks an empty place."""
+    """Hypotheses that have ended, best first; rank -inf marks an empty place."""
 
     tokens: Int[Array, "B K T"]
+    ranks: Float[Array, "B K"]
+    """By what they are compared."""
     scores: Float[Array, "B K"]
+    """What is reported: the model's log-probability / length penalty."""
 
 
 class BeamState(NamedTuple):
@@ -75,17 +78,9 @@ class BeamState(NamedTuple):
     last_tokens: Int[Array, "B K"]
     live: Live
     finished: Finished
+    selected: Any
+    """What the selection remembers of the live hypotheses: arrays [B K ...]."""
     cache: DecodeCache
-
-
-class Candidates(NamedTuple):
-    """The C = 2K best extensions of a sentence's live hypotheses by one token, best first."""
-
-    log_probs: Float[Array, "B C"]
-    parents: Int[Array, "B C"]
-    """The beam that each one extends."""
-    tokens: Int[Array, "B C"]
-    """The token that each one adds."""
 
 
 def beam_search(
@@ -105,6 +100,10 @@ def beam_search(
     early_stopping: EarlyStopping = "exact",
     forced_end: ForcedEnd = "scored",
     renormalize: bool = False,
+    rules: Sequence[Rule] = (),
+    prefix: ForcedPrefix | None = None,
+    selection: Selection | None = None,
+    coverage_bonus: Callable[[Any], Float[Array, "B K"]] | None = None,
 ) -> Hypotheses:
     """Search the `num_hypotheses` best translations of every sentence, by the rules above.
 
@@ -118,8 +117,13 @@ def beam_search(
         length_penalty: alpha >= 0 of `scoring.penalty`.
         suppressed: tokens that are never chosen (padding, BOS, and unknown words unless asked for).
         length_normalization, early_stopping, forced_end, renormalize: see the options above.
+        rules: change what is compared, in this order.
+        prefix: what translations must begin with.
+        selection: which extensions are kept; the best ones if not given.
+        coverage_bonus: from the cache, at most 0: added to the rank of hypotheses that end now.
     """
     check_beam(beam_size, num_hypotheses)
+    selection = selection or Best()
     length_limits = jnp.minimum(length_limits, max_target_length)
 
     def penalty_of(lengths: Int[Array, "..."]) -> Float[Array, "..."]:
@@ -127,48 +131,65 @@ def beam_search(
 
     def advance(state: BeamState) -> BeamState:
         logits, cache = step(state.last_tokens, state.cache)
-        must_end = state.step + 1 >= length_limits
-        log_probs = next_log_probs(
-            logits,
-            suppressed=suppressed,
-            must_end=must_end,
-            eos_id=eos_id,
-            forced_end=forced_end,
-            renormalize=renormalize,
+        log_probs = next_log_probs(logits, suppressed, renormalize=renormalize)
+        scores = log_probs
+        for rule in rules:
+            scores = rule(scores, Chosen(state.live.tokens, state.step))
+        tokens_left = length_limits - state.step
+        scores = selection.allow(scores, log_probs, state.selected, tokens_left)
+        if prefix is not None:
+            scores = prefix(scores, log_probs, state.step)
+        scores, log_probs = (
+            end_at_limit(x, tokens_left <= 1, eos_id=eos_id, forced_end=forced_end)
+            for x in (scores, log_probs)
         )
-        candidates = expand(state.live, log_probs)
-        extended = append_tokens(state.live, candidates, state.step)  # [B C T]
-        ended = candidates.tokens == eos_id
+        found = selection.propose(state.live, scores, log_probs, state.selected, state.step)
+        extended = append_tokens(state.live, found, state.step)  # [B C T]
+        ended = found.tokens == eos_id
         penalty_now = penalty_of(state.step + 1)
-        finished = finish(state.finished, extended, candidates.log_probs / penalty_now, ended)
-        live, chosen = keep_live(candidates, extended, ended)
+        enders = selection.enders(found, beam_size)
+        ranks = selection.rank(enders.totals, penalty_now)
+        if coverage_bonus is not None:
+            ranks += jnp.take_along_axis(coverage_bonus(cache), enders.parents, axis=1)
+        finished = finish(
+            state.finished,
+            extended[:, : ranks.shape[1]],
+            jnp.where(ended[:, : ranks.shape[1]], ranks, -jnp.inf),
+            enders.log_probs / penalty_now,
+        )
+        live, chosen = keep_live(found, extended, ended, selection.priority(found), beam_size)
         stop = should_stop(
             live,
             finished,
             num_hypotheses=num_hypotheses,
-            penalty_now=penalty_now,
-            penalty_at_limit=penalty_of(length_limits),
+            rank_now=lambda totals: selection.rank(totals, penalty_now),
+            rank_at_limit=lambda totals: selection.rank(totals, penalty_of(length_limits)),
             early_stopping=early_stopping,
         )
         return BeamState(
             step=state.step + 1,
-            last_tokens=jnp.take_along_axis(candidates.tokens, chosen, axis=1),
-            live=live._replace(log_probs=jnp.where(stop[:, None], -jnp.inf, live.log_probs)),
+            last_tokens=jnp.take_along_axis(found.tokens, chosen, axis=1),
+            live=live._replace(totals=jnp.where(stop[:, None], -jnp.inf, live.totals)),
             finished=finished,
-            cache=cache.select(jnp.take_along_axis(candidates.parents, chosen, axis=1)),
+            selected=take(found.state, chosen),
+            cache=cache.select(jnp.take_along_axis(found.parents, chosen, axis=1)),
         )
 
     def any_live(state: BeamState) -> Bool[Array, ""]:
-        return jnp.any(state.live.log_probs > -jnp.inf)
+        return jnp.any(state.live.totals > -jnp.inf)
 
-    start = first_state(cache, length_limits, beam_size, max_target_length, bos_id, pad_id)
-    finished = jax.lax.while_loop(any_live, advance, start).finished
-    tokens, scores = finished.tokens[:, :num_hypotheses], finished.scores[:, :num_hypotheses]
-    return Hypotheses(tokens, scores, lengths_to_eos(tokens, scores, eos_id))
+    selected = selection.start(length_limits.shape[0], beam_size)
+    start = first_state(
+        cache, selected, length_limits, beam_size, max_target_length, bos_id, pad_id
+    )
+    found = take(jax.lax.while_loop(any_live, advance, start).finished, slice(num_hypotheses))
+    scores = jnp.where(found.ranks > -jnp.inf, found.scores, -jnp.inf)
+    return Hypotheses(found.tokens, scores, lengths_to_eos(found.tokens, scores, eos_id))
 
 
 def first_state(
     cache: DecodeCache,
+    selected: Any,
     length_limits: Int[Array, " B"],
     beam_size: int,
     max_target_length: int,
@@ -179,21 +200,27 @@ def first_state(
     beams = (length_limits.shape[0], beam_size)
     no_tokens = jnp.full((*beams, max_target_length), pad_id, jnp.int32)
     only_first = (jnp.arange(beam_size) == 0) & (length_limits > 0)[:, None]  # [B K]
+    nothing = jnp.full(beams, -jnp.inf, jnp.float32)
+    zeros = jnp.zeros(beams, jnp.float32)
     return BeamState(
         step=jnp.int32(0),
         last_tokens=jnp.full(beams, bos_id, jnp.int32),
-        live=Live(no_tokens, jnp.where(only_first, 0.0, -jnp.inf).astype(jnp.float32)),
-        finished=Finished(no_tokens, jnp.full(beams, -jnp.inf, jnp.float32)),
+        live=Live(no_tokens, jnp.where(only_first, 0.0, nothing), zeros),
+        finished=Finished(no_tokens, nothing, zeros),
+        selected=selected,
         cache=cache,
     )
 
 
-def expand(live: Live, log_probs: Float[Array, "B K V"]) -> Candidates:
-    """The 2K best of the K * V extensions of the live hypotheses by one token (rule 2)."""
-    batch_size, beam_size, vocab_size = log_probs.shape
-    totals = live.log_probs[..., None] + log_probs  # [B K V]
-    best, places = top_k(totals.reshape(batch_size, -1), 2 * beam_size)  # [B C]
-    return Candidates(best, parents=places // vocab_size, tokens=places % vocab_size)
+def take(tree: Any, places: Int[Array, "B N"] | slice) -> Any:
+    """The same places of every array [B C ...] of a pytree."""
+
+    def of_array(x: Array) -> Array:
+        if isinstance(places, slice):
+            return x[:, places]
+        return jnp.take_along_axis(x, places.reshape(*places.shape, *[1] * (x.ndim - 2)), axis=1)
+
+    return jax.tree.map(of_array, tree)
 
 
 def append_tokens(live: Live, candidates: Candidates, step: Int[Array, ""]) -> Int[Array, "B C T"]:
@@ -205,28 +232,30 @@ def append_tokens(live: Live, candidates: Candidates, step: Int[Array, ""]) -> I
 def finish(
     finished: Finished,
     tokens: Int[Array, "B C T"],
+    ranks: Float[Array, "B C"],
     scores: Float[Array, "B C"],
-    ended: Bool[Array, "B C"],
 ) -> Finished:
-    """Let the candidates that have ended, if among the K best, compete for the pool (rule 3).
+    """Let candidates compete for the pool (rule 3): none that has rank -inf.
 
-    At equal scores the older one stays.
+    At equal ranks the older one stays.
     """
-    beam_size = finished.scores.shape[1]
-    new_scores = jnp.where(ended, scores, -jnp.inf)[:, :beam_size]  # [B K]
-    all_scores = jnp.concatenate([finished.scores, new_scores], axis=1)  # [B 2K]
-    all_tokens = jnp.concatenate([finished.tokens, tokens[:, :beam_size]], axis=1)  # [B C T]
-    best, places = jax.lax.top_k(all_scores, beam_size)  # [B K]
-    return Finished(jnp.take_along_axis(all_tokens, places[..., None], axis=1), best)
+    new = Finished(tokens, ranks, scores)
+    both = jax.tree.map(lambda old, x: jnp.concatenate([old, x], axis=1), finished, new)
+    _, places = jax.lax.top_k(both.ranks, finished.ranks.shape[1])  # [B K]
+    return take(both, places)
 
 
 def keep_live(
-    candidates: Candidates, tokens: Int[Array, "B C T"], ended: Bool[Array, "B C"]
+    candidates: Candidates,
+    tokens: Int[Array, "B C T"],
+    ended: Bool[Array, "B C"],
+    priority: Float[Array, "B C"],
+    beam_size: int,
 ) -> tuple[Live, Int[Array, "B K"]]:
-    """The K best candidates that have not ended (rule 2), and which candidates they are."""
-    log_probs = jnp.where(ended, -jnp.inf, candidates.log_probs)
-    best, chosen = jax.lax.top_k(log_probs, tokens.shape[1] // 2)  # [B K]
-    return Live(jnp.take_along_axis(tokens, chosen[..., None], axis=1), best), chosen
+    """The K first candidates that have not ended (rule 2), and which candidates they are."""
+    _, chosen = jax.lax.top_k(jnp.where(ended, -jnp.inf, priority), beam_size)  # [B K]
+    totals = jnp.where(ended, -jnp.inf, candidates.totals)
+    return take(Live(tokens, totals, candidates.log_probs), chosen), chosen
 
 
 def should_stop(
@@ -234,16 +263,17 @@ def should_stop(
     finished: Finished,
     *,
     num_hypotheses: int,
-    penalty_now: Float[Array, ""],
-    penalty_at_limit: Float[Array, " B"],
+    rank_now: Callable[[Float[Array, " B"]], Float[Array, " B"]],
+    rank_at_limit: Callable[[Float[Array, " B"]], Float[Array, " B"]],
     early_stopping: EarlyStopping,
 ) -> Bool[Array, " B"]:
     """True where a sentence is done: rule 5, or the option that replaces it.
 
-    The penalties are those of a hypothesis as long as the live ones, and of one at the limit.
+    The ranks are those of a hypothesis as long as the live ones, and of one at the limit.
     """
     if early_stopping == "first":
-        return finished.scores[:, -1] > -jnp.inf
+        return finished.ranks[:, -1] > -jnp.inf
+    best = live.totals.max(axis=1)
     if early_stopping == "heuristic":
-        return live.log_probs[:, 0] / penalty_now <= finished.scores[:, -1]
-    return live.log_probs[:, 0] / penalty_at_limit <= finished.scores[:, num_hypotheses - 1]
+        return rank_now(best) <= finished.ranks[:, -1]
+    return rank_at_limit(best) <= finished.ranks[:, num_hypotheses - 1]

@@ -1,8 +1,14 @@
 """How to search: the settings of the decoding room."""
 
 import dataclasses
+import math
+from collections.abc import Iterator
 from typing import Literal, get_args
 
+from flaxformer_mt.decoding.guard import GuardConfig
+
+Utility = Literal["chrf", "bleu"]
+Strategy = Literal["beam", "sample", "sample_distinct", "mbr"]
 EarlyStopping = Literal["exact", "heuristic", "first"]
 ForcedEnd = Literal["scored", "free"]
 LengthNormalization = Literal["gnmt", "average"]
@@ -12,6 +18,10 @@ LengthNormalization = Literal["gnmt", "average"]
 class DecodingConfig:
     """How to search, and within which bounds."""
 
+    strategy: Strategy = "beam"
+    """"beam": beam search, or greedy search with beam_size 1. "sample": num_hypotheses independent
+    draws. "sample_distinct": beam_size different draws (stochastic beam search, Kool et al. 2019).
+    "mbr": num_samples draws, of which the one that agrees best with all (minimum Bayes risk)."""
     beam_size: int = 5
     """Hypotheses that the search keeps for each sentence; 1 is greedy search."""
     length_penalty: float = 0.6
@@ -27,7 +37,8 @@ class DecodingConfig:
     """What EOS costs at the length limit, where nothing else is allowed: "scored": its
     log-probability; "free": nothing, as with Hugging Face's forced_eos_token_id."""
     num_hypotheses: int = 1
-    """How many translations to give back for each sentence, best first; at most beam_size."""
+    """How many translations to give back for each sentence, best first; at most beam_size, or in
+    any number and in the order of drawing with strategy "sample"."""
     max_target_length: int = 256
     """No translation has more tokens than this (EOS included) ..."""
     target_length_ratio: float = 2.0
@@ -50,36 +61,117 @@ class DecodingConfig:
     over_long: Literal["split", "truncate"] = "split"
     """A line of more than max_source_length tokens: translate it in pieces, or its beginning."""
 
+    min_target_length: int = 0
+    """No translation has fewer tokens than this (EOS included) ..."""
+    min_target_ratio: float = 0.0
+    """... nor fewer than min_target_ratio * source tokens. The limits above are stronger."""
+    coverage_penalty: float = 0.0
+    """Beta of the coverage penalty (Wu et al. 2016): above 0, a beam search prefers translations
+    that have looked at all of the source; 0.2 is usual."""
+    no_repeat_ngram_size: int = 0
+    """No n tokens in a row come twice; 0 = they may."""
+    repetition_penalty: float = 1.0
+    """Above 1, tokens that were chosen before are less probable: log-probability * this."""
+    temperature: float = 1.0
+    """Sampling: below 1 sharper, above 1 flatter than the model."""
+    top_k: int = 0
+    """Sampling: only from the k most probable tokens; 0 = from all."""
+    top_p: float = 1.0
+    """Sampling: only from the most probable tokens that together have this probability."""
+    seed: int = 0
+    """Sampling: the draws for a sentence depend on this and on the sentence, on nothing else."""
+    num_samples: int = 32
+    """Strategy "mbr": draws for each sentence."""
+    utility: Utility = "chrf"
+    """Strategy "mbr": how well two translations agree: chrF or BLEU."""
+    flag_faults: bool = False
+    """Look for loops, copies, omissions and cuts in translations, and say what was found."""
+    retry_flagged: bool = False
+    """Translate once more what is flagged, with coverage penalty and without repeated n-grams, and
+    keep what has fewer faults."""
+    guard: GuardConfig = GuardConfig()
+    """What counts as a fault."""
+
     def __post_init__(self) -> None:
-        check_beam(self.beam_size, self.num_hypotheses)
-        if not 0 <= self.length_penalty < float("inf"):
-            raise ValueError(
-                f"length_penalty must be at least 0, but it is {self.length_penalty}: 0 compares "
-                f"plain log-probabilities, 0.6 to 1 is usual"
-            )
-        if not (self.target_length_ratio >= 0 and self.target_length_margin >= 1):
-            raise ValueError(
-                f"target_length_ratio must be at least 0 and target_length_margin at least 1 "
-                f"(room for EOS), but they are {self.target_length_ratio} and "
-                f"{self.target_length_margin}"
-            )
-        for name in ("max_target_length", "tokens_per_batch", "max_rows_per_batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, but it is {getattr(self, name)}")
-        for name, choices in (
-            ("over_long", ("split", "truncate")),
-            ("length_normalization", get_args(LengthNormalization)),
-            ("early_stopping", get_args(EarlyStopping)),
-            ("forced_end", get_args(ForcedEnd)),
-        ):
-            if getattr(self, name) not in choices:
-                expected = " or ".join(map(repr, choices))
-                raise ValueError(f"{name} must be {expected}, not {getattr(self, name)!r}")
+        if not self.draws:
+            check_beam(self.beam_size, self.num_hypotheses)
+        for problem in _problems(self):
+            raise ValueError(problem)
+
+    @property
+    def draws(self) -> bool:
+        """Whether hypotheses are drawn each by itself."""
+        return self.strategy in ("sample", "mbr")
 
     def length_limit(self, source_length: int) -> int:
         """The most target tokens (EOS included) for a source of so many tokens (EOS included)."""
         ratio_limit = int(self.target_length_ratio * source_length) + self.target_length_margin
         return min(self.max_target_length, ratio_limit)
+
+    def least_length(self, source_length: int) -> int:
+        """The fewest target tokens (EOS included) for a source of so many."""
+        return max(self.min_target_length, math.ceil(self.min_target_ratio * source_length))
+
+
+def _problems(config: DecodingConfig) -> Iterator[str]:
+    """What makes no sense, the first thing first."""
+    if not 0 <= config.length_penalty < float("inf"):
+        yield (
+            f"length_penalty must be at least 0, but it is {config.length_penalty}: 0 compares "
+            f"plain log-probabilities, 0.6 to 1 is usual"
+        )
+    if not (config.target_length_ratio >= 0 and config.target_length_margin >= 1):
+        yield (
+            f"target_length_ratio must be at least 0 and target_length_margin at least 1 "
+            f"(room for EOS), but they are {config.target_length_ratio} and "
+            f"{config.target_length_margin}"
+        )
+    counts = ("max_target_length", "tokens_per_batch", "max_rows_per_batch", "num_samples")
+    for name in (*counts, "beam_size", "num_hypotheses"):
+        if getattr(config, name) < 1:
+            yield f"{name} must be at least 1, but it is {getattr(config, name)}"
+    amounts = ("min_target_length", "min_target_ratio", "coverage_penalty", "top_k", "seed")
+    for name in (*amounts, "no_repeat_ngram_size"):
+        if not 0 <= getattr(config, name) < float("inf"):
+            yield f"{name} must be at least 0, but it is {getattr(config, name)}"
+    for name in ("repetition_penalty", "temperature"):
+        if not 0 < getattr(config, name) < float("inf"):
+            yield f"{name} must be above 0 (1 changes nothing), but it is {getattr(config, name)}"
+    if not 0 < config.top_p <= 1:
+        yield f"top_p must be above 0 and at most 1 (all tokens), but it is {config.top_p}"
+    if config.strategy == "mbr" and config.num_hypotheses > config.num_samples:
+        yield (
+            f"num_hypotheses ({config.num_hypotheses}) must not be above num_samples "
+            f"({config.num_samples}), from which they are chosen"
+        )
+    if config.min_target_length > config.max_target_length:
+        yield (
+            f"min_target_length ({config.min_target_length}) must not be above max_target_length "
+            f"({config.max_target_length})"
+        )
+    if config.coverage_penalty and (config.draws or config.strategy == "sample_distinct"):
+        yield (
+            f"coverage_penalty ranks the hypotheses of a beam search, but strategy is "
+            f"{config.strategy!r}: set coverage_penalty to 0"
+        )
+    idle = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    changed = [name for name, value in idle.items() if getattr(config, name) != value]
+    if changed and config.strategy == "beam":
+        yield (
+            f"{' and '.join(changed)} would change nothing: a beam search draws nothing; choose "
+            f"strategy 'sample', 'sample_distinct' or 'mbr'"
+        )
+    for name, choices in (
+        ("strategy", get_args(Strategy)),
+        ("over_long", ("split", "truncate")),
+        ("length_normalization", get_args(LengthNormalization)),
+        ("early_stopping", get_args(EarlyStopping)),
+        ("forced_end", get_args(ForcedEnd)),
+        ("utility", get_args(Utility)),
+    ):
+        if getattr(config, name) not in choices:
+            expected = " or ".join(map(repr, choices))
+            yield f"{name} must be {expected}, not {getattr(config, name)!r}"
 
 
 def check_beam(beam_size: int, num_hypotheses: int) -> None:

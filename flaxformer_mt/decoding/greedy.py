@@ -1,5 +1,6 @@
-"""Greedy search: at every position the most probable token."""
+"""One token after another, with nothing compared: the most probable one, or one drawn at random."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -7,15 +8,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.decoding.config import ForcedEnd, LengthNormalization
+from flaxformer_mt.decoding.rules import Chosen, ForcedPrefix, Rule
 from flaxformer_mt.decoding.scoring import penalty
 from flaxformer_mt.decoding.step import (
     DecodeCache,
     DecodeStep,
     Hypotheses,
+    end_at_limit,
     lengths_to_eos,
     next_log_probs,
 )
 from flaxformer_mt.decoding.top_k import top_k
+
+Choose = Callable[[Float[Array, "B K V"], Int[Array, ""]], Int[Array, "B K"]]
+"""(scores, step) -> the next token of each hypothesis."""
 
 
 class GreedyState(NamedTuple):
@@ -23,12 +29,18 @@ class GreedyState(NamedTuple):
 
     step: Int[Array, ""]
     """Tokens chosen so far."""
-    live: Bool[Array, " B"]
-    """False once the sentence has its EOS."""
-    last_tokens: Int[Array, "B 1"]
-    tokens: Int[Array, "B T"]
-    log_probs: Float[Array, " B"]
+    live: Bool[Array, "B K"]
+    """False once the hypothesis has its EOS."""
+    last_tokens: Int[Array, "B K"]
+    tokens: Int[Array, "B K T"]
+    log_probs: Float[Array, "B K"]
     cache: DecodeCache
+
+
+def most_probable(scores: Float[Array, "B K V"], step: Int[Array, ""]) -> Int[Array, "B K"]:
+    """Greedy search."""
+    batch, beams, vocab_size = scores.shape
+    return top_k(scores.reshape(-1, vocab_size), 1)[1].reshape(batch, beams)
 
 
 def greedy(
@@ -45,47 +57,60 @@ def greedy(
     length_normalization: LengthNormalization = "gnmt",
     forced_end: ForcedEnd = "scored",
     renormalize: bool = False,
+    rules: Sequence[Rule] = (),
+    prefix: ForcedPrefix | None = None,
+    choose: Choose = most_probable,
+    num_hypotheses: int = 1,
 ) -> Hypotheses:
-    """Take the most probable token until EOS; the arguments are those of `beam_search`.
+    """Choose a token until it is EOS; the other arguments are those of `beam_search`.
 
     A sentence at its limit is ended with EOS, whatever the model would rather say. The length
     penalty changes no choice here, only the score that is reported.
+
+    Args:
+        choose: the next token, from what the rules leave of the log-probabilities: the most
+            probable one, or a `sampling.Sampler`.
+        num_hypotheses: how many hypotheses go on side by side, each by itself; they come back in
+            this order, not by score. More than one makes sense for samples.
     """
 
     def advance(state: GreedyState) -> GreedyState:
-        logits, cache = step(state.last_tokens, state.cache)  # [B 1 V]
+        logits, cache = step(state.last_tokens, state.cache)  # [B K V]
+        log_probs = next_log_probs(logits, suppressed, renormalize=renormalize)
+        scores = log_probs
+        for rule in rules:
+            scores = rule(scores, Chosen(state.tokens, state.step))
+        if prefix is not None:
+            scores = prefix(scores, log_probs, state.step)
         must_end = state.step + 1 >= length_limits
-        log_probs = next_log_probs(
-            logits,
-            suppressed=suppressed,
-            must_end=must_end,
-            eos_id=eos_id,
-            forced_end=forced_end,
-            renormalize=renormalize,
+        scores, log_probs = (
+            end_at_limit(x, must_end, eos_id=eos_id, forced_end=forced_end)
+            for x in (scores, log_probs)
         )
-        best, token = top_k(log_probs[:, 0], 1)  # [B 1]
-        token = jnp.where(state.live[:, None], token, pad_id)
+        tokens = choose(scores, state.step)
+        added = jnp.take_along_axis(log_probs, tokens[..., None], axis=-1)[..., 0]
+        tokens = jnp.where(state.live, tokens, pad_id)
         return GreedyState(
             step=state.step + 1,
-            live=state.live & (token[:, 0] != eos_id) & ~must_end,
-            last_tokens=token,
-            tokens=jax.lax.dynamic_update_slice_in_dim(state.tokens, token, state.step, axis=1),
-            log_probs=state.log_probs + jnp.where(state.live, best[:, 0], 0.0),
+            live=state.live & (tokens != eos_id) & ~must_end[:, None],
+            last_tokens=tokens,
+            tokens=jax.lax.dynamic_update_index_in_dim(state.tokens, tokens, state.step, axis=2),
+            log_probs=state.log_probs + jnp.where(state.live, added, 0.0),
             cache=cache,
         )
 
-    batch_size = length_limits.shape[0]
     length_limits = jnp.minimum(length_limits, max_target_length)
+    beams = (length_limits.shape[0], num_hypotheses)
+    some = jnp.broadcast_to(length_limits[:, None] > 0, beams)
     start = GreedyState(
         step=jnp.int32(0),
-        live=length_limits > 0,
-        last_tokens=jnp.full((batch_size, 1), bos_id, jnp.int32),
-        tokens=jnp.full((batch_size, max_target_length), pad_id, jnp.int32),
-        log_probs=jnp.where(length_limits > 0, 0.0, -jnp.inf).astype(jnp.float32),
+        live=some,
+        last_tokens=jnp.full(beams, bos_id, jnp.int32),
+        tokens=jnp.full((*beams, max_target_length), pad_id, jnp.int32),
+        log_probs=jnp.where(some, 0.0, -jnp.inf).astype(jnp.float32),
         cache=cache,
     )
     end = jax.lax.while_loop(lambda state: state.live.any(), advance, start)
-    tokens, log_probs = end.tokens[:, None], end.log_probs[:, None]  # [B 1 T], [B 1]
-    lengths = lengths_to_eos(tokens, log_probs, eos_id)
-    scores = log_probs / penalty(lengths, length_penalty, length_normalization)
-    return Hypotheses(tokens, scores, lengths)
+    lengths = lengths_to_eos(end.tokens, end.log_probs, eos_id)
+    scores = end.log_probs / penalty(lengths, length_penalty, length_normalization)
+    return Hypotheses(end.tokens, scores, lengths)

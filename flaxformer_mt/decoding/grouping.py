@@ -7,7 +7,7 @@ mean few compilations.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 SHORTEST = 16
@@ -21,6 +21,8 @@ class Group(NamedTuple):
     rows: int
     """How many the program takes; rows left over stay empty."""
     members: list[int]
+    kind: Hashable = ()
+    """What they have in common beside their length."""
 
 
 def length_menu(longest: int) -> tuple[int, ...]:
@@ -34,21 +36,29 @@ def length_menu(longest: int) -> tuple[int, ...]:
 
 
 def group_by_length(
-    lengths: Sequence[int], menu: Sequence[int], *, tokens_per_batch: int, max_rows: int
+    lengths: Sequence[int],
+    menu: Sequence[int],
+    *,
+    tokens_per_batch: int,
+    max_rows: int,
+    kinds: Sequence[Hashable] | None = None,
 ) -> list[Group]:
     """Put every sentence into a group of its menu length; none may be longer than the menu's last.
 
     The rows of a group follow from its length alone. Inside a length the sentences are sorted, so
-    that those of one group end at about the same time.
+    that those of one group end at about the same time. Sentences of different `kinds` (which need
+    different programs) are kept apart.
     """
-    places: dict[int, list[int]] = {length: [] for length in menu}
+    kinds = kinds or [()] * len(lengths)
+    places: dict[tuple[int, Hashable], list[int]] = {}
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
         fitting = next(length for length in menu if length >= lengths[place])
-        places[fitting].append(place)
+        places.setdefault((fitting, kinds[place]), []).append(place)
     groups = []
-    for length, members in places.items():
+    for (length, kind), members in places.items():
         rows = max(1, min(max_rows, tokens_per_batch // length))
-        groups += [Group(length, rows, members[i : i + rows]) for i in range(0, len(members), rows)]
+        parts = (members[i : i + rows] for i in range(0, len(members), rows))
+        groups += [Group(length, rows, part, kind) for part in parts]
     return groups
 
 

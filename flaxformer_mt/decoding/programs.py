@@ -1,14 +1,15 @@
 """The compiled programs: token ids in, hypotheses or scores out, nothing on the host between.
 
-Each is compiled once for a `SearchProgram` (or model) and the shapes of its arguments, and kept by
-`jax.jit` for the whole process. The length penalty is an ordinary argument: changing it compiles
-nothing.
+Each is compiled once for a `SearchProgram` (or models), the shapes of its arguments and the kinds
+of wishes among them, and kept by `jax.jit` for the whole process. Numbers such as the length
+penalty are ordinary arguments: changing them compiles nothing.
 """
 
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -16,16 +17,27 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.decoding.beam_search import beam_search
 from flaxformer_mt.decoding.config import EarlyStopping, ForcedEnd, LengthNormalization
+from flaxformer_mt.decoding.ensemble import (
+    Params,
+    combine,
+    coverage_bonus,
+    ensemble_step,
+    source_attention,
+    start_ensemble,
+)
 from flaxformer_mt.decoding.greedy import greedy
+from flaxformer_mt.decoding.rules import ForcedPrefix, Rule
+from flaxformer_mt.decoding.sampling import Sampler
 from flaxformer_mt.decoding.scoring import sentence_scores, token_log_probs
-from flaxformer_mt.decoding.step import DecodeStep, Hypotheses
+from flaxformer_mt.decoding.selection import Selection
+from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.model.transformer import Transformer
 
 
 class SearchProgram(NamedTuple):
     """All that is fixed when a search is compiled, apart from the shapes of its arguments."""
 
-    model: Transformer
+    models: tuple[Transformer, ...]
     beam_size: int
     num_hypotheses: int
     max_target_length: int
@@ -38,79 +50,128 @@ class SearchProgram(NamedTuple):
     renormalize: bool = False
 
 
+@flax.struct.dataclass
+class Wishes:
+    """What is wished of a search beyond its program. What is None is not in the program."""
+
+    length_limits: Int[Array, " B"]
+    """0 for an empty row."""
+    suppressed: Bool[Array, " V"]
+    length_penalty: Float[Array, ""]
+    weights: Float[Array, " n"] | None = None
+    """Of the models, with sum 1; None for a single one."""
+    rules: tuple[Rule, ...] = ()
+    prefix: ForcedPrefix | None = None
+    selection: Selection | None = None
+    sampler: Sampler | None = None
+    """Then no hypotheses are compared: each is drawn."""
+    coverage_penalty: Float[Array, ""] | None = None
+
+
 @functools.partial(jax.jit, static_argnames="program")
 def search_batch(
-    params: Mapping[str, Any],
+    params: tuple[Params, ...],
     inputs: Int[Array, "B S"],
     inputs_positions: Int[Array, "B S"],
     inputs_segment_ids: Int[Array, "B S"],
-    length_limits: Int[Array, " B"],
-    suppressed: Bool[Array, " V"],
-    length_penalty: Float[Array, ""],
+    wishes: Wishes,
     *,
     program: SearchProgram,
 ) -> Hypotheses:
     """Encode a batch and search its translations, all on the device; compiled once a `program`."""
-    apply = _with_params(program.model, params)
-    memory = apply(inputs, inputs_positions, inputs_segment_ids, method="encode")
-    cache = apply(
-        memory,
-        inputs_segment_ids != 0,
-        beam_size=program.beam_size,
+    cache = start_ensemble(
+        program.models,
+        params,
+        inputs,
+        inputs_positions,
+        inputs_segment_ids,
+        beam_size=program.num_hypotheses if wishes.sampler else program.beam_size,
         max_target_length=program.max_target_length,
-        method="init_cache",
+        with_coverage=wishes.coverage_penalty is not None,
     )
-    step: DecodeStep = functools.partial(apply, method="decode_step")
-    search = greedy
-    if program.beam_size > 1:
+    if wishes.sampler:
+        search = functools.partial(
+            greedy, choose=wishes.sampler, num_hypotheses=program.num_hypotheses
+        )
+    elif program.beam_size == 1 and wishes.selection is None:
+        search = greedy
+    else:
         search = functools.partial(
             beam_search,
             beam_size=program.beam_size,
             num_hypotheses=program.num_hypotheses,
             early_stopping=program.early_stopping,
+            selection=wishes.selection,
+            coverage_bonus=None
+            if wishes.coverage_penalty is None
+            else coverage_bonus(inputs_segment_ids != 0, wishes.coverage_penalty),
         )
     return search(
-        step,
+        ensemble_step(program.models, params, wishes.weights),
         cache,
         max_target_length=program.max_target_length,
-        length_limits=length_limits,
-        length_penalty=length_penalty,
-        suppressed=suppressed,
+        length_limits=wishes.length_limits,
+        length_penalty=wishes.length_penalty,
+        suppressed=wishes.suppressed,
         bos_id=program.bos_id,
         eos_id=program.eos_id,
         pad_id=program.pad_id,
         length_normalization=program.length_normalization,
         forced_end=program.forced_end,
         renormalize=program.renormalize,
+        rules=wishes.rules,
+        prefix=wishes.prefix,
     )
 
 
-@functools.partial(jax.jit, static_argnames=("model", "length_normalization"))
+class Scored(NamedTuple):
+    """What the models think of given translations."""
+
+    log_probs: Float[Array, "B T"]
+    """Of every target token; 0 for padding."""
+    scores: Float[Array, " B"]
+    """Log-probability / length penalty."""
+    attention: Float[Array, "B T S"] | None
+    """Where each target token looked: the mean of the heads and layers of source attention."""
+
+
+@functools.partial(jax.jit, static_argnames=("models", "length_normalization", "with_attention"))
 def score_batch(
-    params: Mapping[str, Any],
+    params: tuple[Params, ...],
     batch: Batch,
     length_penalty: Float[Array, ""],
+    weights: Float[Array, " n"] | None = None,
     free_end: Bool[Array, " B"] | None = None,
     excluded: Bool[Array, " V"] | None = None,
     *,
-    model: Transformer,
+    models: tuple[Transformer, ...],
     length_normalization: LengthNormalization = "gnmt",
-) -> tuple[Float[Array, "B T"], Float[Array, " B"]]:
+    with_attention: bool = False,
+) -> Scored:
     """Log-probability of every target token, and the score of every target, teacher-forced.
 
     Where `free_end`, the target is as long as it may be, and its EOS costs nothing. The tokens that
     are `excluded` have no share of the probability.
     """
-    logits = _with_params(model, params)(*batch)
+    logits, looked = [], []
+    for model, of_model in zip(models, params, strict=True):
+        # A loop over layers would hide what they sow; one after another they compute the same.
+        plain = dataclasses.replace(model.config, layer_loop="unrolled", remat="none")
+        of_member, sown = model.clone(config=plain).apply(
+            {"params": of_model}, *batch, mutable=["intermediates"]
+        )
+        logits.append(of_member)
+        looked.append(source_attention(sown["intermediates"]))
     real = jnp.asarray(batch.targets_segment_ids) != 0
     lengths = real.sum(-1)
     counted = real
     if free_end is not None:
         is_end = jnp.asarray(batch.targets_positions) == lengths[:, None] - 1
         counted = real & ~(is_end & free_end[:, None])
-    log_probs = token_log_probs(logits, jnp.asarray(batch.targets), counted, excluded)
-    return log_probs, sentence_scores(log_probs, lengths, length_penalty, length_normalization)
-
-
-def _with_params(model: Transformer, params: Mapping[str, Any]) -> Callable[..., Any]:
-    return functools.partial(model.apply, {"params": params})
+    targets = jnp.asarray(batch.targets)
+    log_probs = token_log_probs(combine(logits, weights), targets, counted, excluded)
+    return Scored(
+        log_probs,
+        sentence_scores(log_probs, lengths, length_penalty, length_normalization),
+        jnp.mean(jnp.stack(looked), axis=0) if with_attention else None,
+    )

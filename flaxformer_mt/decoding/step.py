@@ -54,31 +54,31 @@ class Hypotheses(NamedTuple):
 
 
 def next_log_probs(
-    logits: Float[Array, "B K V"],
-    *,
-    suppressed: Bool[Array, " V"],
-    must_end: Bool[Array, " B"],
-    eos_id: int,
-    forced_end: ForcedEnd = "scored",
-    renormalize: bool = False,
+    logits: Float[Array, "B K V"], suppressed: Bool[Array, " V"], *, renormalize: bool = False
 ) -> Float[Array, "B K V"]:
-    """Log-probabilities of the tokens that may come next, -inf for those that may not.
+    """What the model says of the next token; -inf for what no translation may contain.
 
-    The masks come after the softmax: what is forbidden keeps its share of the probability, so that
-    a hypothesis gets the very score that the model, teacher-forced, gives to its tokens. Where
-    `must_end` (the sentence has one place left) only EOS is allowed; with `forced_end` "free" its
-    log-probability is then 0. With `renormalize` what is suppressed has no share: its mask comes
-    before the softmax.
+    The mask comes after the softmax: what is forbidden keeps its share of the probability, so that
+    a hypothesis gets the very score that the model, teacher-forced, gives to its tokens. With
+    `renormalize` it has no share: the mask comes before the softmax.
     """
     logits = logits.astype(jnp.float32)
     if renormalize:
         logits = jnp.where(suppressed, -jnp.inf, logits)
-    log_probs = jax.nn.log_softmax(logits)
-    is_eos = jnp.arange(logits.shape[-1]) == eos_id
-    forbidden = suppressed | (must_end[:, None, None] & ~is_eos)  # [B 1 V]
-    if forced_end == "free":
-        log_probs = jnp.where(must_end[:, None, None] & is_eos, 0.0, log_probs)
-    return jnp.where(forbidden, -jnp.inf, log_probs)
+    return jnp.where(suppressed, -jnp.inf, jax.nn.log_softmax(logits))
+
+
+def end_at_limit(
+    scores: Float[Array, "B K V"],
+    must_end: Bool[Array, " B"],
+    *,
+    eos_id: int,
+    forced_end: ForcedEnd,
+) -> Float[Array, "B K V"]:
+    """Where `must_end` (one place is left) only EOS may come; it costs nothing if "free"."""
+    is_eos = jnp.arange(scores.shape[-1]) == eos_id
+    end = jnp.where(is_eos, 0.0 if forced_end == "free" else scores, -jnp.inf)
+    return jnp.where(must_end[:, None, None], end, scores)
 
 
 def lengths_to_eos(

@@ -7,22 +7,52 @@ translator.translate(["A dog runs ."])[0][0].text
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float
 
 from flaxformer_mt.data.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.data.vocabulary import Vocabulary
+from flaxformer_mt.dataclass_json import did_you_mean
+from flaxformer_mt.decoding import mbr
+from flaxformer_mt.decoding.confidence import CALIBRATION_FILE, Calibration
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.grouping import Group, group_by_length, length_menu, run_ahead
-from flaxformer_mt.decoding.programs import SearchProgram, score_batch, search_batch
+from flaxformer_mt.decoding.guard import Flag, check
+from flaxformer_mt.decoding.programs import Scored, SearchProgram, score_batch, search_batch
+from flaxformer_mt.decoding.requests import Request, make_batch, make_wishes
 from flaxformer_mt.decoding.segments import Segment, segment_lines, truncate
 from flaxformer_mt.decoding.step import Hypotheses
+from flaxformer_mt.decoding.word_ends import TargetWords
+from flaxformer_mt.metrics import default_tokenize
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.checkpoint import load_model
+
+
+class Details(NamedTuple):
+    """More about a translation, when it is asked for."""
+
+    source_tokens: list[str]
+    """Pieces, the last one EOS; so are the target's."""
+    target_tokens: list[str]
+    token_log_probs: list[float]
+    """One for each target token."""
+    attention: Float[np.ndarray, "T S"]
+    """Where each target token looked, the mean of all heads and layers; each row sums to 1."""
+    confidence: float | None
+    """Expected chrF / 100; None where the model is not calibrated (python -m ...calibrate)."""
+
+    @property
+    def alignment(self) -> list[tuple[int, int]]:
+        """(source token, target token): for each target token but EOS where it looked most."""
+        of_words = self.attention[:-1, :-1]
+        if not of_words.size:
+            return []
+        return [(int(source), target) for target, source in enumerate(of_words.argmax(axis=1))]
 
 
 class Hypothesis(NamedTuple):
@@ -33,6 +63,11 @@ class Hypothesis(NamedTuple):
     """EOS at the end; empty for a blank line."""
     score: float
     """Log-probability / length penalty. Natural logarithm; comparable within one sentence."""
+    utility: float | None = None
+    """Strategy "mbr": mean chrF or BLEU, 0 to 100, against all samples."""
+    flags: tuple[Flag, ...] | None = None
+    """What looks wrong; None if nobody looked."""
+    details: Details | None = None
 
 
 class PairScore(NamedTuple):
@@ -61,10 +96,13 @@ class Translator:
         *,
         max_source_length: int = 256,
         checkpoint: str = "",
+        calibration: Calibration | None = None,
+        target_language: str = "",
     ) -> None:
         """Join a model, its parameters and its tokenizer.
 
         `checkpoint` says where the parameters come from: "averaged" or the number of a step.
+        `calibration` gives translations a confidence, `target_language` BLEU its words (for MBR).
         Raises ValueError if the tokenizer is not the one that the model was made for.
         """
         if max_source_length < 2:
@@ -76,6 +114,11 @@ class Translator:
         self.checkpoint = checkpoint
         self.config = config or DecodingConfig()
         self.max_source_length = max_source_length
+        self.calibration = calibration
+        self.target_language = target_language
+        self._models, self._params = (model,), (params,)
+        self._weights: tuple[float, ...] | None = None
+        self._words = TargetWords(tokenizer.target)
 
     @classmethod
     def load(cls, workdir: str | os.PathLike[str], *, which: str = "auto") -> "Translator":
@@ -93,33 +136,72 @@ class Translator:
             loaded.config.decoding,
             max_source_length=loaded.config.data.max_source_length,
             checkpoint=loaded.checkpoint,
+            calibration=read_calibration(workdir, loaded.checkpoint),
+            target_language=loaded.config.data.target_language,
         )
+
+    @classmethod
+    def ensemble(
+        cls, members: Sequence["Translator"], weights: Sequence[float] = ()
+    ) -> "Translator":
+        """One translator that asks all members for every token, and goes by the mean of their
+        probabilities (weighted, if weights are given). All else is as in the first.
+
+        Raises ValueError if the vocabularies differ, or for weights that do not fit.
+        """
+        weights = check_ensemble(members, weights)
+        first = members[0]
+        if len(members) == 1:
+            return first
+        joined = cls(
+            first.model,
+            first.params,
+            first.tokenizer,
+            first.config,
+            max_source_length=min(member.max_source_length for member in members),
+            checkpoint=", ".join(member.checkpoint for member in members),
+            target_language=first.target_language,
+        )
+        joined._models = tuple(model for member in members for model in member._models)
+        joined._params = tuple(params for member in members for params in member._params)
+        joined._weights = tuple(
+            weight * part
+            for member, weight in zip(members, weights, strict=True)
+            for part in member._weights or (1.0,)
+        )
+        return joined
 
     def translate(
         self,
         sentences: Sequence[str],
         *,
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        num_hypotheses: int | None = None,
+        prefixes: Sequence[str] | None = None,
+        constraints: Sequence[Sequence[str]] | None = None,
+        details: bool = False,
         first_line: int = 1,
+        **changes: Any,
     ) -> list[list[Hypothesis]]:
-        """Translate every sentence; what is not given is taken from the config.
+        """Translate every sentence.
+
+        Args:
+          sentences: one a line; blank ones stay blank.
+          prefixes: what each translation must begin with; "" for nothing.
+          constraints: phrases that must appear in each translation, as whole words.
+          details: add `Hypothesis.details`, for the price of a second pass over what was found.
+          first_line: the number of the first sentence, for messages.
+          changes: fields of `DecodingConfig` (beam_size, length_penalty, ...) that shall differ
+            from this translator's config; None changes nothing.
 
         Returns one list for each sentence, in the order of `sentences`: up to `num_hypotheses`
         different hypotheses, best first. A blank sentence has one: "", with score 0. What is found
         for a sentence depends on no other sentence. A sentence that is too long is split or
-        truncated, with a warning that gives its number, counted from `first_line`.
+        truncated, with a warning that gives its number.
 
-        Raises ValueError for an impossible beam, and if the model's scores are not finite.
+        Raises ValueError for an impossible config, prefix or constraint, and if the model's scores
+        are not finite.
         """
         check_is_list(sentences, "sentences")
-        config = _replace_given(
-            self.config,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            num_hypotheses=num_hypotheses,
-        )
+        config = changed_config(self.config, changes)
         segments = segment_lines(
             sentences,
             self.tokenizer.source,
@@ -127,9 +209,11 @@ class Translator:
             over_long=config.over_long,
             first_line=first_line,
         )
+        requests = self._requests(segments, sentences, prefixes, constraints, first_line)
+        found = self._find(requests, config, details=details)
         pieces: list[list[list[Hypothesis]]] = [[] for _ in sentences]
-        for segment, hypotheses in zip(segments, self._search(segments, config), strict=True):
-            pieces[segment.line - first_line].append(hypotheses)
+        for request, hypotheses in zip(requests, found, strict=True):
+            pieces[request.line - first_line].append(hypotheses)
         return [self._join(of_line) for of_line in pieces]
 
     def score(
@@ -151,59 +235,123 @@ class Translator:
         """
         check_is_list(sources, "sources")
         check_is_list(targets, "targets")
-        if len(sources) != len(targets):
-            raise ValueError(
-                f"score needs one target for each source, but there are {len(sources)} sources and "
-                f"{len(targets)} targets"
-            )
-        config = _replace_given(self.config, length_penalty=length_penalty)
+        check_as_many(sources, targets, "target")
+        config = changed_config(self.config, {"length_penalty": length_penalty})
         pairs = enumerate(zip(sources, targets, strict=True), start=1)
         examples = [self._example(source, target, line) for line, (source, target) in pairs]
         found = zip(examples, self._score(examples, config), strict=True)
-        return [NO_TOKENS if is_blank(example) else score for example, score in found]
+        return [NO_TOKENS if is_blank(example) else score for example, (score, _) in found]
+
+    def _requests(
+        self,
+        segments: Sequence[Segment],
+        sentences: Sequence[str],
+        prefixes: Sequence[str] | None,
+        constraints: Sequence[Sequence[str]] | None,
+        first_line: int,
+    ) -> list[Request]:
+        """What is asked for each segment: of a line that was split, the first has the prefix, and
+        each phrase goes to the first segment that has its text, or else to the first."""
+        for name, given in (("prefix", prefixes), ("constraint list", constraints)):
+            if given is not None:
+                check_as_many(sentences, given, name)
+        requests = []
+        of_line: dict[int, list[int]] = {}
+        for place, segment in enumerate(segments):
+            requests.append(Request(segment.line, segment.inputs))
+            of_line.setdefault(segment.line, []).append(place)
+        for line, places in of_line.items():
+            if prefixes and prefixes[line - first_line].strip():
+                prefix = self._write(prefixes[line - first_line], line, "prefix")
+                requests[places[0]] = requests[places[0]]._replace(prefix=prefix)
+            for phrase in constraints[line - first_line] if constraints else ():
+                if not phrase.strip():
+                    continue
+                tokens = self._write(phrase, line, "constraint")
+                texts = [self.tokenizer.source.detokenize(requests[p].inputs) for p in places]
+                home = next(
+                    (p for p, t in zip(places, texts, strict=True) if phrase in t), places[0]
+                )
+                if tokens not in requests[home].phrases:
+                    phrases = (*requests[home].phrases, tokens)
+                    requests[home] = requests[home]._replace(phrases=phrases)
+        return requests
+
+    def _write(self, text: str, line: int, what: str) -> tuple[int, ...]:
+        try:
+            return self._words.write(text)
+        except ValueError as error:
+            raise ValueError(f"line {line}: the {what} {error}") from error
+
+    def _find(
+        self, requests: Sequence[Request], config: DecodingConfig, *, details: bool
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of every request, in order, with all that is asked about them."""
+        found = self._search(requests, config)
+        if config.strategy == "mbr":
+            found = [self._by_utility(drawn, config) for drawn in found]
+        if not (details or config.flag_faults or config.retry_flagged):
+            return found
+        found = self._describe(requests, found, config)
+        if config.flag_faults or config.retry_flagged:
+            found = self._flag(requests, found, config)
+        if config.retry_flagged:
+            again = [place for place, of_one in enumerate(found) if of_one[0].flags]
+            changed = retry_config(config)
+            for place, second in zip(
+                again,
+                self._find([requests[place] for place in again], changed, details=True),
+                strict=True,
+            ):
+                if len(second[0].flags or ()) < len(found[place][0].flags or ()):
+                    found[place] = second
+        if not details:
+            found = [[h._replace(details=None) for h in of_one] for of_one in found]
+        return found
 
     def _search(
-        self, segments: Sequence[Segment], config: DecodingConfig
+        self, requests: Sequence[Request], config: DecodingConfig
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of every segment, in order."""
+        """The hypotheses of every request, in order."""
+        check_constraints(requests, config)
         suppressed = suppressed_tokens(self.tokenizer, config)
+        menu = length_menu(self.max_source_length)
         groups = group_by_length(
-            [len(segment.inputs) for segment in segments],
-            length_menu(self.max_source_length),
+            [request.program_length(config, menu) for request in requests],
+            menu,
             tokens_per_batch=config.tokens_per_batch,
             max_rows=config.max_rows_per_batch,
+            kinds=[request.kind for request in requests],
         )
 
         def dispatch(group: Group) -> Hypotheses:
-            sources = [segments[place].inputs for place in group.members]
-            return self._dispatch_search(sources, group, suppressed, config)
+            members = [requests[place] for place in group.members]
+            return self._dispatch_search(members, group, suppressed, config)
 
-        results: list[list[Hypothesis]] = [[] for _ in segments]
+        results: list[list[Hypothesis]] = [[] for _ in requests]
         for group, found in run_ahead(groups, dispatch):
             found = jax.device_get(found)
             for row, place in enumerate(group.members):
-                check_finite(float(found.scores[row, 0]), segments[place].line)
+                check_finite(float(found.scores[row, 0]), requests[place].line)
                 results[place] = self._hypotheses(found, row)
         return results
 
     def _dispatch_search(
         self,
-        sources: Sequence[Int[np.ndarray, "_"]],
+        requests: Sequence[Request],
         group: Group,
         suppressed: Bool[np.ndarray, " V"],
         config: DecodingConfig,
     ) -> Hypotheses:
         """Start the search for one group; rows left over have limit 0 and end at once."""
-        no_target = np.zeros(0, np.int32)
-        examples = [Example(source, no_target) for source in sources]
-        batch = pad_batch(examples, BatchShape(group.rows, group.length, 1))
-        limits = np.zeros(group.rows, np.int32)
-        limits[: len(sources)] = [config.length_limit(len(source)) for source in sources]
+        batch = make_batch(requests, group)
         target = self.tokenizer.target
         program = SearchProgram(
-            model=self.model,
+            models=self._models,
             beam_size=config.beam_size,
-            num_hypotheses=config.num_hypotheses,
+            num_hypotheses=config.num_samples
+            if config.strategy == "mbr"
+            else config.num_hypotheses,
             max_target_length=config.length_limit(group.length),
             bos_id=target.bos_id,
             eos_id=target.eos_id,
@@ -213,14 +361,20 @@ class Translator:
             forced_end=config.forced_end,
             renormalize=config.renormalize,
         )
+        wishes = make_wishes(
+            requests,
+            group,
+            config,
+            suppressed=suppressed,
+            words=self._words,
+            weights=self._weights,
+        )
         return search_batch(
-            self.params,
+            self._params,
             batch.inputs,
             batch.inputs_positions,
             batch.inputs_segment_ids,
-            limits,
-            suppressed,
-            np.float32(config.length_penalty),
+            wishes,
             program=program,
         )
 
@@ -238,6 +392,81 @@ class Translator:
         text = " ".join(self.tokenizer.target.detokenize(tokens).splitlines())
         return Hypothesis(text, tokens, score)
 
+    def _by_utility(self, drawn: list[Hypothesis], config: DecodingConfig) -> list[Hypothesis]:
+        """The distinct samples that agree best with all."""
+        texts = [hypothesis.text for hypothesis in drawn]
+        tokenize = default_tokenize(self.target_language)
+        best = mbr.rank(texts, config.utility, tokenize=tokenize)[: config.num_hypotheses]
+        utilities = mbr.expected_utilities(
+            [texts[place] for place in best], texts, config.utility, tokenize=tokenize
+        )
+        return [
+            drawn[place]._replace(utility=float(utility))
+            for place, utility in zip(best, utilities, strict=True)
+        ]
+
+    def _describe(
+        self,
+        requests: Sequence[Request],
+        found: Sequence[Sequence[Hypothesis]],
+        config: DecodingConfig,
+    ) -> list[list[Hypothesis]]:
+        """With details: teacher-forced over what was found."""
+        examples = [
+            Example(request.inputs, np.asarray(hypothesis.tokens, np.int32))
+            for request, hypotheses in zip(requests, found, strict=True)
+            for hypothesis in hypotheses
+        ]
+        scored = iter(self._score(examples, config, with_attention=True))
+        source, target = self.tokenizer.source.pieces, self.tokenizer.target.pieces
+
+        def describe(request: Request, hypothesis: Hypothesis) -> Hypothesis:
+            score, attention = next(scored)
+            assert attention is not None
+            details = Details(
+                source_tokens=[source[token] for token in request.inputs],
+                target_tokens=[target[token] for token in hypothesis.tokens],
+                token_log_probs=score.token_log_probs,
+                attention=attention,
+                confidence=self._confidence(score.token_log_probs),
+            )
+            return hypothesis._replace(details=details)
+
+        return [
+            [describe(request, hypothesis) for hypothesis in hypotheses]
+            for request, hypotheses in zip(requests, found, strict=True)
+        ]
+
+    def _confidence(self, token_log_probs: Sequence[float]) -> float | None:
+        return self.calibration(token_log_probs) if self.calibration else None
+
+    def _flag(
+        self,
+        requests: Sequence[Request],
+        found: Sequence[Sequence[Hypothesis]],
+        config: DecodingConfig,
+    ) -> list[list[Hypothesis]]:
+        """With what looks wrong, by source, translation and details."""
+
+        def flag(request: Request, hypothesis: Hypothesis) -> Hypothesis:
+            assert hypothesis.details
+            flags = check(
+                self.tokenizer.source.detokenize(request.inputs),
+                request.inputs.tolist(),
+                hypothesis.text,
+                hypothesis.tokens,
+                coverage=hypothesis.details.attention.sum(axis=0),
+                at_limit=len(hypothesis.tokens) >= request.limit(config),
+                detokenize=self.tokenizer.target.detokenize,
+                config=config.guard,
+            )
+            return hypothesis._replace(flags=tuple(flags))
+
+        return [
+            [flag(request, hypothesis) for hypothesis in hypotheses]
+            for request, hypotheses in zip(requests, found, strict=True)
+        ]
+
     def _join(self, pieces: Sequence[Sequence[Hypothesis]]) -> list[Hypothesis]:
         """The hypotheses of a line, from those of its segments.
 
@@ -247,12 +476,42 @@ class Translator:
             return [Hypothesis("", [], 0.0)]
         if len(pieces) == 1:
             return list(pieces[0])
-        joined = []
-        for parts in zip(*pieces, strict=False):
-            tokens = [token for part in parts for token in part.tokens[:-1]]
-            tokens.append(self.tokenizer.target.eos_id)
-            joined.append(self._hypothesis(tokens, sum(part.score for part in parts)))
+        return [self._join_parts(parts) for parts in zip(*pieces, strict=False)]
+
+    def _join_parts(self, parts: Sequence[Hypothesis]) -> Hypothesis:
+        tokens = [token for part in parts for token in part.tokens[:-1]]
+        tokens.append(self.tokenizer.target.eos_id)
+        joined = self._hypothesis(tokens, sum(part.score for part in parts))
+        if all(part.flags is not None for part in parts):
+            joined = joined._replace(
+                flags=tuple(flag for part in parts for flag in part.flags or ())
+            )
+        details = [part.details for part in parts if part.details]
+        if details:
+            joined = joined._replace(details=self._join_details(details))
         return joined
+
+    def _join_details(self, parts: Sequence[Details]) -> Details:
+        """Of a split line: without the ends of all parts but the last."""
+        log_probs = [log_prob for part in parts for log_prob in part.token_log_probs[:-1]]
+        log_probs.append(parts[-1].token_log_probs[-1])
+        lengths = [[n - 1 for n in part.attention.shape] for part in parts]
+        lengths[-1] = list(parts[-1].attention.shape)
+        attention = np.zeros(np.sum(lengths, axis=0), np.float32)
+        row = column = 0
+        for part, (height, width) in zip(parts, lengths, strict=True):
+            block = part.attention[:height, :width]
+            attention[row : row + height, column : column + width] = block
+            row, column = row + height, column + width
+        return Details(
+            source_tokens=[t for part in parts for t in part.source_tokens[:-1]]
+            + parts[-1].source_tokens[-1:],
+            target_tokens=[t for part in parts for t in part.target_tokens[:-1]]
+            + parts[-1].target_tokens[-1:],
+            token_log_probs=log_probs,
+            attention=attention,
+            confidence=self._confidence(log_probs),
+        )
 
     def _example(self, source: str, target: str | Sequence[int], line: int) -> Example:
         """A pair as token ids, cut to the limits."""
@@ -268,7 +527,9 @@ class Translator:
             truncate(targets, target_limit, vocabulary.eos_id, line=line, side="target"),
         )
 
-    def _score(self, examples: Sequence[Example], config: DecodingConfig) -> list[PairScore]:
+    def _score(
+        self, examples: Sequence[Example], config: DecodingConfig, *, with_attention: bool = False
+    ) -> list[tuple[PairScore, Float[np.ndarray, "T S"] | None]]:
         """Score pairs, in order, by square programs: their length holds source and target."""
         groups = group_by_length(
             [max(len(example.inputs), len(example.targets)) for example in examples],
@@ -278,37 +539,121 @@ class Translator:
         )
         alpha = np.float32(config.length_penalty)
         excluded = suppressed_tokens(self.tokenizer, config) if config.renormalize else None
+        weights = None if self._weights is None else np.asarray(self._weights, np.float32)
 
-        def dispatch(group: Group) -> tuple[jax.Array, jax.Array]:
+        def dispatch(group: Group) -> Scored:
             shape = BatchShape(group.rows, group.length, group.length)
             members = [examples[place] for place in group.members]
             return score_batch(
-                self.params,
+                self._params,
                 pad_batch(members, shape),
                 alpha,
+                weights,
                 free_ends(members, group.rows, config),
                 excluded,
-                model=self.model,
+                models=self._models,
                 length_normalization=config.length_normalization,
+                with_attention=with_attention,
             )
 
-        results: dict[int, PairScore] = {}
+        results: dict[int, tuple[PairScore, Float[np.ndarray, "T S"] | None]] = {}
         for group, found in run_ahead(groups, dispatch):
-            log_probs, scores = jax.device_get(found)
+            found = jax.device_get(found)
             for row, place in enumerate(group.members):
-                check_finite(float(scores[row]), line=place + 1)
+                score = float(found.scores[row])
+                check_finite(score, line=place + 1)
                 tokens = examples[place].targets.tolist()
-                of_tokens = log_probs[row, : len(tokens)]
-                results[place] = PairScore(
-                    float(scores[row]), float(of_tokens.sum()), tokens, of_tokens.tolist()
-                )
+                of_tokens = found.log_probs[row, : len(tokens)]
+                pair = PairScore(score, float(of_tokens.sum()), tokens, of_tokens.tolist())
+                attention = None
+                if found.attention is not None:
+                    shape = len(tokens), len(examples[place].inputs)
+                    attention = found.attention[row, : shape[0], : shape[1]]
+                results[place] = pair, attention
         return [results[place] for place in range(len(examples))]
 
 
-def _replace_given(config: DecodingConfig, **changes: int | float | None) -> DecodingConfig:
+def changed_config(config: DecodingConfig, changes: Mapping[str, Any]) -> DecodingConfig:
     """`config` with the changes that are not None, checked as a new one is."""
+    names = [field.name for field in dataclasses.fields(DecodingConfig)]
+    for name in changes:
+        if name not in names:
+            raise ValueError(f"decoding has no field {name!r}: {did_you_mean(name, names)}")
     given: dict[str, Any] = {name: new for name, new in changes.items() if new is not None}
     return dataclasses.replace(config, **given)
+
+
+def retry_config(config: DecodingConfig) -> DecodingConfig:
+    """The second search for what is flagged."""
+    changes: dict[str, Any] = {
+        "retry_flagged": False,
+        "flag_faults": True,
+        "no_repeat_ngram_size": config.no_repeat_ngram_size or 4,
+    }
+    if config.strategy == "beam":
+        changes["coverage_penalty"] = config.coverage_penalty or 0.4
+        changes["beam_size"] = max(4, config.beam_size)
+    else:
+        changes["seed"] = config.seed + 1
+    return dataclasses.replace(config, **changes)
+
+
+def read_calibration(workdir: str | os.PathLike[str], checkpoint: str) -> Calibration | None:
+    """What `calibrate` wrote for these parameters; None, with a warning if it was for others."""
+    file = Path(workdir, CALIBRATION_FILE)
+    if not file.is_file():
+        return None
+    try:
+        calibration = Calibration.from_json(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}; run calibrate again, or delete the file") from error
+    if calibration.checkpoint != checkpoint:
+        return None
+    return calibration
+
+
+def check_ensemble(members: Sequence[Translator], weights: Sequence[float]) -> list[float]:
+    """The weights, with sum 1; equal ones if none are given.
+
+    Raises ValueError unless all members have the same vocabularies, and each a weight above 0.
+    """
+    if not members:
+        raise ValueError("an ensemble needs at least one model")
+    first = members[0].tokenizer
+    for number, member in enumerate(members[1:], start=2):
+        for side in ("source", "target"):
+            ours, theirs = getattr(first, side), getattr(member.tokenizer, side)
+            if ours.to_bytes() != theirs.to_bytes():
+                raise ValueError(
+                    f"the members of an ensemble must have one vocabulary, but the {side} "
+                    f"vocabularies of models 1 and {number} differ ({ours.size} and {theirs.size} "
+                    "tokens): train them with the same tokenizer files"
+                )
+    given = list(weights) or [1.0] * len(members)
+    if len(given) != len(members) or not all(0 < one < float("inf") for one in given):
+        raise ValueError(
+            f"an ensemble needs one weight above 0 for each of its {len(members)} models, or none, "
+            f"but got {list(weights)}"
+        )
+    return [one / sum(given) for one in given]
+
+
+def check_constraints(requests: Sequence[Request], config: DecodingConfig) -> None:
+    """Raise ValueError for constraints in a search that compares nothing."""
+    for request in requests:
+        if request.phrases and config.strategy != "beam":
+            raise ValueError(
+                f"line {request.line}: constraints need strategy 'beam', not {config.strategy!r}"
+            )
+
+
+def check_as_many(sentences: Sequence[Any], given: Sequence[Any], name: str) -> None:
+    """Raise ValueError unless there is one of `given` for each sentence."""
+    if len(sentences) != len(given):
+        raise ValueError(
+            f"there must be one {name} for each source, but there are {len(sentences)} sources and "
+            f"{len(given)} {name}s"
+        )
 
 
 def tokenize(text: str, vocabulary: Vocabulary) -> list[int]:

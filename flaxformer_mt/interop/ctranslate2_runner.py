@@ -20,6 +20,7 @@ from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.interop.runner import Translation, group_by_limit, num_cpus
 
 ROWS = 64
+NEW_WORD = "▁"  # SentencePiece writes it before a word
 _LANGUAGE = re.compile(r">>[^<>]+<<")  # of the target, before the text: one token
 
 
@@ -109,7 +110,15 @@ def _detokenizer(directory: Path) -> Callable[[list[str]], str]:
     model = directory / "target.spm"
     if not model.exists():
         return " ".join
-    return SentencePieceProcessor(model_file=str(model)).decode_pieces
+    processor = SentencePieceProcessor(model_file=str(model))
+
+    def detokenize(tokens: list[str]) -> str:
+        text = processor.decode_pieces(tokens)
+        # A Marian vocabulary has pieces of both languages: those that this model does not know
+        # keep their mark.
+        return text.replace(NEW_WORD, " ").strip() if NEW_WORD in text else text
+
+    return detokenize
 
 
 def _vocabulary(directory: Path, side: Literal["source", "target"]) -> list[str]:

@@ -24,8 +24,13 @@ def register_vocabularies(spec: Any, tokenizer: Tokenizer) -> None:
     spec.config.unk_token, spec.config.eos_token = names["unk"], names["eos"]
     spec.config.bos_token = spec.config.decoder_start_token = target_tokens[target.bos_id]
     spec.config.add_source_eos = True
-    if target.pad_id == target.bos_id:
+    if starts_with_padding(target):
         _never_choose(spec, target.pad_id, target.size)
+
+
+def starts_with_padding(target: Vocabulary) -> bool:
+    """As Marian's do: an export never chooses it. (If it is EOS as well, it has to be chosen.)"""
+    return target.pad_id == target.bos_id != target.eos_id
 
 
 def _never_choose(spec: Any, token: int, vocab_size: int) -> None:

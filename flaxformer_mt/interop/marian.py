@@ -12,7 +12,8 @@ tokenizer files.
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from flaxformer_mt.data.tokenizer import Tokenizer, TokenizerConfig
 from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.interop.marian_config import (
+    DEFAULTS,
     Json,
     check_architecture,
     check_can_be_marian,
@@ -63,21 +65,18 @@ def read_marian(directory: str | os.PathLike[str], *, allow_pickle: bool = False
     Raises:
       FileNotFoundError: a file is lacking: says which, and what is there.
       ValueError: an architecture that ours cannot be, vocabularies that do not fit it, or tensors
-        that are missing, surplus or of another shape: says which, and what was expected.
+        that are missing, surplus or of another shape, or a search that cannot be: says which, and
+        what was expected.
     """
     directory = Path(directory)
-    values = _read_json(directory / CONFIG)
-    try:
+    values = with_defaults(_read_json(directory / CONFIG), DEFAULTS)
+    with _named(directory / CONFIG):
         check_architecture(values)
-    except ValueError as error:
-        raise ValueError(f"{directory / CONFIG}: {error}") from error
     source, target = _read_vocabularies(directory, values)
     tensors = read_tensors(directory, allow_pickle=allow_pickle)
     model_config = to_model_config(values, output_bias=OUTPUT_BIAS.theirs in tensors)
-    try:
+    with _named(directory):
         params = to_params(tensors, model_config, source_size=source.size, target_size=target.size)
-    except ValueError as error:
-        raise ValueError(f"{directory}: {error}") from error
     config = Config(
         data=_data_config(source, values),
         model=model_config,
@@ -132,7 +131,6 @@ def _max_positions(config: Config, tokenizer: Tokenizer) -> int:
 
 def _read_vocabularies(directory: Path, values: Json) -> tuple[MarianVocabulary, MarianVocabulary]:
     """Source and target, if they fit config.json."""
-    values = with_defaults(values)
     start = values["decoder_start_token_id"]
     source, target = read_marian_vocabularies(directory, bos_id=start)
     sizes = vocabulary_sizes(values)
@@ -161,37 +159,51 @@ def _read_vocabularies(directory: Path, values: Json) -> tuple[MarianVocabulary,
 
 
 def _data_config(source: MarianVocabulary, values: Json) -> DataConfig:
-    longest = max(2, with_defaults(values)["max_position_embeddings"])
+    longest = max(2, values["max_position_embeddings"])
+    given = (source.settings.get(name) for name in ("source_lang", "target_lang"))
+    # ISO 639: und(etermined)
+    languages = [name if isinstance(name, str) and name else "und" for name in given]
     return DataConfig(
-        source_language=source.settings.get("source_lang") or "und",  # ISO 639: undetermined
-        target_language=source.settings.get("target_lang") or "und",
-        tokenizer=TokenizerConfig(kind="marian", shared=False),
+        source_language=languages[0],
+        target_language=languages[1],
+        # The size decides nothing, but a summary of the model takes it from here.
+        tokenizer=TokenizerConfig(kind="marian", shared=False, vocab_size=source.size),
         max_source_length=longest,
         max_target_length=longest,
     )
 
 
 def _decoding_config(directory: Path, values: Json, target: Vocabulary) -> DecodingConfig:
-    generation = values
+    file, generation = directory / CONFIG, values
     if (directory / GENERATION).is_file():
-        generation = _read_json(directory / GENERATION)
+        file = directory / GENERATION
+        generation = _read_json(file)
         start = generation.get("decoder_start_token_id")
         if start not in (None, target.bos_id):
             raise ValueError(
                 f"{directory}: decoder_start_token_id is {target.bos_id} in {CONFIG} and {start} "
                 f"in {GENERATION}; expected the same"
             )
-    max_positions = with_defaults(values)["max_position_embeddings"]
-    config = to_decoding_config(with_defaults(generation, {}), target, max_positions=max_positions)
+    max_positions = values["max_position_embeddings"]
+    with _named(file):
+        config = to_decoding_config(generation, target, max_positions=max_positions)
     return dataclasses.replace(config, max_rows_per_batch=_rows_that_fit(config, values))
 
 
 def _rows_that_fit(config: DecodingConfig, values: Json) -> int:
     """Sentences whose hypotheses are in memory at once: `generate` has no limit but max_length."""
-    values = with_defaults(values)
     keys_and_values = 2 * 4 * values["d_model"] * values["decoder_layers"]
     row = config.beam_size * config.max_target_length * keys_and_values
     return max(1, min(DecodingConfig.max_rows_per_batch, CACHE_BYTES // row))
+
+
+@contextmanager
+def _named(place: Path) -> Iterator[None]:
+    """Writes the file or directory before what a ValueError says."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
 }
 DEFAULTS = {
+    "architectures": ["MarianMTModel"],
     "vocab_size": 58101,
     "max_position_embeddings": 1024,
     "encoder_layers": 12,
@@ -39,30 +40,44 @@ DEFAULTS = {
     "decoder_start_token_id": 58100,
     "pad_token_id": 58100,
     "eos_token_id": 0,
-    "forced_eos_token_id": 0,
 }
+_KINDS = {bool: "true or false", float: "a number", str: "a string", list: "a list"}
 
 
-def with_defaults(values: Json, defaults: Json = DEFAULTS) -> dict[str, Any]:
+def with_defaults(values: Json, defaults: Json) -> dict[str, Any]:
     """`values` where they are given and not null, else the defaults."""
     return {**defaults, **{name: value for name, value in values.items() if value is not None}}
 
 
+def misfits(values: Json, defaults: Json) -> Iterator[str]:
+    """What in `values` is of another kind than its default: "d_model is '8', expected ...".
+
+    An integer counts something, from 1 up, or is the id of a token.
+    """
+    for name, default in defaults.items():
+        value, kind = values[name], type(default)
+        if kind is int:
+            least = 0 if name.endswith("_token_id") else 1
+            if type(value) is not int or value < least:
+                yield f"{name} is {value!r}, expected an integer of at least {least}"
+        elif type(value) is not kind and not (kind is float and type(value) is int):
+            yield f"{name} is {value!r}, expected {_KINDS[kind]}"
+
+
 def check_architecture(values: Json) -> None:
-    """Raise ValueError, with every reason, unless config.json is of a model that ours can be."""
+    """Raise ValueError, with every reason, unless config.json is of a model that ours can be.
+
+    Here and below, `values` are its content with `DEFAULTS` where it says nothing.
+    """
     if values.get("model_type") != "marian":
         raise ValueError(f"model_type is {values.get('model_type')!r}, expected 'marian'")
-    if reasons := list(_reasons_against_theirs(with_defaults(values))):
+    if reasons := list(misfits(values, DEFAULTS)) or list(_reasons_against_theirs(values)):
         raise ValueError("; ".join(reasons))
 
 
 def _reasons_against_theirs(values: Json) -> Iterator[str]:
-    architectures = values.get("architectures", ["MarianMTModel"])
-    if "MarianMTModel" not in architectures:
-        yield f"architectures is {architectures}, expected ['MarianMTModel']"
-    for name in ("d_model", "vocab_size", "encoder_layers", "decoder_layers", "encoder_ffn_dim"):
-        if type(values[name]) is not int or values[name] < 1:
-            yield f"{name} is {values[name]!r}, expected an integer of at least 1"
+    if "MarianMTModel" not in values["architectures"]:
+        yield f"architectures is {values['architectures']}, expected ['MarianMTModel']"
     for name in ("attention_heads", "ffn_dim"):
         encoder, decoder = values[f"encoder_{name}"], values[f"decoder_{name}"]
         if encoder != decoder:
@@ -70,6 +85,14 @@ def _reasons_against_theirs(values: Json) -> Iterator[str]:
                 f"encoder_{name} is {encoder} but decoder_{name} is {decoder}: here encoder and "
                 "decoder have the same"
             )
+    width, heads = values["d_model"], values["encoder_attention_heads"]
+    if width % heads:
+        yield f"d_model is {width}, expected a multiple of encoder_attention_heads ({heads})"
+    if width % 2:
+        yield f"d_model is {width}, expected an even number: positions are sines and cosines"
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+        if not 0 <= values[name] < 1:
+            yield f"{name} is {values[name]}, expected at least 0 and less than 1"
     if values["activation_function"] not in ACTIVATIONS:
         yield (
             f"activation_function is {values['activation_function']!r}, expected one of "
@@ -78,9 +101,7 @@ def _reasons_against_theirs(values: Json) -> Iterator[str]:
 
 
 def to_model_config(values: Json, *, output_bias: bool) -> TransformerConfig:
-    """Our model config; raises ValueError as `check_architecture`, or for impossible sizes."""
-    check_architecture(values)
-    values = with_defaults(values)
+    """Our model config, of values that `check_architecture` has let through."""
     tied = "all" if values["share_encoder_decoder_embeddings"] else "target"
     return TransformerConfig(
         d_model=values["d_model"],
@@ -92,7 +113,7 @@ def to_model_config(values: Json, *, output_bias: bool) -> TransformerConfig:
         positions="sinusoidal_half_split",
         activation=ACTIVATIONS[values["activation_function"]],
         tie_embeddings=tied if values["tie_word_embeddings"] else "none",
-        scale_embeddings=bool(values["scale_embedding"]),
+        scale_embeddings=values["scale_embedding"],
         output_bias=output_bias,
         dropout=float(values["dropout"]),
         attention_dropout=float(values["attention_dropout"]),
@@ -102,7 +123,6 @@ def to_model_config(values: Json, *, output_bias: bool) -> TransformerConfig:
 
 def vocabulary_sizes(values: Json) -> tuple[int, int]:
     """(source, target), as config.json gives them."""
-    values = with_defaults(values)
     source = values["vocab_size"]
     if values["share_encoder_decoder_embeddings"]:
         return source, source

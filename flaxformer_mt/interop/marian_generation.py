@@ -5,12 +5,12 @@ token; see `decoding.beam_search` for the rules.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.config import DecodingConfig, EarlyStopping
-from flaxformer_mt.interop.marian_config import Json, with_defaults
+from flaxformer_mt.interop.marian_config import Json, misfits, with_defaults
 
 DEFAULTS = {
     "num_beams": 1,
@@ -55,16 +55,25 @@ def to_decoding_config(values: Json, target: Vocabulary, *, max_positions: int) 
       target: the vocabulary that ids refer to.
       max_positions: max_position_embeddings of config.json.
 
-    Warns of what is set there and cannot be done here.
+    Warns of what is set there and cannot be done here; raises ValueError, with every reason, for
+    values that no search can have.
     """
+    values = with_defaults(values, DEFAULTS)
+    if reasons := list(_reasons_against(values)):
+        raise ValueError("; ".join(reasons))
     for name, idle in NOT_SUPPORTED.items():
         if values.get(name) is not None and values[name] not in idle:
             _warn(f"sets {name} to {values[name]!r}, which this search does not have: " + DIFFERENT)
     if values.get("forced_eos_token_id") is None:
         _warn("has no forced_eos_token_id, but here every translation ends with EOS: " + DIFFERENT)
+    for name in ("eos_token_id", "forced_eos_token_id"):
+        if values.get(name) not in (None, target.eos_id, [target.eos_id]):
+            _warn(
+                f"sets {name} to {values[name]!r}, but here {target.eos_id} alone ends a "
+                "translation: " + DIFFERENT
+            )
     limit = _length_limit(values, max_positions)
-    suppressed = _suppressed(values, target.eos_id)
-    values = with_defaults(values, DEFAULTS)
+    suppressed = _suppressed(values, target)
     special = {target.pad_id, target.bos_id}
     by_name = {target.unk_id} | (special if special <= suppressed else set())
     return DecodingConfig(
@@ -108,6 +117,23 @@ def to_generation_json(decoding: DecodingConfig, target: Vocabulary) -> dict[str
     }
 
 
+def _reasons_against(values: Json) -> Iterator[str]:
+    lengths = {name: 1 for name in ("max_length", "max_new_tokens") if values.get(name) is not None}
+    # The one field that is of two kinds.
+    yield from misfits({**values, "early_stopping": False}, DEFAULTS | lengths)
+    if values["early_stopping"] not in list(EARLY_STOPPING):
+        yield f"early_stopping is {values['early_stopping']!r}, expected false, true or 'never'"
+    words = values["bad_words_ids"]
+    if not (isinstance(words, list) and all(map(_are_ids, words))):
+        yield f"bad_words_ids is {words}, expected a list of lists of token ids"
+    if not _are_ids(values["suppress_tokens"]):
+        yield f"suppress_tokens is {values['suppress_tokens']}, expected a list of token ids"
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(token) is int for token in value)
+
+
 def _length_limit(values: Json, max_positions: int) -> int:
     """Tokens that `generate` adds at most; its max_length counts the start token too."""
     if values.get("max_new_tokens") is not None:
@@ -122,13 +148,13 @@ def _length_limit(values: Json, max_positions: int) -> int:
     return limit
 
 
-def _suppressed(values: Json, eos_id: int) -> set[int]:
-    """Single tokens that are never chosen."""
-    values = with_defaults(values, DEFAULTS)
+def _suppressed(values: Json, target: Vocabulary) -> set[int]:
+    """Single tokens that are never chosen, of those that there are."""
     words = [*values["bad_words_ids"], *([token] for token in values["suppress_tokens"])]
     if any(len(word) > 1 for word in words):
         _warn("forbids words of several tokens (bad_words_ids), which is not done: " + DIFFERENT)
-    return {word[0] for word in words if len(word) == 1} - {eos_id}
+    single = {word[0] for word in words if len(word) == 1}
+    return single & set(range(target.size)) - {target.eos_id}
 
 
 def _length_penalty(alpha: float) -> float:

@@ -20,6 +20,7 @@ from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.translator import Translator, suppressed_tokens
 from flaxformer_mt.interop.comparison import Comparison, compare
 from flaxformer_mt.interop.ctranslate2_runner import CTranslate2Runner
+from flaxformer_mt.interop.ctranslate2_vocabulary import starts_with_padding
 from flaxformer_mt.interop.marian_runner import MarianRunner
 from flaxformer_mt.interop.runner import Runner, Translation
 from flaxformer_mt.lines import read_parallel, read_text
@@ -201,13 +202,12 @@ def _search_rules(format: Format, loaded: LoadedModel, config: VerifyConfig) -> 
     )
     if format == "marian":
         return rules
-    target = loaded.tokenizer.target
-    starts_with_padding = target.pad_id == target.bos_id  # which the export then never chooses
+    never_padding = starts_with_padding(loaded.tokenizer.target)
     return dataclasses.replace(
         rules,
         renormalize=True,
         early_stopping="first" if config.length_penalty else "exact",
-        allow_special=rules.allow_special and not starts_with_padding,
+        allow_special=rules.allow_special and not never_padding,
     )
 
 

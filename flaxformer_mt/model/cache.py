@@ -1,7 +1,6 @@
 """What the decoder remembers between two tokens: an explicit pytree, given and returned."""
 
 import flax.struct
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
@@ -12,28 +11,44 @@ from flaxformer_mt.model.attention import KeysValues
 class Cache:
     """State of decoding B sentences with K hypotheses each.
 
+    Keys and values stay where they were written. When the search lets a hypothesis go on from
+    another one, only `ancestors` changes: small numbers that say where the past of each hypothesis
+    stands, from which comes the mask of self-attention.
+
     Keys and values are separate arrays, one pair a layer: a stacked array would be copied at
     every token, where XLA updates these in place.
 
     Attributes:
       index: position of the next token, the same for all rows.
-      past: for each decoder layer the keys and values [B K G T H] of the tokens so far.
+      ancestors: the place among the K in which the token at each position of each hypothesis was
+        written.
+      past: for each decoder layer the keys and values [B G K T H] of the tokens so far.
       source: for each decoder layer the keys and values [B G S H] of the source, projected once.
       source_mask: True at real source positions.
     """
 
     index: Int[Array, ""]
+    ancestors: Int[Array, "B K T"]
     past: tuple[KeysValues, ...]
     source: tuple[KeysValues, ...]
     source_mask: Bool[Array, "B 1 1 S"]
 
     def select(self, parents: Int[Array, "B K"]) -> "Cache":
-        """Lets hypothesis k of sentence b go on from what hypothesis parents[b, k] has read.
+        """Lets hypothesis k of sentence b go on from what hypothesis parents[b, k] has read."""
+        ancestors = jnp.take_along_axis(self.ancestors, parents[..., None], axis=1)
+        return self.replace(ancestors=ancestors)  # pyright: ignore[reportAttributeAccessIssue]
 
-        The source is the same for all hypotheses of a sentence and stays as it is.
-        """
+    def with_place(self) -> "Cache":
+        """The next token of each hypothesis will be written in the hypothesis' own place."""
+        own = jnp.arange(self.ancestors.shape[1])[:, None]  # [K 1]
+        here = jnp.arange(self.ancestors.shape[2]) == self.index  # [T]
+        ancestors = jnp.where(here, own, self.ancestors)
+        return self.replace(ancestors=ancestors)  # pyright: ignore[reportAttributeAccessIssue]
 
-        def gather(x: Array) -> Array:
-            return jnp.take_along_axis(x, parents[:, :, None, None, None], axis=1)
-
-        return self.replace(past=jax.tree.map(gather, self.past))  # pyright: ignore[reportAttributeAccessIssue]
+    def past_mask(self) -> Bool[Array, "B 1 K S"]:
+        """True where a hypothesis looks, of the S = K * T tokens of all: at its own so far."""
+        batch, beams, length = self.ancestors.shape
+        places = jnp.arange(beams)[:, None]  # [K 1]
+        own = self.ancestors[:, :, None, :] == places  # [B K K T]
+        written = jnp.arange(length) <= self.index  # [T]
+        return (own & written).reshape(batch, 1, beams, beams * length)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from flaxformer_mt.model.layers import Activation, Norm
 from flaxformer_mt.model.positions import Added
@@ -99,6 +99,10 @@ class TransformerConfig:
 
 def _problems(config: TransformerConfig) -> Iterator[str]:
     """What makes no sense, the first thing first."""
+    for name, kind in get_type_hints(TransformerConfig).items():
+        if get_origin(kind) is Literal and getattr(config, name) not in get_args(kind):
+            choices = ", ".join(get_args(kind))
+            yield f"model.{name} must be one of {choices}, got {getattr(config, name)!r}"
     counts = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers")
     for name in (*counts, "max_positions"):
         if getattr(config, name) < 1:

@@ -31,12 +31,14 @@ class Linear(nn.Module):
     """y = x W + b over the last axes of x, W in Xavier-uniform initialisation.
 
     `shape` is the shape of W and `axes` names its dimensions for sharding; the first
-    `num_inputs` of them are contracted with the last axes of x.
+    `num_inputs` of them are contracted with the last axes of x. `init_scale` multiplies the
+    variance of the initialisation.
     """
 
     shape: tuple[int, ...]
     axes: tuple[str, ...]
     num_inputs: int = 1
+    init_scale: float = 1.0
     use_bias: bool = True
     dtype: DTypeLike = jnp.float32
 
@@ -44,7 +46,8 @@ class Linear(nn.Module):
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
         inputs = tuple(range(self.num_inputs))
         outputs = tuple(range(self.num_inputs, len(self.shape)))
-        xavier = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", inputs, outputs)
+        scale = self.init_scale
+        xavier = nn.initializers.variance_scaling(scale, "fan_avg", "uniform", inputs, outputs)
         kernel = parameter(self, "kernel", xavier, self.shape, self.axes)
         contracted = tuple(range(x.ndim - self.num_inputs, x.ndim))
         y = jax.lax.dot_general(

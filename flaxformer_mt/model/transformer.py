@@ -148,11 +148,13 @@ class Transformer(nn.Module):
     ) -> Cache:
         """The cache before the first token: source keys and values projected, the past empty."""
         config = self.config
-        shape = (memory.shape[0], beam_size, config.kv_heads, max_target_length)
+        batch = memory.shape[0]
+        shape = (batch, config.kv_heads, beam_size, max_target_length)
         past = KeysValues(*(jnp.zeros((*shape, w), config.dtype) for w in config.head_widths))
         return Cache(
             index=jnp.zeros((), jnp.int32),
-            past=tuple(past for _ in self.decoder),  # each [B K G T H]
+            ancestors=jnp.zeros((batch, beam_size, max_target_length), jnp.int32),
+            past=tuple(past for _ in self.decoder),  # each [B G K T H]
             source=tuple(layer.source_keys_values(memory) for layer in self.decoder),
             source_mask=memory_mask[:, None, None, :],  # [B 1 1 S]
         )
@@ -164,11 +166,11 @@ class Transformer(nn.Module):
 
         The first call gets `bos_id`; a cache holds at most `max_target_length` calls.
         """
-        length = cache.past[0].keys.shape[3]
-        here = cache.index[None, None]  # [1 1]: one query, at the same place in all hypotheses
-        places = jnp.arange(length)[None, :]  # [1 T]
-        mask = (places <= here)[:, None, None, :]  # [1 1 1 T]: causal, and nothing unwritten
-        view = self._near(View(mask, here, places))
+        beams, length = cache.ancestors.shape[1:]
+        cache = cache.with_place()
+        here = jnp.broadcast_to(cache.index, (1, beams))  # all new tokens are at one position
+        places = jnp.tile(jnp.arange(length), beams)[None, :]  # [1 K*T]
+        view = self._near(View(cache.past_mask(), here, places))
         source_view = View(cache.source_mask)
         x = self.target_embedding(tokens)  # [B K D]
         x = self.decoder_positions(x, jnp.full(tokens.shape, cache.index), length=length)

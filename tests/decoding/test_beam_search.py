@@ -186,12 +186,14 @@ def test_the_loop_ends_when_nothing_can_win():
 
 def test_should_stop_compares_with_the_best_that_can_still_be_reached():
     tokens = jnp.zeros((3, 2, 1), jnp.int32)
-    live = module.Live(tokens, jnp.array([[-2.0, -3.0]] * 3))
+    totals = jnp.array([[-2.0, -3.0]] * 3)
+    live = module.Live(tokens, totals, totals)
     # With alpha 1 and a limit of 7 the penalty is at most 2: the best reachable score is -1.
-    finished = module.Finished(tokens, jnp.array([[-0.9, -1.1], [-1.1, -1.2], [-0.8, -0.9]]))
+    ranks = jnp.array([[-0.9, -1.1], [-1.1, -1.2], [-0.8, -0.9]])
+    finished = module.Finished(tokens, ranks, ranks)
     given = {
-        "penalty_now": penalty(jnp.array(1), 1.0),
-        "penalty_at_limit": penalty(jnp.array([7, 7, 7]), 1.0),
+        "rank_now": lambda totals: totals / penalty(jnp.array(1), 1.0),
+        "rank_at_limit": lambda totals: totals / penalty(jnp.array([7, 7, 7]), 1.0),
         "early_stopping": "exact",
     }
     for num_hypotheses, expected in ((1, [True, False, True]), (2, [False, False, True])):

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+import warnings
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from marian_directories import OURS, our_model, write_directory
+from marian_directories import OURS, our_model, write_directory, write_tokenizer
 
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.data.vocabulary import WordVocabulary
@@ -170,6 +171,15 @@ FC1 = "model.decoder.layers.0.fc1.weight"
             {"model.encoder.embed_positions.weight": np.ones((40, 8), np.float32)},
             r"embed_positions\.weight: expected sinusoids \(sines first\) of shape \(40, 8\)",
         ),
+        (
+            {"model.encoder.embed_positions.weight": np.ones((), np.float32)},
+            r"embed_positions\.weight: expected sinusoids .* of two axes, found shape \(\)",
+        ),
+        (
+            {FC1: np.full((12, 8), np.nan, np.float32)},
+            rf"{FC1}: expected numbers, found NaN \(not a number\)",
+        ),
+        ({FC1: np.ones((12, 8), np.int8)}, rf"{FC1}: expected floating-point .*, found int8"),
     ],
 )
 def test_tensors_that_do_not_fit_are_named(tmp_path, changes, message):
@@ -213,8 +223,37 @@ def test_without_an_output_bias_there_is_none(tmp_path):
     assert not loaded.config.model.output_bias and "logits_bias" not in loaded.params
 
 
+def cut_into_shards(directory: Path) -> None:
+    """As `save_pretrained` writes a model that is larger than its `max_shard_size`."""
+    tensors = safetensors_numpy.load_file(directory / "model.safetensors")
+    (directory / "model.safetensors").unlink()
+    homes = {}
+    for number, name in enumerate(sorted(tensors)):
+        homes[name] = f"model-0000{number % 2 + 1}-of-00002.safetensors"
+    for file in set(homes.values()):
+        shard = {name: tensors[name] for name, home in homes.items() if home == file}
+        safetensors_numpy.save_file(shard, directory / file)
+    index = {"metadata": {}, "weight_map": homes}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def test_a_model_in_several_files_is_read_whole(tmp_path):
+    write_directory(tmp_path, generation=SEARCH)
+    once = read_marian(tmp_path)
+    cut_into_shards(tmp_path)
+    jax.tree.map(np.testing.assert_array_equal, once.params, read_marian(tmp_path).params)
+    (tmp_path / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="no file .*model-00002-of-00002"):
+        read_marian(tmp_path)
+    for damaged in ("[]", "{", '{"weight_map": ["model.safetensors"]}'):
+        (tmp_path / "model.safetensors.index.json").write_text(damaged)
+        with pytest.raises(ValueError, match=r"index\.json: expected .*weight_map"):
+            read_marian(tmp_path)
+
+
 def test_half_precision_is_read_as_single(tmp_path):
     tensors = write_directory(tmp_path, generation=SEARCH)
+    tensors["model.encoder.embed_positions.weight"] = sinusoids(40, 8, half_split=True)
     for dtype in (np.float16, jnp.bfloat16):
         rewrite(tmp_path, **{name: tensor.astype(dtype) for name, tensor in tensors.items()})
         found = read_marian(tmp_path).params["decoder_0"]["feed_forward"]["in"]["kernel"]
@@ -230,7 +269,23 @@ def test_half_precision_is_read_as_single(tmp_path):
         ({"activation_function": "gelu_new"}, "'gelu_new', expected one of relu, gelu, swish"),
         ({"decoder_ffn_dim": 16}, "encoder_ffn_dim is 12 but decoder_ffn_dim is 16"),
         ({"decoder_attention_heads": 4}, "encoder_attention_heads is 2 but decoder_a"),
-        ({"encoder_layers": "2"}, "encoder_layers is '2', expected an integer"),
+        ({"encoder_layers": "2"}, "encoder_layers is '2', expected an integer of at least 1"),
+        ({"decoder_attention_heads": "2"}, "decoder_attention_heads is '2', expected an integer"),
+        (
+            {"encoder_attention_heads": 3, "decoder_attention_heads": 3},
+            r"d_model is 8, expected a multiple of encoder_attention_heads \(3\)",
+        ),
+        ({"d_model": 9}, "d_model is 9, expected an even number"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings is 0, expected an integer of at"),
+        ({"decoder_start_token_id": "7"}, "decoder_start_token_id is '7', expected an integer"),
+        ({"scale_embedding": "false"}, "scale_embedding is 'false', expected true or false"),
+        ({"dropout": "0.1"}, r"config\.json: dropout is '0\.1', expected a number"),
+        ({"dropout": 1}, "dropout is 1, expected at least 0 and less than 1"),
+        (
+            {"activation_function": ["relu"]},
+            r"activation_function is \['relu'\], expected a string",
+        ),
+        ({"architectures": 3}, "architectures is 3, expected a list"),
         ({"vocab_size": 99}, r"vocab\.json has \d+ pieces, but the embeddings have 99 rows"),
         ({"pad_token_id": 3}, r"pad_token_id is 3 in config\.json, but '<pad>' has the id"),
         ({"eos_token_id": 2}, r"eos_token_id is 2 in config\.json, but '</s>' has the id 0"),
@@ -265,6 +320,74 @@ def test_damaged_files_are_named(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ValueError, match=r"config\.json is no JSON"):
         read_marian(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"added_tokens_decoder": {"3": {"special": True}}}, "expected a token .* got {'special'"),
+        ({"added_tokens_decoder": [3]}, r"added_tokens_decoder: expected an object .* got \[3\]"),
+        ({"added_tokens_decoder": {"3": "x"}}, "expected an object .* got {'3': 'x'}"),
+        ({"eos_token": {}}, None),
+        ({"eos_token": {"text": "</s>"}}, "expected a token .* got {'text': '</s>'}"),
+        ({"extra_special_tokens": {"image": "<image>"}}, "lacks the special token '<image>'"),
+        ({"added_tokens_decoder": None, "source_lang": 5}, None),
+    ],
+)
+def test_odd_settings_of_the_tokenizer_are_named_or_left_out(tmp_path, content, message):
+    write_directory(tmp_path, generation=SEARCH, **content)
+    if message:
+        with pytest.raises(ValueError, match=message):
+            read_marian(tmp_path)
+    else:
+        assert read_marian(tmp_path).config.data.source_language == "und"
+
+
+def test_an_empty_model_of_pieces_is_named(tmp_path):
+    write_directory(tmp_path)
+    (tmp_path / "source.spm").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"source\.spm is not a SentencePiece model"):
+        read_marian(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_beams": "4"}, "num_beams is '4', expected an integer of at least 1"),
+        ({"num_beams": 0}, "num_beams is 0, expected an integer of at least 1"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0, expected an integer of at least 1"),
+        ({"max_length": "8"}, "max_length is '8', expected an integer"),
+        ({"length_penalty": "1"}, "length_penalty is '1', expected a number"),
+        ({"early_stopping": "soon"}, "early_stopping is 'soon', expected false, true or 'never'"),
+        ({"bad_words_ids": [5]}, r"bad_words_ids is \[5\], expected a list of lists of token ids"),
+        ({"bad_words_ids": 5}, "bad_words_ids is 5, expected a list of lists of token ids"),
+        ({"bad_words_ids": [["5"]]}, r"bad_words_ids is \[\['5'\]\], expected a list of lists"),
+        ({"suppress_tokens": ["5"]}, r"suppress_tokens is \['5'\], expected a list of token ids"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_by_its_file(tmp_path, changes, message):
+    write_directory(tmp_path, generation=SEARCH | changes)
+    with pytest.raises(ValueError, match=rf"generation_config\.json: .*{message}"):
+        read_marian(tmp_path)
+
+
+def test_without_a_generation_config_the_search_is_that_of_the_config(tmp_path):
+    """As `generate` has it: what MarianConfig takes for granted is none of its business."""
+    write_directory(tmp_path, config=SEARCH)
+    with warnings.catch_warnings(action="error"):
+        decoding = read_marian(tmp_path).config.decoding
+    assert (decoding.beam_size, decoding.max_target_length) == (4, 29)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(without(json.loads(file.read_text()), "forced_eos_token_id")))
+    with pytest.warns(UserWarning, match="has no forced_eos_token_id"):
+        read_marian(tmp_path)
+
+
+def test_the_config_tells_the_size_of_the_vocabulary(tmp_path):
+    """So that a summary of the workdir, which reads the config alone, counts right."""
+    ids = write_tokenizer(tmp_path)
+    write_directory(tmp_path, generation=SEARCH)
+    assert read_marian(tmp_path).config.data.tokenizer.vocab_size == ids["vocab_size"]
 
 
 def test_a_pickle_is_not_read_unasked(tmp_path):

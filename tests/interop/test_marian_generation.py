@@ -33,6 +33,8 @@ def read(**values) -> DecodingConfig:
         ),
         ({"bad_words_ids": [[0], [1]]}, {"allow_unknown": False, "forbidden": (0,)}),
         ({"bad_words_ids": [[3]], "suppress_tokens": [9]}, {"forbidden": (9,)}),
+        ({"bad_words_ids": [[999]], "suppress_tokens": [-1]}, {"forbidden": ()}),
+        ({"eos_token_id": [3]}, {"forced_end": "free"}),
     ],
 )
 def test_fields_that_both_have(theirs, ours):
@@ -48,6 +50,8 @@ def test_fields_that_both_have(theirs, ours):
         ({"do_sample": True}, "sets do_sample to True"),
         ({"min_length": 5}, "sets min_length to 5"),
         ({"forced_eos_token_id": None}, "has no forced_eos_token_id"),
+        ({"forced_eos_token_id": 5}, "sets forced_eos_token_id to 5, but here 3 alone ends a tr"),
+        ({"eos_token_id": [3, 5]}, r"sets eos_token_id to \[3, 5\], but here 3 alone ends a trans"),
         ({"bad_words_ids": [[5, 6]]}, "forbids words of several tokens"),
         ({"length_penalty": -1.0}, "sets length_penalty to -1.0; 0, the least"),
         ({"max_length": None}, "gives no max_length: .* no translation has more than 20 tokens"),

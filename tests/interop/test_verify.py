@@ -159,10 +159,13 @@ def test_words_serve_without_sentencepiece(file, tmp_path):
     verify_export(directory, "ctranslate2", loaded, config, exact=True)
 
 
-def test_a_marian_model_goes_on_to_ctranslate2(tmp_path):
+@pytest.mark.parametrize("padding", ["<pad>", "</s>"])
+def test_a_marian_model_goes_on_to_ctranslate2(tmp_path, padding):
+    """Also one whose targets begin with EOS, which is its padding too."""
     pytest.importorskip("safetensors", reason="needs the extra [marian]")
     marian = tmp_path / "marian"
-    write_directory(marian, generation={"max_length": 12})
+    special = {} if padding == "<pad>" else {"pad_token_id": 0, "decoder_start_token_id": 0}
+    write_directory(marian, generation={"max_length": 12}, config=special, pad_token=padding)
     loaded = read_marian(marian)
     file = tmp_path / "lines.en"
     file.write_text("".join(f"{LANGUAGE * (i % 2)}{line}\n" for i, line in enumerate(LINES)))

@@ -206,7 +206,7 @@ def test_steps_equal_the_whole(rng):
 
     params = attention.init(jax.random.key(0), x, method=whole)
     expected = attention.apply(params, x, method=whole)
-    empty = jnp.zeros((3, 1, 2, 5, 4))
+    empty = jnp.zeros((3, 2, 1, 5, 4))
     past = KeysValues(empty, empty)
     for t in range(5):
         view = View((jnp.arange(5) <= t)[None, None, None])

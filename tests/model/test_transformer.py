@@ -307,3 +307,12 @@ def test_tied_embeddings_need_one_vocabulary():
 def test_a_config_that_makes_no_sense_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(TINY, **change)
+
+
+@pytest.mark.parametrize(("name", "value"), [("positions", "alibi"), ("activation", "gelu_new")])
+def test_a_choice_that_there_is_not_is_refused(name, value):
+    """By the config itself: unknown positions would be none, without a word."""
+    config = dataclasses.replace(TINY)
+    object.__setattr__(config, name, value)  # past the type checks that only tests have
+    with pytest.raises(ValueError, match=rf"model\.{name} must be one of \w+, .*, got '{value}'"):
+        config.__post_init__()

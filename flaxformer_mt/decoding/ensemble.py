@@ -1,0 +1,121 @@
+"""Transformers as the search sees them: one, or several that vote on every token."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from flaxformer_mt.decoding.step import DecodeStep
+from flaxformer_mt.model.cache import Cache
+from flaxformer_mt.model.transformer import Transformer
+
+Params = Mapping[str, Any]
+
+
+@flax.struct.dataclass
+class EnsembleCache:
+    """The caches of all members, and the attention that the source has had so far."""
+
+    members: tuple[Cache, ...]
+    coverage: Float[Array, "B K S"] | None
+    """Summed over the target tokens, the mean of all heads and layers; None if nobody asks."""
+
+    def select(self, parents: Int[Array, "B K"]) -> "EnsembleCache":
+        """As `Cache.select`."""
+        coverage = self.coverage
+        if coverage is not None:
+            coverage = jnp.take_along_axis(coverage, parents[..., None], axis=1)
+        return EnsembleCache(tuple(cache.select(parents) for cache in self.members), coverage)
+
+
+def start_ensemble(
+    models: Sequence[Transformer],
+    params: Sequence[Params],
+    inputs: Int[Array, "B S"],
+    inputs_positions: Int[Array, "B S"],
+    inputs_segment_ids: Int[Array, "B S"],
+    *,
+    beam_size: int,
+    max_target_length: int,
+    with_coverage: bool,
+) -> EnsembleCache:
+    """Every member has read the source, and written nothing."""
+    mask = inputs_segment_ids != 0
+    caches = []
+    for model, of_model in zip(models, params, strict=True):
+        source = inputs, inputs_positions, inputs_segment_ids
+        memory = model.apply({"params": of_model}, *source, method="encode")
+        cache = model.apply(
+            {"params": of_model},
+            memory,
+            mask,
+            beam_size=beam_size,
+            max_target_length=max_target_length,
+            method="init_cache",
+        )
+        caches.append(cache)
+    nothing = jnp.zeros((inputs.shape[0], beam_size, inputs.shape[1]), jnp.float32)
+    return EnsembleCache(tuple(caches), nothing if with_coverage else None)
+
+
+def ensemble_step(
+    models: Sequence[Transformer], params: Sequence[Params], weights: Float[Array, " n"] | None
+) -> DecodeStep:
+    """One step of all members; `weights` as in `combine`."""
+
+    def step(tokens: Int[Array, "B K"], cache: Any) -> tuple[Float[Array, "B K V"], EnsembleCache]:
+        logits, caches, looked = [], [], []
+        for model, of_model, old in zip(models, params, cache.members, strict=True):
+            (of_member, new), sown = model.apply(
+                {"params": of_model}, tokens, old, method="decode_step", mutable=["intermediates"]
+            )
+            logits.append(of_member)
+            caches.append(new)
+            looked.append(source_attention(sown["intermediates"]))
+        coverage = cache.coverage
+        if coverage is not None:
+            coverage = coverage + jnp.mean(jnp.stack(looked), axis=0)
+        return combine(logits, weights), EnsembleCache(tuple(caches), coverage)
+
+    return step
+
+
+def combine(
+    logits: Sequence[Float[Array, "B T V"]], weights: Float[Array, " n"] | None
+) -> Float[Array, "B T V"]:
+    """Logits of the weighted mean of the members' probabilities; those of one alone as they are."""
+    if len(logits) == 1:
+        return logits[0]
+    log_probs = jnp.stack([jax.nn.log_softmax(x.astype(jnp.float32)) for x in logits], -1)
+    assert weights is not None
+    return jax.nn.logsumexp(log_probs + jnp.log(weights), axis=-1)
+
+
+def source_attention(sown: Mapping[str, Any]) -> Float[Array, "B T S"]:
+    """From what the decoder's layers sow: the mean of the heads and layers of source attention."""
+    layers = [
+        of_layer["source_attention"]["weights"][0]
+        for name, of_layer in sown.items()
+        if name.startswith("decoder_") and "source_attention" in of_layer
+    ]
+    return jnp.mean(jnp.stack(layers), axis=(0, 2))
+
+
+def coverage_bonus(
+    source_mask: Bool[Array, "B S"], strength: Float[Array, ""]
+) -> Callable[[EnsembleCache], Float[Array, "B K"]]:
+    """cp(X; Y) = beta * sum over the source of log min(coverage, 1): at most 0.
+
+    Wu et al. 2016, equation 14. What was never looked at at all counts as 1e-6, not as 0, whose
+    logarithm would rule a translation out.
+    """
+
+    def bonus(cache: EnsembleCache) -> Float[Array, "B K"]:
+        assert cache.coverage is not None
+        logs = jnp.log(jnp.clip(cache.coverage, 1e-6, 1.0))
+        return strength * jnp.sum(jnp.where(source_mask[:, None], logs, 0.0), axis=-1)
+
+    return bonus

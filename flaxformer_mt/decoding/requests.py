@@ -1,0 +1,160 @@
+"""What is asked for each sentence, and the arrays in which a batch of it reaches the device."""
+
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.decoding.constraints import Banks, make_banks
+from flaxformer_mt.decoding.grouping import Group
+from flaxformer_mt.decoding.programs import Wishes
+from flaxformer_mt.decoding.rules import (
+    ForcedPrefix,
+    MinLength,
+    NoRepeatedNgram,
+    RepetitionPenalty,
+    Rule,
+)
+from flaxformer_mt.decoding.sampling import Sampler, WithoutReplacement
+from flaxformer_mt.decoding.selection import Selection
+from flaxformer_mt.decoding.word_ends import TargetWords
+
+
+class Request(NamedTuple):
+    """One segment to translate, and what its translation must have."""
+
+    line: int
+    inputs: Int[np.ndarray, " s"]
+    """EOS at the end."""
+    prefix: tuple[int, ...] = ()
+    """Target tokens that the translation begins with."""
+    phrases: tuple[tuple[int, ...], ...] = ()
+    """Target tokens of phrases that it contains."""
+
+    @property
+    def room(self) -> int:
+        """Target tokens that all this needs, EOS included."""
+        return len(self.prefix) + sum(map(len, self.phrases)) + 1
+
+    def limit(self, config: DecodingConfig) -> int:
+        """The most target tokens, EOS included: as always, or more if what is asked needs it."""
+        return max(config.length_limit(len(self.inputs)), self.room)
+
+    def program_length(self, config: DecodingConfig, menu: Sequence[int]) -> int:
+        """The length of the shortest program that holds source and target.
+
+        Raises ValueError if what must appear is longer than any translation may be.
+        """
+        for length in menu:
+            if length >= len(self.inputs) and config.length_limit(length) >= self.limit(config):
+                return length
+        raise ValueError(
+            f"line {self.line}: the prefix and the constraints take {self.room} tokens, EOS "
+            f"included, but no translation here has more than {config.length_limit(menu[-1])} "
+            f"(decoding.max_target_length): shorten them, or raise that"
+        )
+
+    @property
+    def kind(self) -> tuple[int, int, int]:
+        """The sizes of its tables: (prefix, phrases, tokens of a phrase), 0 for none."""
+        longest = max(map(len, self.phrases), default=0)
+        return _padded(len(self.prefix)), _padded(len(self.phrases)), _padded(longest)
+
+
+def _padded(size: int) -> int:
+    """A power of 4, or 0: few sizes mean few programs."""
+    padded = 4
+    while padded < size:
+        padded *= 4
+    return padded if size else 0
+
+
+def make_batch(requests: Sequence[Request], group: Group) -> Batch:
+    """The sources; rows left over are empty."""
+    examples = [Example(request.inputs, np.zeros(0, np.int32)) for request in requests]
+    return pad_batch(examples, BatchShape(group.rows, group.length, 1))
+
+
+def make_wishes(
+    requests: Sequence[Request],
+    group: Group,
+    config: DecodingConfig,
+    *,
+    suppressed: Bool[np.ndarray, " V"],
+    words: TargetWords,
+    weights: Sequence[float] | None,
+) -> Wishes:
+    """All that the search shall respect, for the requests of one group."""
+    vocabulary, rows = words.vocabulary, group.rows
+    prefix_size, num_phrases, phrase_size = requests[0].kind
+    limits = _column([request.limit(config) for request in requests], rows)
+    rules: list[Rule] = []
+    if config.repetition_penalty != 1:
+        rules.append(RepetitionPenalty(jnp.float32(config.repetition_penalty)))
+    if config.no_repeat_ngram_size:
+        rules.append(NoRepeatedNgram(config.no_repeat_ngram_size))
+    if config.min_target_length or config.min_target_ratio:
+        least = [config.least_length(len(request.inputs)) for request in requests]
+        rules.append(MinLength(_column(least, rows), vocabulary.eos_id))
+    prefix = None
+    if prefix_size:
+        tokens = np.zeros((rows, prefix_size), np.int32)
+        for row, request in enumerate(requests):
+            tokens[row, : len(request.prefix)] = request.prefix
+        lengths = _column([len(one.prefix) for one in requests], rows)
+        prefix = ForcedPrefix(jnp.asarray(tokens), lengths)
+    sampler = None
+    if config.strategy != "beam":
+        sampler = Sampler(
+            seeds=_column([_seed(config.seed, one.inputs) for one in requests], rows, np.uint32),
+            temperature=jnp.float32(config.temperature),
+            top_p=jnp.float32(config.top_p) if config.top_p < 1 else None,
+            top_k=config.top_k,
+        )
+    selection: Selection | None = None
+    if config.strategy == "sample_distinct":
+        assert sampler is not None
+        selection, sampler = WithoutReplacement(sampler), None
+    if num_phrases:
+        selection = _banks(requests, rows, (num_phrases, phrase_size), words)
+    return Wishes(
+        length_limits=limits,
+        suppressed=jnp.asarray(suppressed),
+        length_penalty=jnp.float32(config.length_penalty),
+        weights=None if weights is None else jnp.asarray(weights, jnp.float32),
+        rules=tuple(rules),
+        prefix=prefix,
+        selection=selection,
+        sampler=sampler,
+        coverage_penalty=jnp.float32(config.coverage_penalty) if config.coverage_penalty else None,
+    )
+
+
+def _banks(
+    requests: Sequence[Request], rows: int, size: tuple[int, int], words: TargetWords
+) -> Banks:
+    return make_banks(
+        [request.phrases for request in requests],
+        rows=rows,
+        size=size,
+        whole_words=words.ends_inside_word,
+        boundary=words.boundary,
+        eos_id=words.vocabulary.eos_id,
+    )
+
+
+def _column(values: Sequence[int], rows: int, dtype: type = np.int32) -> Int[Array, " B"]:
+    """One number for each row; 0 in rows left over."""
+    column = np.zeros(rows, dtype)
+    column[: len(values)] = values
+    return jnp.asarray(column)
+
+
+def _seed(seed: int, inputs: Int[np.ndarray, " s"]) -> int:
+    """Of the draws for a sentence: the same wherever it stands."""
+    return zlib.crc32(inputs.astype("<i4").tobytes(), seed & 0xFFFFFFFF)

@@ -1,0 +1,115 @@
+"""Wishes about what comes next, as functions on log-probabilities: length, repetition, prefix.
+
+A rule is a pytree: its arrays are arguments of the compiled program, and a rule that nobody asked
+for is not in the program at all. Rules change what a search compares, never what it reports: the
+score of a translation is always the model's own.
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Chosen(NamedTuple):
+    """What the hypotheses consist of so far."""
+
+    tokens: Int[Array, "B K T"]
+    """Anything from position `step` on."""
+    step: Int[Array, ""]
+    """How many tokens there are."""
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Log-probabilities of the next token -> those that the search shall compare."""
+
+    def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen, /) -> Float[Array, "B K V"]:
+        """-inf for a token that must not come next."""
+        ...
+
+
+@flax.struct.dataclass
+class MinLength:
+    """No EOS before a translation has `lengths` tokens, EOS included."""
+
+    lengths: Int[Array, " B"]
+    eos_id: int = flax.struct.field(pytree_node=False)
+
+    def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen) -> Float[Array, "B K V"]:
+        """Masks EOS."""
+        too_short = chosen.step + 1 < self.lengths  # [B]
+        is_eos = jnp.arange(scores.shape[-1]) == self.eos_id
+        return jnp.where(too_short[:, None, None] & is_eos, -jnp.inf, scores)
+
+
+@flax.struct.dataclass
+class NoRepeatedNgram:
+    """No n-gram twice (Paulus et al. 2017), as Hugging Face's no_repeat_ngram_size."""
+
+    size: int = flax.struct.field(pytree_node=False)
+
+    def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen) -> Float[Array, "B K V"]:
+        """Masks what would end an n-gram that is there already."""
+        tokens, step = chosen
+        size, room = self.size, tokens.shape[2]
+        if room < size:
+            return scores
+        # Where the last n - 1 tokens stood before, what came after them must not come again.
+        last = jax.lax.dynamic_slice_in_dim(tokens, step - (size - 1), size - 1, axis=2)
+        starts = room - size + 1
+        same = jnp.arange(starts) + size - 1 < step  # [starts]: the n-gram was whole
+        for place in range(size - 1):
+            same = same & (tokens[..., place : place + starts] == last[..., place : place + 1])
+        same = jnp.broadcast_to(same, (*tokens.shape[:2], starts))
+        return jnp.where(mark(tokens[..., size - 1 :], same, scores.shape[-1]), -jnp.inf, scores)
+
+
+@flax.struct.dataclass
+class RepetitionPenalty:
+    """Log-probabilities of tokens that were chosen before, times `factor` (Keskar et al. 2019).
+
+    Above 1 it makes them less probable. As Hugging Face does it in beam search.
+    """
+
+    factor: Float[Array, ""]
+
+    def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen) -> Float[Array, "B K V"]:
+        """Changes the tokens that are there already."""
+        written = jnp.arange(chosen.tokens.shape[2]) < chosen.step
+        written = jnp.broadcast_to(written, chosen.tokens.shape)
+        seen = mark(chosen.tokens, written, scores.shape[-1])
+        return jnp.where(seen, scores * self.factor, scores)
+
+
+@flax.struct.dataclass
+class ForcedPrefix:
+    """The first `lengths` tokens are those of `tokens`, whatever rules and selection say."""
+
+    tokens: Int[Array, "B P"]
+    lengths: Int[Array, " B"]
+
+    def __call__(
+        self,
+        scores: Float[Array, "B K V"],
+        log_probs: Float[Array, "B K V"],
+        step: Int[Array, ""],
+    ) -> Float[Array, "B K V"]:
+        """`scores` after the prefix; inside of it those of the model, for one token."""
+        place = jnp.minimum(step, self.tokens.shape[1] - 1)
+        forced = jax.lax.dynamic_index_in_dim(self.tokens, place, axis=1)  # [B 1]
+        is_forced = jnp.arange(scores.shape[-1]) == forced  # [B V]
+        only = jnp.where(is_forced[:, None], log_probs, -jnp.inf)
+        return jnp.where((step < self.lengths)[:, None, None], only, scores)
+
+
+def mark(
+    tokens: Int[Array, "B K N"], where: Bool[Array, "B K N"], vocab_size: int
+) -> Bool[Array, "B K V"]:
+    """True at the tokens of the vocabulary that are among `tokens[where]` of each hypothesis."""
+    batch, beams, _ = tokens.shape
+    rows, columns = jnp.arange(batch)[:, None, None], jnp.arange(beams)[:, None]
+    nothing = jnp.zeros((batch, beams, vocab_size), bool)
+    return nothing.at[rows, columns, tokens].max(where)
