@@ -6,16 +6,16 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
-from flaxformer_mt.cli import run_verb
 from flaxformer_mt.lines import open_output, read_parallel
 from flaxformer_mt.metrics import MetricScore, bleu, chrf, default_tokenize
+from flaxformer_mt.model_arguments import ModelArguments, load_translator, run_model_verb
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.pipeline import DataConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluateArguments:
+class EvaluateArguments(ModelArguments):
     """BLEU and chrF of a model on a test set, by sacreBLEU, with signatures.
 
     Without --source and --reference: on the test set of the model's own config.
@@ -23,21 +23,14 @@ class EvaluateArguments:
     {"score", "signature"}}; the checkpoint is the one that was used, "averaged" or a step.
     """
 
-    workdir: str
-    """Directory of a trained model: the --workdir of training."""
     source: str = ""
     """UTF-8 file to translate, one sentence a line."""
     reference: str = ""
     """UTF-8 file with the right translation of each line of the source."""
     output: str = ""
     """File for the translations. If not given, they are not kept."""
-    checkpoint: str = "auto"
-    """Which parameters: averaged, best, last, or the number of a step; auto is the first of
-    averaged, best and last that there is."""
     beam_size: int | None = None
     """Hypotheses kept while searching; 1 is greedy search. If not given, as in the config."""
-    length_penalty: float | None = None
-    """Exponent of the length penalty; 0 favours short output. If not given, as in the config."""
     tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
     """How BLEU splits text into words; auto follows the target language of the model's config: zh
     for Chinese, char for Japanese, else 13a. none splits at spaces alone."""
@@ -55,14 +48,14 @@ class EvaluateArguments:
 
 def main(args: list[str] | None = None) -> int:
     """The verb `evaluate`; returns the exit status."""
-    return run_verb(evaluate, EvaluateArguments, args, verb="evaluate")
+    return run_model_verb(evaluate, EvaluateArguments, args, verb="evaluate")
 
 
 def evaluate(arguments: EvaluateArguments) -> None:
     """Translate the test set and print its scores."""
     from flaxformer_mt.config import workdir_config
 
-    config = workdir_config(arguments.workdir)
+    config = workdir_config(arguments.workdir[0])
     if arguments.source:
         sources, references = read_parallel(arguments.source, arguments.reference)
     else:
@@ -100,9 +93,7 @@ def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
 
 def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[str], str]:
     """The translations, and the checkpoint that made them."""
-    from flaxformer_mt.decoding.translator import Translator
-
-    translator = Translator.load(arguments.workdir, which=arguments.checkpoint)
+    translator = load_translator(arguments)
     results = translator.translate(
         sources,
         beam_size=arguments.beam_size,

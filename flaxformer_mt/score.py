@@ -4,50 +4,54 @@ import dataclasses
 import json
 import sys
 
-from flaxformer_mt.cli import run_verb
 from flaxformer_mt.lines import open_output, read_parallel
+from flaxformer_mt.model_arguments import ModelArguments, load_translator, run_model_verb
+from flaxformer_mt.translate import details_as_json
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoreArguments:
+class ScoreArguments(ModelArguments):
     """How probable a model finds given translations.
 
     Writes one score for each pair of lines: log-probability / length penalty, the score that
     `translate` reports; less negative is more probable. With --json, one object {"source",
-    "target", "score", "log_prob", "num_tokens"} for each pair.
+    "target", "score", "log_prob", "num_tokens"} for each pair; with --details also "tokens",
+    "token_log_probs", "alignment" (pairs of source and target token) and "confidence".
     """
 
-    workdir: str
-    """Directory of a trained model: the --workdir of training."""
     source: str
     """UTF-8 file, one sentence a line."""
     target: str
     """UTF-8 file with a translation of each line of the source."""
     output: str = ""
     """File to write; it appears when all is scored. If not given, standard output."""
-    checkpoint: str = "auto"
-    """Which parameters: averaged, best, last, or the number of a step; auto is the first of
-    averaged, best and last that there is."""
-    length_penalty: float | None = None
-    """Exponent of the length penalty; with 0 the score is the log-probability. If not given, as in
-    the config."""
     json: bool = False
     """Write one JSON object for each pair."""
+    details: bool = False
+    """In JSON, tell tokens, their log-probabilities, alignment and confidence."""
+    attention: bool = False
+    """In JSON, tell the attention of each target token too."""
+
+    def __post_init__(self) -> None:
+        if (self.details or self.attention) and not self.json:
+            raise ValueError("--details and --attention are told in JSON: add --json")
 
 
 def main(args: list[str] | None = None) -> int:
     """The verb `score`; returns the exit status."""
-    return run_verb(score, ScoreArguments, args, verb="score")
+    return run_model_verb(score, ScoreArguments, args, verb="score")
 
 
 def score(arguments: ScoreArguments) -> None:
     """Read both files, then load the model, then write one line for each pair."""
-    from flaxformer_mt.decoding.translator import Translator
-
     sources, targets = read_parallel(arguments.source, arguments.target)
     with open_output(arguments.output) as output:
-        translator = Translator.load(arguments.workdir, which=arguments.checkpoint)
-        scores = translator.score(sources, targets, length_penalty=arguments.length_penalty)
+        scores = load_translator(arguments).score(
+            sources,
+            targets,
+            length_penalty=arguments.length_penalty,
+            details=arguments.details or arguments.attention,
+        )
         for source, target, found in zip(sources, targets, scores, strict=True):
             line = f"{found.score:.6f}"
             if arguments.json:
@@ -58,6 +62,8 @@ def score(arguments: ScoreArguments) -> None:
                     "log_prob": found.log_prob,
                     "num_tokens": len(found.tokens),
                 }
+                if found.details:
+                    values |= details_as_json(found.details, with_attention=arguments.attention)
                 line = json.dumps(values, ensure_ascii=False)
             output.write(f"{line}\n".encode())
 

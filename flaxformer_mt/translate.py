@@ -4,98 +4,170 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.cli import run_verb
 from flaxformer_mt.lines import open_output, read_text
+from flaxformer_mt.model_arguments import ModelArguments, load_translator, run_model_verb
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.translator import Hypothesis
+    from flaxformer_mt.decoding.translator import Details, Hypothesis
 
 LINES_AT_ONCE = 4096
 """Written before the next are translated; enough of them to fill whole batches of like length."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateArguments:
+class TranslateArguments(ModelArguments):
     """Translate text, line by line.
 
     Each input line becomes exactly one output line, in order; a blank line stays blank.
     With --num-hypotheses N above 1, each becomes up to N lines "index ||| text ||| score", best
     first, where index counts the input lines from 0 (the n-best format of Moses and Marian).
     With --json, each becomes one object {"source": "...", "hypotheses": [{"text": "...",
-    "score": -1.2}, ...]}. A score is log-probability / length penalty.
+    "score": -1.2}, ...]}; with --details each hypothesis also has "tokens", "token_log_probs",
+    "alignment" (pairs of source and target token) and "confidence", and with --attention true
+    "attention" (a row for each target token). A score is log-probability / length penalty.
+    With --decoding.flag-faults, what looks wrong is told on standard error, or with --json in
+    "flags" of each hypothesis.
     """
 
-    workdir: str
-    """Directory of a trained model: the --workdir of training."""
     input: str = ""
     """UTF-8 file to translate, one sentence a line. If not given, standard input."""
     output: str = ""
     """File to write; it appears when all is translated. If not given, standard output."""
-    checkpoint: str = "auto"
-    """Which parameters: averaged, best, last, or the number of a step; auto is the first of
-    averaged, best and last that there is."""
+    prefix: str = ""
+    """UTF-8 file with the beginning of each translation; blank lines force nothing."""
+    constraints: str = ""
+    """UTF-8 file with the phrases that must appear in each translation, separated by tabs."""
     beam_size: int | None = None
     """Hypotheses kept while searching; 1 is greedy search. If not given, as in the config."""
-    length_penalty: float | None = None
-    """Exponent of the length penalty; 0 favours short output. If not given, as in the config."""
     num_hypotheses: int | None = None
     """Hypotheses written for each line, at most beam_size. If not given, as in the config."""
     json: bool = False
     """Write one JSON object for each input line."""
+    details: bool = False
+    """In JSON, tell tokens, their log-probabilities, alignment and confidence."""
+    attention: bool = False
+    """In JSON, tell the attention of each target token too."""
+
+    def __post_init__(self) -> None:
+        if (self.details or self.attention) and not self.json:
+            raise ValueError("--details and --attention are told in JSON: add --json")
 
 
 def main(args: list[str] | None = None) -> int:
     """The verb `translate`; returns the exit status."""
-    return run_verb(translate, TranslateArguments, args, verb="translate")
+    return run_model_verb(translate, TranslateArguments, args, verb="translate")
 
 
 def translate(arguments: TranslateArguments) -> None:
     """Read all input, then load the model, then translate: bad text is found before any work."""
     text = read_text(arguments.input)
+    wishes = _read_wishes(arguments, text.lines)
     with open_output(arguments.output) as output:
         separator = ""  # before each line but the first, so that the last can end as it did
-        for line in _output_lines(text.lines, arguments):
+        for line in _output_lines(text.lines, wishes, arguments):
             output.write(f"{separator}{line}".encode())
             separator = "\n"
         if text.final_newline and text.lines:
             output.write(b"\n")
 
 
-def _output_lines(lines: Sequence[str], arguments: TranslateArguments) -> Iterator[str]:
+def _read_wishes(arguments: TranslateArguments, lines: Sequence[str]) -> dict[str, list[Any]]:
+    """What is asked for each line, by the names of `Translator.translate`."""
+    wishes: dict[str, list[Any]] = {}
+    if arguments.prefix:
+        wishes["prefixes"] = _read_as_many(arguments.prefix, lines)
+    if arguments.constraints:
+        found = _read_as_many(arguments.constraints, lines)
+        wishes["constraints"] = [line.split("\t") for line in found]
+    return wishes
+
+
+def _read_as_many(file: str, lines: Sequence[str]) -> list[str]:
+    found = read_text(file).lines
+    if len(found) != len(lines):
+        raise ValueError(
+            f"{file} has {len(found)} lines, but there are {len(lines)} to translate: it needs one "
+            "for each, which may be blank"
+        )
+    return found
+
+
+def _output_lines(
+    lines: Sequence[str], wishes: dict[str, list[Any]], arguments: TranslateArguments
+) -> Iterator[str]:
     from tqdm import tqdm
 
-    from flaxformer_mt.decoding.translator import Translator
-
-    translator = Translator.load(arguments.workdir, which=arguments.checkpoint)
+    translator = load_translator(arguments)
     n_best = (arguments.num_hypotheses or translator.config.num_hypotheses) > 1
     with tqdm(total=len(lines), unit=" lines", disable=None) as bar:  # None: only on a terminal
         for start in range(0, len(lines), LINES_AT_ONCE):
-            part = lines[start : start + LINES_AT_ONCE]
+            part = slice(start, start + LINES_AT_ONCE)
             results = translator.translate(
-                part,
+                lines[part],
                 beam_size=arguments.beam_size,
                 length_penalty=arguments.length_penalty,
                 num_hypotheses=arguments.num_hypotheses,
                 first_line=start + 1,
+                details=arguments.details or arguments.attention,
+                **{name: of_lines[part] for name, of_lines in wishes.items()},
             )
-            for index, (source, hypotheses) in enumerate(zip(part, results, strict=True), start):
-                yield from _format(index, source, hypotheses, arguments.json, n_best)
-            bar.update(len(part))
+            for index, (source, hypotheses) in enumerate(
+                zip(lines[part], results, strict=True), start
+            ):
+                if not arguments.json:
+                    _tell_flags(index, hypotheses[0])
+                yield from _format(index, source, hypotheses, arguments, n_best)
+            bar.update(len(results))
+
+
+def _tell_flags(index: int, hypothesis: "Hypothesis") -> None:
+    for flag in hypothesis.flags or ():
+        print(f"line {index + 1}: {flag.kind}: {flag.reason}", file=sys.stderr)
 
 
 def _format(
-    index: int, source: str, hypotheses: Sequence["Hypothesis"], as_json: bool, n_best: bool
+    index: int,
+    source: str,
+    hypotheses: Sequence["Hypothesis"],
+    arguments: TranslateArguments,
+    n_best: bool,
 ) -> Iterator[str]:
-    if as_json:
-        found = [{"text": h.text, "score": h.score} for h in hypotheses]
+    if arguments.json:
+        found = [_as_json(h, with_attention=arguments.attention) for h in hypotheses]
         yield json.dumps({"source": source, "hypotheses": found}, ensure_ascii=False)
     elif n_best:
         for hypothesis in hypotheses:
             yield f"{index} ||| {hypothesis.text} ||| {hypothesis.score:.6f}"
     else:
         yield hypotheses[0].text
+
+
+def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any]:
+    """All that is known of a hypothesis."""
+    values: dict[str, Any] = {"text": hypothesis.text, "score": hypothesis.score}
+    if hypothesis.utility is not None:
+        values["utility"] = hypothesis.utility
+    if hypothesis.flags is not None:
+        values["flags"] = [flag._asdict() for flag in hypothesis.flags]
+    if hypothesis.details:
+        values |= details_as_json(hypothesis.details, with_attention=with_attention)
+    return values
+
+
+def details_as_json(details: "Details", *, with_attention: bool) -> dict[str, Any]:
+    """Details of a hypothesis or of a given pair."""
+    values = {
+        "source_tokens": details.source_tokens,
+        "tokens": details.target_tokens,
+        "token_log_probs": details.token_log_probs,
+        "alignment": details.alignment,
+        "confidence": details.confidence,
+    }
+    if with_attention:
+        values["attention"] = details.attention.round(4).tolist()
+    return values
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ translator.translate(["A dog runs ."])[0][0].text
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -79,6 +80,7 @@ class PairScore(NamedTuple):
     tokens: list[int]
     token_log_probs: list[float]
     """One for each of `tokens`."""
+    details: Details | None = None
 
 
 NO_TOKENS = PairScore(0.0, 0.0, [], [])
@@ -222,6 +224,7 @@ class Translator:
         targets: Sequence[str | Sequence[int]],
         *,
         length_penalty: float | None = None,
+        details: bool = False,
     ) -> list[PairScore]:
         """The score that the model gives to each target as a translation of its source.
 
@@ -239,8 +242,11 @@ class Translator:
         config = changed_config(self.config, {"length_penalty": length_penalty})
         pairs = enumerate(zip(sources, targets, strict=True), start=1)
         examples = [self._example(source, target, line) for line, (source, target) in pairs]
-        found = zip(examples, self._score(examples, config), strict=True)
-        return [NO_TOKENS if is_blank(example) else score for example, (score, _) in found]
+        found = self._score(examples, config, with_attention=details)
+        return [
+            NO_TOKENS if is_blank(example) else self._with_details(example, score, attention)
+            for example, (score, attention) in zip(examples, found, strict=True)
+        ]
 
     def _requests(
         self,
@@ -417,25 +423,32 @@ class Translator:
             for request, hypotheses in zip(requests, found, strict=True)
             for hypothesis in hypotheses
         ]
-        scored = iter(self._score(examples, config, with_attention=True))
-        source, target = self.tokenizer.source.pieces, self.tokenizer.target.pieces
-
-        def describe(request: Request, hypothesis: Hypothesis) -> Hypothesis:
-            score, attention = next(scored)
-            assert attention is not None
-            details = Details(
-                source_tokens=[source[token] for token in request.inputs],
-                target_tokens=[target[token] for token in hypothesis.tokens],
-                token_log_probs=score.token_log_probs,
-                attention=attention,
-                confidence=self._confidence(score.token_log_probs),
-            )
-            return hypothesis._replace(details=details)
-
+        scored = zip(examples, self._score(examples, config, with_attention=True), strict=True)
+        details = (self._with_details(one, *of_one).details for one, of_one in scored)
         return [
-            [describe(request, hypothesis) for hypothesis in hypotheses]
-            for request, hypotheses in zip(requests, found, strict=True)
+            [hypothesis._replace(details=next(details)) for hypothesis in hypotheses]
+            for hypotheses in found
         ]
+
+    def _with_details(
+        self, example: Example, score: PairScore, attention: Float[np.ndarray, "T S"] | None
+    ) -> PairScore:
+        if attention is None:
+            return score
+        source, target = self._pieces
+        details = Details(
+            source_tokens=[source[token] for token in example.inputs],
+            target_tokens=[target[token] for token in example.targets],
+            token_log_probs=score.token_log_probs,
+            attention=attention,
+            confidence=self._confidence(score.token_log_probs),
+        )
+        return score._replace(details=details)
+
+    @functools.cached_property
+    def _pieces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The texts of all source and target tokens."""
+        return self.tokenizer.source.pieces, self.tokenizer.target.pieces
 
     def _confidence(self, token_log_probs: Sequence[float]) -> float | None:
         return self.calibration(token_log_probs) if self.calibration else None

@@ -1,0 +1,76 @@
+"""Which model, and how it searches: what `translate`, `score` and `evaluate` have in common."""
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from flaxformer_mt.cli import guard, parse_arguments
+from flaxformer_mt.config import workdir_config
+from flaxformer_mt.decoding.config import DecodingConfig
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.translator import Translator
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelArguments:
+    """A trained model, or several that vote."""
+
+    workdir: tuple[str, ...]
+    """Directory of a trained model: the --workdir of training. Several make an ensemble: they must
+    have the same vocabularies, and how to search is told by the first."""
+    weights: tuple[float, ...] = ()
+    """How much each model of an ensemble counts; equally, if not given."""
+    checkpoint: str = "auto"
+    """Which parameters: averaged, best, last, or the number of a step; auto is the first of
+    averaged, best and last that there is."""
+    length_penalty: float | None = None
+    """Exponent of the length penalty; 0 favours short output. If not given, as in the config."""
+    decoding: DecodingConfig = DecodingConfig()
+    """How to search: all settings, with the values of the model's config as defaults."""
+
+
+Arguments = TypeVar("Arguments", bound=ModelArguments)
+
+
+def run_model_verb(
+    work: Callable[[Arguments], None], kind: type[Arguments], args: list[str] | None, *, verb: str
+) -> int:
+    """As `cli.run_verb`, with the defaults of `--decoding.*` as in the config of the workdir."""
+
+    def parse_and_work() -> None:
+        defaults = _with_decoding_of(kind, _workdirs(args))
+        work(parse_arguments(defaults, args, verb=verb, description=kind.__doc__))
+
+    return guard(parse_and_work)
+
+
+def load_translator(arguments: ModelArguments) -> "Translator":
+    """The model, or the ensemble, with the settings of the command line."""
+    from flaxformer_mt.decoding.translator import Translator
+
+    members = [Translator.load(one, which=arguments.checkpoint) for one in arguments.workdir]
+    translator = Translator.ensemble(members, arguments.weights)
+    translator.config = arguments.decoding
+    return translator
+
+
+def _workdirs(args: list[str] | None) -> list[str]:
+    """The values of --workdir, needed before the rest can be read: they give the other defaults."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--workdir", nargs="*", default=[])
+    return parser.parse_known_args(args)[0].workdir
+
+
+def _with_decoding_of(kind: type[Arguments], workdirs: list[str]) -> type[Arguments]:
+    """`kind` with another default; as it is where there is no config (loading will say so)."""
+    try:
+        decoding = workdir_config(workdirs[0]).decoding
+    except (IndexError, FileNotFoundError):
+        return kind
+    field = ("decoding", DecodingConfig, dataclasses.field(default=decoding))
+    made: Any = dataclasses.make_dataclass(
+        kind.__name__, [field], bases=(kind,), frozen=True, kw_only=True
+    )
+    return cast(type[Arguments], made)
