@@ -47,7 +47,7 @@ from flaxformer_mt.decoding.config import (
     LengthNormalization,
     check_beam,
 )
-from flaxformer_mt.decoding.rules import Chosen, ForcedPrefix, Rule
+from flaxformer_mt.decoding.rules import Chosen, ForcedPrefix, Rule, apply_rules
 from flaxformer_mt.decoding.scoring import penalty
 from flaxformer_mt.decoding.selection import Best, Candidates, Live, Selection
 from flaxformer_mt.decoding.step import (
@@ -132,15 +132,13 @@ def beam_search(
     def advance(state: BeamState) -> BeamState:
         logits, cache = step(state.last_tokens, state.cache)
         log_probs = next_log_probs(logits, suppressed, renormalize=renormalize)
-        scores = log_probs
-        for rule in rules:
-            scores = rule(scores, Chosen(state.live.tokens, state.step))
+        scores = apply_rules(rules, log_probs, Chosen(state.live.tokens, state.step))
         tokens_left = length_limits - state.step
         scores = selection.allow(scores, log_probs, state.selected, tokens_left)
         if prefix is not None:
             scores = prefix(scores, log_probs, state.step)
         scores, log_probs = (
-            end_at_limit(x, tokens_left <= 1, eos_id=eos_id, forced_end=forced_end)
+            end_at_limit(x, log_probs, tokens_left <= 1, eos_id=eos_id, forced_end=forced_end)
             for x in (scores, log_probs)
         )
         found = selection.propose(state.live, scores, log_probs, state.selected, state.step)

@@ -90,7 +90,8 @@ class Banks:
         way makes it less by one, whatever it does to the others. Where the tokens left might not
         do after a free choice, only those tokens are allowed; so the last one left is for EOS.
 
-        A hypothesis whose most probable token is EOS has said all; it goes on with a phrase too.
+        A hypothesis whose most probable token is EOS has said all, and one that the rules leave
+        nothing but EOS has nothing to say; both go on with a phrase too.
         """
         lengths = self.lengths[:, None]  # [B 1 M]
         spelt, open_ = state == lengths, state < lengths  # [B K M]: spelt: does the word end?
@@ -114,6 +115,7 @@ class Banks:
         is_eos = jnp.arange(scores.shape[-1]) == self.eos_id
         wants_end = jnp.argmax(log_probs, -1)[..., None] == self.eos_id
         free = jnp.where(any_open & is_eos, -jnp.inf, scores)
+        wants_end = wants_end | jnp.all(free == -jnp.inf, axis=-1, keepdims=True)
         free = jnp.where(any_open & wants_end, only(lambda cost: cost < far), free)
         word_end = jnp.where(self.boundary, log_probs, -jnp.inf)  # what is spelt must stay so
         forced = jnp.where(any_open, only(lambda cost: cost == need), word_end)
@@ -132,7 +134,8 @@ class Banks:
     ) -> Candidates:
         """The 2K best; and of each hypothesis the best token, EOS, and what goes on with a phrase.
 
-        What is among them twice is there once.
+        What is among them twice is there once. Without phrases the 2K best are enough: the others
+        change nothing then.
         """
         found = best_extensions(live.totals[..., None] + scores, live, log_probs)
         batch, beams, _ = scores.shape
@@ -140,8 +143,7 @@ class Banks:
         best = jnp.argmax(scores, -1)[..., None]
         more = jnp.concatenate([going_on, anew, best, jnp.full_like(best, self.eos_id)], -1)
         totals = live.totals[..., None] + jnp.take_along_axis(scores, more, axis=-1)
-        constrained = (self.lengths > 0).any(-1)  # [B]
-        totals = jnp.where(constrained[:, None, None], totals, -jnp.inf).reshape(batch, -1)
+        totals = totals.reshape(batch, -1)
         parents = jnp.arange(beams)[:, None] + jnp.zeros_like(more)
         parents, tokens = parents.reshape(batch, -1), more.reshape(batch, -1)
         totals = jnp.concatenate([found.totals, totals], -1)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.decoding.config import ForcedEnd, LengthNormalization
-from flaxformer_mt.decoding.rules import Chosen, ForcedPrefix, Rule
+from flaxformer_mt.decoding.rules import Chosen, ForcedPrefix, Rule, apply_rules
 from flaxformer_mt.decoding.scoring import penalty
 from flaxformer_mt.decoding.step import (
     DecodeCache,
@@ -77,14 +77,12 @@ def greedy(
     def advance(state: GreedyState) -> GreedyState:
         logits, cache = step(state.last_tokens, state.cache)  # [B K V]
         log_probs = next_log_probs(logits, suppressed, renormalize=renormalize)
-        scores = log_probs
-        for rule in rules:
-            scores = rule(scores, Chosen(state.tokens, state.step))
+        scores = apply_rules(rules, log_probs, Chosen(state.tokens, state.step))
         if prefix is not None:
             scores = prefix(scores, log_probs, state.step)
         must_end = state.step + 1 >= length_limits
         scores, log_probs = (
-            end_at_limit(x, must_end, eos_id=eos_id, forced_end=forced_end)
+            end_at_limit(x, log_probs, must_end, eos_id=eos_id, forced_end=forced_end)
             for x in (scores, log_probs)
         )
         tokens = choose(scores, state.step)

@@ -55,8 +55,10 @@ class Request(NamedTuple):
                 return length
         raise ValueError(
             f"line {self.line}: the prefix and the constraints take {self.room} tokens, EOS "
-            f"included, but no translation here has more than {config.length_limit(menu[-1])} "
-            f"(decoding.max_target_length): shorten them, or raise that"
+            f"included, but no translation here has more than {config.length_limit(menu[-1])}: "
+            f"shorten them, or raise what limits it (decoding.max_target_length is "
+            f"{config.max_target_length}, target_length_ratio {config.target_length_ratio:g}, "
+            f"target_length_margin {config.target_length_margin})"
         )
 
     @property

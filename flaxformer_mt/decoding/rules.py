@@ -5,6 +5,7 @@ for is not in the program at all. Rules change what a search compares, never wha
 score of a translation is always the model's own.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import flax.struct
@@ -29,6 +30,23 @@ class Rule(Protocol):
     def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen, /) -> Float[Array, "B K V"]:
         """-inf for a token that must not come next."""
         ...
+
+
+def apply_rules(
+    rules: Sequence[Rule], log_probs: Float[Array, "B K V"], chosen: Chosen
+) -> Float[Array, "B K V"]:
+    """What the rules, in this order, make of the log-probabilities.
+
+    Where together they leave no token at all (every word was used, and the end is too early), they
+    are not asked: a hypothesis can always go on.
+    """
+    scores = log_probs
+    for rule in rules:
+        scores = rule(scores, chosen)
+    if not rules:
+        return scores
+    nothing_left = jnp.all(scores == -jnp.inf, axis=-1, keepdims=True)  # [B K 1]
+    return jnp.where(nothing_left, log_probs, scores)
 
 
 @flax.struct.dataclass

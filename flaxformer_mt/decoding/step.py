@@ -70,14 +70,18 @@ def next_log_probs(
 
 def end_at_limit(
     scores: Float[Array, "B K V"],
+    log_probs: Float[Array, "B K V"],
     must_end: Bool[Array, " B"],
     *,
     eos_id: int,
     forced_end: ForcedEnd,
 ) -> Float[Array, "B K V"]:
-    """Where `must_end` (one place is left) only EOS may come; it costs nothing if "free"."""
+    """Where `must_end` (one place is left) only EOS may come, whatever rules have made of it.
+
+    It has the model's log-probability, or 0 if `forced_end` is "free".
+    """
     is_eos = jnp.arange(scores.shape[-1]) == eos_id
-    end = jnp.where(is_eos, 0.0 if forced_end == "free" else scores, -jnp.inf)
+    end = jnp.where(is_eos, 0.0 if forced_end == "free" else log_probs, -jnp.inf)
     return jnp.where(must_end[:, None, None], end, scores)
 
 

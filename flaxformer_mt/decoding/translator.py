@@ -6,6 +6,7 @@ translator.translate(["A dog runs ."])[0][0].text
 
 import dataclasses
 import functools
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,7 +66,7 @@ class Hypothesis(NamedTuple):
     score: float
     """Log-probability / length penalty. Natural logarithm; comparable within one sentence."""
     utility: float | None = None
-    """Strategy "mbr": mean chrF or BLEU, 0 to 100, against all samples."""
+    """Strategy "mbr": mean chrF or BLEU, 0 to 100, against all samples; None for a split line."""
     flags: tuple[Flag, ...] | None = None
     """What looks wrong; None if nobody looked."""
     details: Details | None = None
@@ -216,7 +217,8 @@ class Translator:
         pieces: list[list[list[Hypothesis]]] = [[] for _ in sentences]
         for request, hypotheses in zip(requests, found, strict=True):
             pieces[request.line - first_line].append(hypotheses)
-        return [self._join(of_line) for of_line in pieces]
+        blank = self._blank(config, details=details)
+        return [self._join(of_line) if of_line else [blank] for of_line in pieces]
 
     def score(
         self,
@@ -243,8 +245,9 @@ class Translator:
         pairs = enumerate(zip(sources, targets, strict=True), start=1)
         examples = [self._example(source, target, line) for line, (source, target) in pairs]
         found = self._score(examples, config, with_attention=details)
+        blank = NO_TOKENS._replace(details=self._no_details()) if details else NO_TOKENS
         return [
-            NO_TOKENS if is_blank(example) else self._with_details(example, score, attention)
+            blank if is_blank(example) else self._with_details(example, score, attention)
             for example, (score, attention) in zip(examples, found, strict=True)
         ]
 
@@ -258,9 +261,7 @@ class Translator:
     ) -> list[Request]:
         """What is asked for each segment: of a line that was split, the first has the prefix, and
         each phrase goes to the first segment that has its text, or else to the first."""
-        for name, given in (("prefix", prefixes), ("constraint list", constraints)):
-            if given is not None:
-                check_as_many(sentences, given, name)
+        check_wishes(sentences, prefixes, constraints, first_line)
         requests = []
         of_line: dict[int, list[int]] = {}
         for place, segment in enumerate(segments):
@@ -319,8 +320,8 @@ class Translator:
         self, requests: Sequence[Request], config: DecodingConfig
     ) -> list[list[Hypothesis]]:
         """The hypotheses of every request, in order."""
-        check_constraints(requests, config)
         suppressed = suppressed_tokens(self.tokenizer, config)
+        check_requests(requests, config, suppressed, self._pieces[1])
         menu = length_menu(self.max_source_length)
         groups = group_by_length(
             [request.program_length(config, menu) for request in requests],
@@ -423,7 +424,13 @@ class Translator:
             for request, hypotheses in zip(requests, found, strict=True)
             for hypothesis in hypotheses
         ]
-        scored = zip(examples, self._score(examples, config, with_attention=True), strict=True)
+        limits = [
+            request.limit(config)
+            for request, hypotheses in zip(requests, found, strict=True)
+            for _ in hypotheses
+        ]
+        scores = self._score(examples, config, limits=limits, with_attention=True)
+        scored = zip(examples, scores, strict=True)
         details = (self._with_details(one, *of_one).details for one, of_one in scored)
         return [
             [hypothesis._replace(details=next(details)) for hypothesis in hypotheses]
@@ -480,13 +487,24 @@ class Translator:
             for request, hypotheses in zip(requests, found, strict=True)
         ]
 
+    def _blank(self, config: DecodingConfig, *, details: bool) -> Hypothesis:
+        """What a blank line becomes: all that is asked for is there, and empty."""
+        return Hypothesis(
+            "",
+            [],
+            0.0,
+            flags=() if config.flag_faults or config.retry_flagged else None,
+            details=self._no_details() if details else None,
+        )
+
+    def _no_details(self) -> Details:
+        return Details([], [], [], np.zeros((0, 0), np.float32), self._confidence([]))
+
     def _join(self, pieces: Sequence[Sequence[Hypothesis]]) -> list[Hypothesis]:
         """The hypotheses of a line, from those of its segments.
 
         The i-th of a line that was split is made of the i-th of every piece; the scores are added.
         """
-        if not pieces:
-            return [Hypothesis("", [], 0.0)]
         if len(pieces) == 1:
             return list(pieces[0])
         return [self._join_parts(parts) for parts in zip(*pieces, strict=False)]
@@ -505,7 +523,7 @@ class Translator:
         return joined
 
     def _join_details(self, parts: Sequence[Details]) -> Details:
-        """Of a split line: without the ends of all parts but the last."""
+        """Of a split line: without the ends of all parts but the last, which stands for all."""
         log_probs = [log_prob for part in parts for log_prob in part.token_log_probs[:-1]]
         log_probs.append(parts[-1].token_log_probs[-1])
         lengths = [[n - 1 for n in part.attention.shape] for part in parts]
@@ -515,6 +533,8 @@ class Translator:
         for part, (height, width) in zip(parts, lengths, strict=True):
             block = part.attention[:height, :width]
             attention[row : row + height, column : column + width] = block
+            if part is not parts[-1]:
+                attention[row : row + height, -1] = part.attention[:height, -1]
             row, column = row + height, column + width
         return Details(
             source_tokens=[t for part in parts for t in part.source_tokens[:-1]]
@@ -541,9 +561,18 @@ class Translator:
         )
 
     def _score(
-        self, examples: Sequence[Example], config: DecodingConfig, *, with_attention: bool = False
+        self,
+        examples: Sequence[Example],
+        config: DecodingConfig,
+        *,
+        limits: Sequence[int] | None = None,
+        with_attention: bool = False,
     ) -> list[tuple[PairScore, Float[np.ndarray, "T S"] | None]]:
-        """Score pairs, in order, by square programs: their length holds source and target."""
+        """Score pairs, in order, by square programs: their length holds source and target.
+
+        `limits` are those of the search for each target, if they are not the usual ones.
+        """
+        limits = limits or [config.length_limit(len(example.inputs)) for example in examples]
         groups = group_by_length(
             [max(len(example.inputs), len(example.targets)) for example in examples],
             length_menu(max(self.max_source_length, config.max_target_length)),
@@ -562,7 +591,7 @@ class Translator:
                 pad_batch(members, shape),
                 alpha,
                 weights,
-                free_ends(members, group.rows, config),
+                free_ends(members, [limits[p] for p in group.members], group.rows, config),
                 excluded,
                 models=self._models,
                 length_normalization=config.length_normalization,
@@ -591,7 +620,10 @@ def changed_config(config: DecodingConfig, changes: Mapping[str, Any]) -> Decodi
     names = [field.name for field in dataclasses.fields(DecodingConfig)]
     for name in changes:
         if name not in names:
-            raise ValueError(f"decoding has no field {name!r}: {did_you_mean(name, names)}")
+            others = ("prefixes", "constraints", "details", "first_line")
+            raise ValueError(
+                f"decoding has no field {name!r}: {did_you_mean(name, [*names, *others])}"
+            )
     given: dict[str, Any] = {name: new for name, new in changes.items() if new is not None}
     return dataclasses.replace(config, **given)
 
@@ -612,7 +644,10 @@ def retry_config(config: DecodingConfig) -> DecodingConfig:
 
 
 def read_calibration(workdir: str | os.PathLike[str], checkpoint: str) -> Calibration | None:
-    """What `calibrate` wrote for these parameters; None, with a warning if it was for others."""
+    """What `calibrate` wrote for these parameters; None if there is nothing, or for others only.
+
+    Raises ValueError, naming the file, if it cannot be read.
+    """
     file = Path(workdir, CALIBRATION_FILE)
     if not file.is_file():
         return None
@@ -651,13 +686,46 @@ def check_ensemble(members: Sequence[Translator], weights: Sequence[float]) -> l
     return [one / sum(given) for one in given]
 
 
-def check_constraints(requests: Sequence[Request], config: DecodingConfig) -> None:
-    """Raise ValueError for constraints in a search that compares nothing."""
+def check_wishes(
+    sentences: Sequence[str],
+    prefixes: Sequence[str] | None,
+    constraints: Sequence[Sequence[str]] | None,
+    first_line: int,
+) -> None:
+    """Raise ValueError unless there is a prefix and a list of phrases for each sentence."""
+    if prefixes is not None:
+        check_is_list(prefixes, "prefixes")
+        check_as_many(sentences, prefixes, "prefix")
+    if constraints is not None:
+        check_is_list(constraints, "constraints")
+        check_as_many(sentences, constraints, "constraint list")
+        for line, phrases in enumerate(constraints, start=first_line):
+            if isinstance(phrases, str):
+                raise ValueError(
+                    f"line {line}: the constraints must be a list of phrases, but they are one "
+                    f"string; put it into a list: [{phrases[:40]!r}]"
+                )
+
+
+def check_requests(
+    requests: Sequence[Request],
+    config: DecodingConfig,
+    suppressed: Bool[np.ndarray, " V"],
+    pieces: Sequence[str],
+) -> None:
+    """Raise ValueError for constraints in a search that compares nothing, and for a prefix or
+    constraints with tokens that no translation may contain."""
     for request in requests:
         if request.phrases and config.strategy != "beam":
             raise ValueError(
                 f"line {request.line}: constraints need strategy 'beam', not {config.strategy!r}"
             )
+        for token in (*request.prefix, *itertools.chain(*request.phrases)):
+            if suppressed[token]:
+                raise ValueError(
+                    f"line {request.line}: the prefix or a constraint needs token {token} "
+                    f"({pieces[token]!r}), which no translation may contain (decoding.forbidden)"
+                )
 
 
 def check_as_many(sentences: Sequence[Any], given: Sequence[Any], name: str) -> None:
@@ -665,7 +733,7 @@ def check_as_many(sentences: Sequence[Any], given: Sequence[Any], name: str) -> 
     if len(sentences) != len(given):
         raise ValueError(
             f"there must be one {name} for each source, but there are {len(sentences)} sources and "
-            f"{len(given)} {name}s"
+            f"{len(given)} {name}{'es' if name.endswith('x') else 's'}"
         )
 
 
@@ -697,7 +765,7 @@ def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.n
     suppressed[target.unk_id] = not config.allow_unknown
     suppressed[list(config.forbidden)] = True
     num_allowed = int(np.count_nonzero(~suppressed))
-    if config.beam_size > num_allowed:
+    if config.beam_size > num_allowed and not config.draws:
         raise ValueError(
             f"beam_size is {config.beam_size}, but the target vocabulary has only {num_allowed} "
             f"tokens to choose from: the beam must not be wider than that"
@@ -706,13 +774,12 @@ def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.n
 
 
 def free_ends(
-    examples: Sequence[Example], rows: int, config: DecodingConfig
+    examples: Sequence[Example], limits: Sequence[int], rows: int, config: DecodingConfig
 ) -> Bool[np.ndarray, " B"] | None:
     """Whose EOS costs nothing: that of targets as long as a search lets them be; None = of none."""
     if config.forced_end == "scored":
         return None
     free = np.zeros(rows, bool)
-    limits = [config.length_limit(len(example.inputs)) for example in examples]
     lengths = [len(example.targets) for example in examples]
     free[: len(examples)] = np.greater_equal(lengths, limits)
     return free

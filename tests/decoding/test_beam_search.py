@@ -201,10 +201,30 @@ def test_should_stop_compares_with_the_best_that_can_still_be_reached():
         assert stop.tolist() == expected
 
 
+def test_a_bonus_changes_the_ranks_and_not_the_scores():
+    """As a coverage penalty: here a made-up one of the prefix; all sentences are tried."""
+    tables = random_tables(12, 3)
+    bonus = {"coverage_bonus": lambda cache: -(cache.prefix % 5).astype(jnp.float32)}
+    found = search(tables, [4] * 3, beam_size=16, num_hypotheses=16, alpha=0.7, **bonus)
+
+    def rank(table, tokens):
+        prefix = 0
+        for token in tokens[:-1]:
+            prefix = (prefix * 7 + token) % len(table)
+        return teacher_forced_score(table, tokens, 0.7) - prefix % 5
+
+    for row, table in enumerate(tables):
+        every = sorted(all_hypotheses(6, 4), key=lambda tokens: -rank(table, tokens))
+        assert sentences(found, row) == every
+        scores = [teacher_forced_score(table, tokens, 0.7) for tokens in every]
+        np.testing.assert_allclose(found.scores[row, : len(every)], scores, rtol=1e-4)
+        assert scores != sorted(scores, reverse=True)
+
+
 def test_beam_one_without_penalty_is_greedy_search(batch):
     tables, limits = batch
     beam = search_batch(tables, limits, beam_size=1, num_hypotheses=1, alpha=0.0)
-    found = search_batch(tables, limits, beam_size=None, alpha=0.0)
+    found = search_batch(tables, limits, beam_size=None, num_hypotheses=1, alpha=0.0)
     jax.tree.map(np.testing.assert_array_equal, beam, found)
 
 

@@ -1,10 +1,11 @@
 """Text in, text out, with a tiny random model: what must hold for any parameters."""
 
 import dataclasses
+import re
 import unicodedata
 import warnings
 from collections import Counter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import hypothesis
 import hypothesis.strategies as st
@@ -14,9 +15,11 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.tokenizer import Tokenizer
+from flaxformer_mt.decoding import mbr
+from flaxformer_mt.decoding.confidence import CALIBRATION_FILE, Calibration
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.programs import search_batch
-from flaxformer_mt.decoding.translator import Hypothesis, Translator
+from flaxformer_mt.decoding.translator import Hypothesis, Translator, read_calibration
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 
@@ -60,9 +63,15 @@ CONFIG = DecodingConfig(
 )
 
 
-def make_translator(config: DecodingConfig = CONFIG, scale: float = 3.0) -> Translator:
+def make_translator(
+    config: DecodingConfig = CONFIG,
+    scale: float = 3.0,
+    *,
+    seed: int = 0,
+    vocabulary: type[LetterVocabulary] = LetterVocabulary,
+) -> Translator:
     """A random model of 24 source tokens at most: programs of 4 x 16 and 4 x 24 tokens."""
-    size = LetterVocabulary.size
+    size = vocabulary.size
     model = Transformer(
         TransformerConfig(
             d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
@@ -72,9 +81,9 @@ def make_translator(config: DecodingConfig = CONFIG, scale: float = 3.0) -> Tran
         bos_id=BOS,
     )
     ids = jnp.zeros((1, 2), jnp.int32)
-    params = model.init(jax.random.key(0), ids, ids, ids, ids, ids, ids)["params"]
+    params = jax.jit(model.init)(jax.random.key(seed), ids, ids, ids, ids, ids, ids)["params"]
     params = jax.tree.map(lambda x: x * scale, params)  # far from uniform, or all would be alike
-    tokenizer = Tokenizer(LetterVocabulary(), LetterVocabulary())
+    tokenizer = Tokenizer(vocabulary(), vocabulary())
     return Translator(model, params, tokenizer, config, max_source_length=24)
 
 
@@ -156,9 +165,171 @@ def test_score_gives_what_translate_reports(translator, beam_size, length_penalt
 def test_score_of_what_is_blank(translator):
     """On both sides: what `translate` reports. On one: EOS alone stands for it."""
     blank, no_source, no_target = translator.score(["  ", "", "a dog"], ["\u200b", "ein", " "])
-    assert blank == (0.0, 0.0, [], [])
+    assert blank == (0.0, 0.0, [], [], None)
     assert no_source.score < 0 and len(no_source.tokens) == 4
     assert no_target.score < 0 and no_target.tokens == [EOS]
+
+
+SHORT = [sentence for sentence in SENTENCES if len(sentence) < 16]
+WISHES: dict[str, dict[str, Any]] = {
+    "prefix": {"prefixes": ["", "the ", "ab", ""] * 2 + ["qq", "z"]},
+    "constraints": {"constraints": [["ab", "za."], [], ["ba", "a", "ab"], ["qqq"], [" "]] * 2},
+    "rules": {
+        "no_repeat_ngram_size": 2,
+        "repetition_penalty": 1.5,
+        "min_target_length": 8,
+        "coverage_penalty": 1.0,
+    },
+    "sample": {"strategy": "sample", "num_hypotheses": 6, "temperature": 1.5},
+    "mbr": {"strategy": "mbr", "num_hypotheses": 2, "num_samples": 6, "temperature": 1.5},
+    "sample_distinct": {"strategy": "sample_distinct", "top_k": 20, "top_p": 0.9, "seed": 3},
+}
+
+
+def translate_some(
+    translator: Translator, wishes: dict[str, Any], places: list[int]
+) -> list[list[Hypothesis]]:
+    """Some of SHORT, each with its own prefix and constraints."""
+    of_each = {
+        name: [value[place] for place in places] if name in ("prefixes", "constraints") else value
+        for name, value in wishes.items()
+    }
+    return translator.translate([SHORT[place] for place in places], **of_each)
+
+
+@pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
+def test_whatever_is_asked_for_depends_on_the_sentence_alone(translator, wishes):
+    """Bit for bit in one program; in a program for batches of another size, but for rounding."""
+    places = list(range(len(SHORT)))
+    found = translate_some(translator, wishes, places)
+    texts = [[one.text for one in of_line] for of_line in found]
+    assert texts != [[one.text for one in of_line] for of_line in translator.translate(SHORT)]
+    compiled = num_programs()
+    order = np.random.default_rng(0).permutation(len(SHORT)).tolist()
+    assert translate_some(translator, wishes, order) == [found[place] for place in order]
+    assert [translate_some(translator, wishes, [place])[0] for place in places] == found
+    assert num_programs() == compiled
+
+    smaller = make_translator(dataclasses.replace(CONFIG, max_rows_per_batch=3))
+    others = translate_some(smaller, wishes, places)
+    assert [[one.text for one in of_line] for of_line in others] == texts
+    for ours, theirs in zip(found, others, strict=True):
+        scores = [one.score for one in ours]
+        assert [one.score for one in theirs] == pytest.approx(scores, abs=1e-5)
+
+    pairs = [(s, h) for s, of_one in zip(SHORT, found, strict=True) for h in of_one]
+    scored = translator.score([source for source, _ in pairs], [one.tokens for _, one in pairs])
+    reported = [one.score for _, one in pairs]
+    assert [one.score for one in scored] == pytest.approx(reported, abs=1e-5)
+
+
+@pytest.mark.parametrize("wishes", [WISHES["prefix"], WISHES["constraints"]])
+def test_every_hypothesis_has_what_it_must(translator, wishes):
+    found = translate_some(translator, wishes, list(range(len(SHORT))))
+    for place, hypotheses in enumerate(found):
+        if not SHORT[place].strip(" \t\u200b"):
+            continue
+        for one in hypotheses:
+            assert one.text.startswith(wishes.get("prefixes", [""] * 10)[place])
+            assert all(
+                c in one.text for c in wishes.get("constraints", [[" "]] * 10)[place] if c.strip()
+            )
+
+
+def test_the_rules_hold(translator):
+    found = translate_some(translator, WISHES["rules"], list(range(len(SHORT))))
+    for source, hypotheses in zip(SHORT, found, strict=True):
+        for tokens in (one.tokens for one in hypotheses if one.tokens):
+            limit = CONFIG.length_limit(len(LetterVocabulary().tokenize(source)))
+            assert len(tokens) >= min(8, limit)
+            assert len(set(zip(tokens, tokens[1:], strict=False))) == len(tokens) - 1
+
+
+def test_mbr_chooses_among_the_samples(translator):
+    samples = translate_some(translator, WISHES["sample"], list(range(len(SHORT))))
+    chosen = translate_some(translator, WISHES["mbr"], list(range(len(SHORT))))
+    for drawn, best in zip(samples, chosen, strict=True):
+        texts = [one.text for one in drawn]
+        ranked = mbr.rank(texts)[:2]
+        assert [one.text for one in best] == [texts[place] for place in ranked]
+        if texts != [""]:
+            assert [one._replace(utility=None) for one in best] == [drawn[p] for p in ranked]
+            utilities = mbr.expected_utilities([one.text for one in best], texts)
+            assert [one.utility for one in best] == pytest.approx(utilities)
+
+
+def test_samples_of_distinct_sentences_are_distinct(translator):
+    for hypotheses in translate_some(translator, WISHES["sample_distinct"], [0, 1, 4]):
+        assert len({one.text for one in hypotheses}) == 3
+
+
+class WordVocabulary(LetterVocabulary):
+    """Two letters and a digit, which begin or go on with a word, and a full stop: so few that words
+    overlap, and that there are soon none left that have not been said."""
+
+    suffix: ClassVar[str] = ".words"
+    pieces = ("<pad>", "<unk>", "<s>", "</s>", "▁", *"ab1.", *("▁" + letter for letter in "ab1"))
+    size = len(pieces)
+
+    def tokenize(self, text: str) -> list[int]:
+        pieces: list[str] = []
+        for first, *others in text.split():
+            pieces += ["▁" + first] if "▁" + first in self.pieces else ["▁", first]
+            pieces += others
+        known = [self.pieces.index(piece) if piece in self.pieces else UNK for piece in pieces]
+        return [*known, EOS]
+
+    def detokenize(self, ids) -> str:
+        ids = list(ids)
+        ids = ids[: ids.index(EOS)] if EOS in ids else ids
+        return "".join(self.pieces[t] for t in ids if t >= 4).replace("▁", " ").strip()
+
+    def to_bytes(self) -> bytes:
+        return b"words"
+
+
+def has_words(text: str, phrase: str) -> bool:
+    """Whether the phrase is there, and no word at its ends goes on."""
+    before = r"(?<!\w)" if phrase[0].isalnum() else ""
+    after = r"(?!\w)" if phrase[-1].isalnum() else ""
+    return re.search(before + re.escape(phrase) + after, text) is not None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"no_repeat_ngram_size": 1, "min_target_length": 16, "beam_size": 2, "num_hypotheses": 2}],
+)
+def test_constraints_always_hold_as_whole_words(rng, more):
+    config = dataclasses.replace(CONFIG, target_length_ratio=1.0, max_rows_per_batch=64)
+    translator = make_translator(
+        dataclasses.replace(config, tokens_per_batch=1024, **more), vocabulary=WordVocabulary
+    )
+
+    def words(most: int) -> str:
+        return " ".join("".join(rng.choice(list("ab1."), rng.integers(1, 3))) for _ in range(most))
+
+    sentences = [words(rng.integers(1, 5)) for _ in range(256)]
+    constraints = [
+        [words(rng.integers(1, 3)) for _ in range(rng.integers(1, 4))] for _ in sentences
+    ]
+    prefixes = [words(rng.integers(1, 3)) for _ in sentences] if more else [""] * len(sentences)
+    found = translator.translate(sentences, constraints=constraints, prefixes=prefixes)
+    for hypotheses, phrases, prefix in zip(found, constraints, prefixes, strict=True):
+        assert hypotheses
+        for one in hypotheses:
+            assert one.text.startswith(prefix)
+            assert all(has_words(one.text, phrase) for phrase in phrases), (one.text, phrases)
+
+
+def test_a_split_line_keeps_prefix_and_constraints(translator):
+    with pytest.warns(UserWarning, match="split into 3 pieces"):
+        ((best, *_),) = translator.translate(
+            [LONG], prefixes=["zz "], constraints=[["longer", "ends", "qv"]]
+        )
+    assert best.text.startswith("zz ")
+    first, second, third = (best.text.find(phrase) for phrase in ("qv", "ends", "longer"))
+    assert min(first, second, third) >= 0
+    assert first < third  # the piece that has a phrase gets it, or else the first
 
 
 HUGGING_FACE = {"length_normalization": "average", "forced_end": "free"}
@@ -223,6 +394,118 @@ def test_a_long_line_can_be_truncated_with_a_warning(translator):
     with pytest.warns(UserWarning, match="line 42: 63 source tokens.*only the first 23 are read"):
         found = truncating.translate([LONG], first_line=42)
     assert found == translator.translate([LONG[:23]])
+
+
+def test_details_add_up(translator):
+    sentences = [LONG, *SENTENCES]
+    with pytest.warns(UserWarning, match="split into 3 pieces"):
+        found = translator.translate(sentences, details=True)
+    with pytest.warns(UserWarning, match="split into 3 pieces"):
+        plain = translator.translate(sentences)
+    without = [[one._replace(details=None) for one in of_line] for of_line in found]
+    assert without == plain
+    for source, hypotheses in zip(sentences, found, strict=True):
+        for one in hypotheses:
+            details = one.details
+            assert details and details.confidence is None
+            of_target = "".join(details.target_tokens[:-1])
+            assert " ".join(of_target.splitlines()) == one.text
+            of_source = "".join(details.source_tokens[:-1])
+            assert of_source.split() == source.replace("\u200b", "").split() or source == LONG
+            assert of_source.replace(" ", "") == source.replace(" ", "") or source != LONG
+            assert len(details.token_log_probs) == len(details.target_tokens) == len(one.tokens)
+            assert details.attention.shape == (len(one.tokens), len(details.source_tokens))
+            np.testing.assert_allclose(details.attention.sum(axis=1), 1, atol=1e-5)
+            for looked_at, target in details.alignment:
+                words = details.attention[target, :-1]
+                assert words[looked_at] == words.max()
+            assert len(details.alignment) == max(0, len(one.tokens) - 1)
+            if source != LONG:
+                penalty = ((5 + len(one.tokens)) / 6) ** CONFIG.length_penalty
+                total = sum(details.token_log_probs)
+                assert total / penalty == pytest.approx(one.score, abs=1e-5)
+    pairs = zip(SENTENCES, found[1:], strict=True)
+    source, (best, *_) = next(pairs)
+    (scored,) = translator.score([source], [best.tokens], details=True)
+    assert scored.details and best.details
+    assert scored.details.alignment == best.details.alignment
+
+
+def test_confidence_is_that_of_the_calibrated_checkpoint(translator, tmp_path):
+    assert read_calibration(tmp_path, "120") is None
+    calibration = Calibration(log_probs=(-5.0, 0.0), qualities=(0.0, 1.0), checkpoint="120")
+    (tmp_path / CALIBRATION_FILE).write_text(calibration.to_json())
+    assert read_calibration(tmp_path, "averaged") is None
+    calibrated = make_translator()
+    calibrated.calibration = read_calibration(tmp_path, "120")
+    found, blank = calibrated.translate(["a dog runs.", ""], details=True)
+    for one in found:
+        assert one.details
+        assert one.details.confidence == calibration(one.details.token_log_probs)
+        assert 0 < one.details.confidence < 1
+    assert blank[0].details and blank[0].details.confidence == 1
+    (tmp_path / CALIBRATION_FILE).write_text("[]")
+    with pytest.raises(ValueError, match=r"calibration\.json: .*delete the file"):
+        read_calibration(tmp_path, "120")
+
+
+def test_an_ensemble_of_a_model_with_itself_is_that_model(translator):
+    found = translator.translate(SHORT)
+    assert Translator.ensemble([translator]) is translator
+    other = make_translator(seed=1)
+    for twins in (
+        Translator.ensemble([translator, translator], [3, 1]),
+        Translator.ensemble([translator, other], [1, 1e-12]),
+    ):
+        for ours, theirs in zip(found, twins.translate(SHORT), strict=True):
+            assert [one.tokens for one in theirs] == [one.tokens for one in ours]
+            scores = [one.score for one in ours]
+            assert [one.score for one in theirs] == pytest.approx(scores, abs=1e-5)
+
+
+def test_an_ensemble_is_the_mean_of_its_members(translator):
+    other = make_translator(seed=1)
+    both = Translator.ensemble([translator, other], [3, 1])
+    found = [of_line[0] for of_line in both.translate(SHORT)]
+    assert [one.text for one in found] != [one[0].text for one in translator.translate(SHORT)]
+    turned = Translator.ensemble([other, translator], [1, 3])
+    assert [one[0].tokens for one in turned.translate(SHORT)] == [one.tokens for one in found]
+    of_each = [one.score(SHORT, [h.tokens for h in found]) for one in (both, translator, other)]
+    for joint, ours, theirs in zip(*of_each, strict=True):
+        mean = 0.75 * np.exp(ours.token_log_probs) + 0.25 * np.exp(theirs.token_log_probs)
+        assert joint.token_log_probs == pytest.approx(np.log(mean), abs=1e-4)
+    reported = [one.score for one in found]
+    assert [one.score for one in of_each[0]] == pytest.approx(reported, abs=1e-5)
+
+
+def test_impossible_ensembles_are_refused(translator):
+    words = make_translator(vocabulary=WordVocabulary)
+    for members, weights, message in (
+        ([], [], "at least one model"),
+        ([translator, words], [], "source vocabularies of models 1 and 2 differ"),
+        ([translator, translator], [1.0], "one weight above 0 for each of its 2 models"),
+        ([translator, translator], [1.0, 0.0], "one weight above 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Translator.ensemble(members, weights)
+
+
+def test_faults_are_flagged_and_retried(translator):
+    sentences = [*SHORT, "abcdefgh."]
+    plain = translator.translate(sentences)
+    flagged = translator.translate(sentences, flag_faults=True)
+    assert all(one.flags is None for of_line in plain for one in of_line)
+    assert [[one._replace(flags=None) for one in of_line] for of_line in flagged] == plain
+    assert all(one.flags is not None for of_line in flagged for one in of_line)
+    wrong = [place for place, (best, *_) in enumerate(flagged) if best.flags]
+    assert 0 < len(wrong) < len(sentences)
+    retried = translator.translate(sentences, retry_flagged=True)
+    better = []
+    for place, (before, after) in enumerate(zip(flagged, retried, strict=True)):
+        if after != before:
+            assert len(after[0].flags or ()) < len(before[0].flags or ())
+            better.append(place)
+    assert better and set(better) <= set(wrong)
 
 
 def loving(translator: Translator, token: int, config: DecodingConfig = CONFIG) -> Translator:
@@ -297,6 +580,38 @@ def test_impossible_requests_are_refused(translator, given, message):
 def test_impossible_configs_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         DecodingConfig(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"prefixes": ["", "abc" * 9]},
+            r"line 8: .* take 28 tokens, .* no .* more than 16: shorten",
+        ),
+        ({"constraints": [[], ["abc" * 3, "de" * 4]]}, r"line 8: .* take 18 tokens"),
+        ({"prefixes": ["", "ü"]}, "line 8: the prefix 'ü' cannot be written"),
+        ({"constraints": [["a"], ["b", "ü"]]}, "line 8: the constraint 'ü' cannot be written"),
+        ({"prefixes": ["", "b"], "forbidden": (5,)}, r"line 8: .* needs token 5 \('b'\)"),
+        ({"constraints": [[], ["b"]], "forbidden": (5,)}, r"line 8: .* needs token 5 \('b'\)"),
+        ({"constraints": [[], ["b"]], "strategy": "sample"}, "line 8: constraints need .* 'beam'"),
+        ({"constraints": [[], "ab"]}, r"line 8: .* list of phrases, .* \['ab'\]"),
+        ({"constraints": "ab"}, r"put it into a list: \['ab'\]"),
+        ({"prefixes": "ab"}, r"put it into a list: \['ab'\]"),
+        ({"prefixes": ["a"]}, "2 sources and 1 prefixes"),
+        ({"constraints": [["a"]] * 3}, "2 sources and 3 constraint lists"),
+        ({"beem_size": 3}, "no field 'beem_size': did you mean beam_size?"),
+        ({"prefix": ["a", "b"]}, "no field 'prefix': did you mean prefixes?"),
+    ],
+)
+def test_impossible_wishes_are_refused(translator, given, message):
+    with pytest.raises(ValueError, match=message):
+        translator.translate(["a dog", "two"], first_line=7, **given)
+
+
+def test_draws_do_not_mind_how_wide_the_beam_would_be(translator):
+    wishes = {**WISHES["sample"], "beam_size": 99}
+    assert translate_some(translator, wishes, [0])[0][0].text
 
 
 def test_impossible_pairs_are_refused(translator):

@@ -46,12 +46,13 @@ def suppressed(vocab_size: int) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames=("beam_size", "num_hypotheses", "length", "options"))
 def compiled_search(
-    tables, limits, alpha, *, beam_size, num_hypotheses, length, options=()
+    tables, limits, alpha, wishes, *, beam_size, num_hypotheses, length, options=()
 ) -> Hypotheses:
-    cache = TableCache(tables, jnp.zeros((len(tables), beam_size or 1), jnp.int32))
-    run = greedy
+    cache = TableCache(tables, jnp.zeros((len(tables), beam_size or num_hypotheses), jnp.int32))
+    run = functools.partial(greedy, num_hypotheses=num_hypotheses, **wishes)
     if beam_size is not None:
-        run = functools.partial(beam_search, beam_size=beam_size, num_hypotheses=num_hypotheses)
+        sizes = {"beam_size": beam_size, "num_hypotheses": num_hypotheses}
+        run = functools.partial(beam_search, **sizes, **wishes)
     return run(
         table_step,
         cache,
@@ -67,13 +68,25 @@ def compiled_search(
 
 
 def search(
-    tables, limits, *, beam_size=None, num_hypotheses=1, alpha=0.0, length=None, **options
+    tables,
+    limits,
+    *,
+    beam_size=None,
+    num_hypotheses=1,
+    alpha=0.0,
+    length=None,
+    wishes=None,
+    **options,
 ) -> Any:
-    """Beam search, or greedy search if `beam_size` is None, over tables [B P V]."""
+    """Beam search, or greedy search if `beam_size` is None, over tables [B P V].
+
+    `wishes` are pytrees (rules, prefix, selection, choose), `options` what is static.
+    """
     found = compiled_search(
         jnp.asarray(tables),
         jnp.asarray(limits, jnp.int32),
         jnp.float32(alpha),
+        wishes or {},
         beam_size=beam_size,
         num_hypotheses=num_hypotheses,
         length=length or max(limits),
@@ -85,6 +98,11 @@ def search(
 def log_softmax(x: np.ndarray) -> np.ndarray:
     x = x.astype(np.float64)
     return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def log_prob(table: np.ndarray, tokens) -> float:
+    """What the model says of one hypothesis."""
+    return teacher_forced_score(table, tokens, 0.0)
 
 
 def teacher_forced_score(table: np.ndarray, tokens, alpha: float) -> float:
