@@ -40,6 +40,7 @@ class EvaluateArguments(ModelArguments):
     """Write one JSON object."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if bool(self.source) != bool(self.reference):
             raise ValueError(
                 "give both --source and --reference, or neither (then the config's own test set)"

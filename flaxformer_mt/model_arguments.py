@@ -2,11 +2,11 @@
 
 import argparse
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from flaxformer_mt.cli import guard, parse_arguments
-from flaxformer_mt.config import workdir_config
 from flaxformer_mt.decoding.config import DecodingConfig
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ class ModelArguments:
     decoding: DecodingConfig = DecodingConfig()
     """How to search: all settings, with the values of the model's config as defaults."""
 
+    def __post_init__(self) -> None:
+        if not self.workdir:
+            raise ValueError("--workdir needs the directory of a trained model, or of several")
+
 
 Arguments = TypeVar("Arguments", bound=ModelArguments)
 
@@ -41,7 +45,7 @@ def run_model_verb(
 
     def parse_and_work() -> None:
         defaults = _with_decoding_of(kind, _workdirs(args))
-        work(parse_arguments(defaults, args, verb=verb, description=kind.__doc__))
+        work(parse_arguments(defaults, args, verb=verb, description=inspect.getdoc(kind)))
 
     return guard(parse_and_work)
 
@@ -65,9 +69,13 @@ def _workdirs(args: list[str] | None) -> list[str]:
 
 def _with_decoding_of(kind: type[Arguments], workdirs: list[str]) -> type[Arguments]:
     """`kind` with another default; as it is where there is no config (loading will say so)."""
+    if not workdirs:
+        return kind
+    from flaxformer_mt.config import workdir_config  # with jax, which --help does without
+
     try:
         decoding = workdir_config(workdirs[0]).decoding
-    except (IndexError, FileNotFoundError):
+    except FileNotFoundError:
         return kind
     field = ("decoding", DecodingConfig, dataclasses.field(default=decoding))
     made: Any = dataclasses.make_dataclass(

@@ -33,6 +33,7 @@ class ScoreArguments(ModelArguments):
     """In JSON, tell the attention of each target token too."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.details or self.attention) and not self.json:
             raise ValueError("--details and --attention are told in JSON: add --json")
 

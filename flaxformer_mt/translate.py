@@ -42,7 +42,8 @@ class TranslateArguments(ModelArguments):
     beam_size: int | None = None
     """Hypotheses kept while searching; 1 is greedy search. If not given, as in the config."""
     num_hypotheses: int | None = None
-    """Hypotheses written for each line, at most beam_size. If not given, as in the config."""
+    """Hypotheses written for each line; of a beam search at most beam_size. If not given, as in the
+    config."""
     json: bool = False
     """Write one JSON object for each input line."""
     details: bool = False
@@ -51,6 +52,7 @@ class TranslateArguments(ModelArguments):
     """In JSON, tell the attention of each target token too."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.details or self.attention) and not self.json:
             raise ValueError("--details and --attention are told in JSON: add --json")
 

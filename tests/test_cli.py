@@ -1,11 +1,14 @@
+import dataclasses
 import json
 import os
+import random
 import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from flaxformer_mt import average, cli, evaluate, lines, score, translate
@@ -13,7 +16,8 @@ from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources import CorpusConfig
 from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.decoding.translator import Hypothesis, Translator
+from flaxformer_mt.decoding.guard import Flag, GuardConfig
+from flaxformer_mt.decoding.translator import Details, Hypothesis, Translator
 from flaxformer_mt.training import averaging
 
 PYTHON_FORMAT = warnings.formatwarning
@@ -33,41 +37,79 @@ class Pair(NamedTuple):
     score: float
     log_prob: float
     tokens: list[int]
+    details: Details | None = None
+
+
+DETAILS = Details(["a", "</s>"], ["A", "</s>"], [-0.5, -1.0], np.eye(2, dtype=np.float32), 0.75)
 
 
 class Shouter:
-    """Stands for a Translator: translates into capital letters, and blank into blank."""
+    """Stands for a Translator: translates into capital letters, and blank into blank.
+
+    In front it says the prefix, and behind the constraints; "?" it finds suspicious.
+    """
 
     def __init__(self) -> None:
         self.config = DecodingConfig()
-        self.loaded: tuple[str, str] | None = None
+        self.loaded: list[tuple[str, str]] = []
+        self.members: tuple[int, tuple[float, ...]] | None = None
         self.checkpoint = "averaged"
-        self.calls: list[dict[str, object]] = []
+        self.calls: list[dict[str, Any]] = []
 
     def load(self, workdir: str, *, which: str) -> "Shouter":
-        self.loaded = (workdir, which)
+        self.loaded.append((workdir, which))
+        return self
+
+    def ensemble(self, members: list["Shouter"], weights: tuple[float, ...]) -> "Shouter":
+        self.members = len(members), weights
         return self
 
     def translate(
-        self, sentences: list[str], *, num_hypotheses: int | None = None, **given: object
+        self, sentences: list[str], *, num_hypotheses: int | None = None, **given: Any
     ) -> list[list[Hypothesis]]:
         self.calls.append({"sentences": sentences, "num_hypotheses": num_hypotheses, **given})
-        texts = [" ".join(sentence.upper().split()) for sentence in sentences]
-        return [
-            [Hypothesis(text + "!" * k, [3], -0.5 - k) for k in range(num_hypotheses or 1)]
-            for text in texts
-        ]
+        details = DETAILS if given.get("details") else None
+        nothing = [""] * len(sentences), [[]] * len(sentences)
+        prefixes = given.get("prefixes", nothing[0])
+        constraints = given.get("constraints", nothing[1])
+        found = []
+        for sentence, prefix, phrases in zip(sentences, prefixes, constraints, strict=True):
+            text = " ".join([prefix, sentence.upper(), *phrases])
+            flags = None
+            if self.config.flag_faults:
+                flags = (Flag("loop", "'?' is odd"),) * ("?" in sentence)
+            number = num_hypotheses or self.config.num_hypotheses
+            found.append(
+                [
+                    Hypothesis(
+                        " ".join(text.split()) + "!" * k,
+                        [3],
+                        -0.5 - k,
+                        flags=flags,
+                        details=details,
+                    )
+                    for k in range(number)
+                ]
+            )
+        return found
 
     def score(
-        self, sources: list[str], targets: list[str], *, length_penalty: float | None
+        self,
+        sources: list[str],
+        targets: list[str],
+        *,
+        length_penalty: float | None,
+        details: bool,
     ) -> list[Pair]:
-        return [Pair(-float(len(t)), -2.0 * len(t), [1] * len(t)) for t in targets]
+        of_pair = DETAILS if details else None
+        return [Pair(-float(len(t)), -2.0 * len(t), [1] * len(t), of_pair) for t in targets]
 
 
 @pytest.fixture
 def shouter(monkeypatch: pytest.MonkeyPatch) -> Shouter:
     shouter = Shouter()
     monkeypatch.setattr(Translator, "load", shouter.load)
+    monkeypatch.setattr(Translator, "ensemble", shouter.ensemble)
     return shouter
 
 
@@ -116,10 +158,17 @@ class TestMain:
         [
             (
                 "translate",
-                "workdir input output beam-size length-penalty num-hypotheses json checkpoint",
+                "workdir weights input output prefix constraints beam-size length-penalty "
+                "num-hypotheses json details attention checkpoint",
             ),
-            ("score", "workdir source target length-penalty json checkpoint"),
-            ("evaluate", "workdir source reference beam-size tokenize lowercase json checkpoint"),
+            (
+                "score",
+                "workdir weights source target length-penalty json details attention checkpoint",
+            ),
+            (
+                "evaluate",
+                "workdir weights source reference beam-size tokenize lowercase json checkpoint",
+            ),
             ("average", "workdir last best"),
             ("calibrate", "workdir source target checkpoint max-pairs"),
         ],
@@ -132,6 +181,11 @@ class TestMain:
         assert stop.value.code == 0
         text = capsys.readouterr().out
         assert all(f"--{flag} " in text for flag in flags.split())
+        if verb in ("translate", "score", "evaluate"):
+            for where, kind in (("decoding", DecodingConfig), ("decoding.guard", GuardConfig)):
+                for field in dataclasses.fields(kind):
+                    flag = f"--{where}.{field.name.replace('_', '-')} "
+                    assert flag in text or field.name == "guard"
 
     def test_misspelt_flag_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as stop:
@@ -221,8 +275,133 @@ class TestTranslate:
     def test_options_reach_the_search(self, work: Path, shouter: Shouter) -> None:
         args = ["--beam-size=7", "--length-penalty=1.5", "--checkpoint=last"]
         run_translate(work, b"a\n", *args)
-        assert shouter.loaded == ("w", "last")
+        assert shouter.loaded == [("w", "last")]
+        assert shouter.members == (1, ())
         assert (shouter.calls[0]["beam_size"], shouter.calls[0]["length_penalty"]) == (7, 1.5)
+
+    def test_search_settings_are_those_of_the_workdir_but_for_what_is_given(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = DecodingConfig(beam_size=3, length_penalty=1.25, forbidden=(5, 7), top_k=0)
+        save_config(Config(decoding=config), "w")
+        save_config(Config(decoding=DecodingConfig(beam_size=9)), "v")
+        run_translate(work, b"a\n")
+        assert shouter.config == config
+        run_translate(work, b"a\n", "--decoding.no-repeat-ngram-size=4", "--decoding.flag-faults")
+        changed = dataclasses.replace(config, no_repeat_ngram_size=4, flag_faults=True)
+        assert shouter.config == changed
+        guard = ["--decoding.guard.max-repeats", "5", "--decoding.forbidden"]
+        run_translate(work, b"a\n", *guard, "--workdir", "w", "v")
+        assert shouter.config == dataclasses.replace(
+            config, guard=GuardConfig(max_repeats=5), forbidden=()
+        )
+        with pytest.raises(SystemExit):
+            translate.main(["--workdir=w", "--help"])
+        assert "Alpha of the length penalty" in (text := capsys.readouterr().out)
+        assert "(default: 1.25)" in " ".join(text.replace("│", " ").split())
+
+    def test_several_workdirs_are_an_ensemble(self, work: Path, shouter: Shouter) -> None:
+        args = ["--workdir", "w", "v/u", "--weights", "3", "0.5", "--checkpoint=best"]
+        run_translate(work, b"a\n", *args)
+        assert shouter.loaded == [("w", "best"), ("v/u", "best")]
+        assert shouter.members == (2, (3.0, 0.5))
+
+    @pytest.mark.parametrize(
+        ("args", "message"),
+        [
+            (["--workdir"], "--workdir needs the directory of a trained model"),
+            (["--workdir=w", "--decoding.beam-size=0"], "beam_size must be at least 1"),
+            (["--workdir=w", "--decoding.strategy=guess"], "sample_distinct"),
+            (["--workdir=w", "--decoding.beem-size=2"], "--decoding.beam-size"),
+            (["--workdir=w", "--details"], "add --json"),
+            (["--workdir=w", "--attention"], "add --json"),
+        ],
+    )
+    def test_impossible_settings_are_refused(
+        self, work: Path, args: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as stop:
+            translate.main(args)
+        assert stop.value.code == 2
+        assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+    def test_prefixes_and_constraints_go_with_their_lines(
+        self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(translate, "LINES_AT_ONCE", 2)
+        (work / "p").write_bytes("Der\n\n\u2028\n".encode())
+        (work / "c").write_bytes(b"\nx y\tz\n\t\r\n")
+        out = run_translate(work, b"a\nb\nc", "--prefix=p", "--constraints", "c")
+        assert out == b"Der A\nB x y z\nC"
+        assert [call["prefixes"] for call in shouter.calls] == [["Der", ""], ["\u2028"]]
+        constraints = [call["constraints"] for call in shouter.calls]
+        assert constraints == [[[""], ["x y", "z"]], [["", ""]]]
+
+    def test_lines_in_are_lines_out_whatever_they_are(
+        self,
+        work: Path,
+        shouter: Shouter,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setattr(translate, "LINES_AT_ONCE", 3)
+        draw = random.Random(0)
+
+        def text(number: int) -> bytes:
+            ends = draw.choices(["\n", "\r\n"], k=number - 1) + [draw.choice(["", "\n", "\r\n"])]
+            lines = draw.choices([*ODD_LINES, "a?", "\t", "\u3000"], k=number - 1) + ["end"]
+            return "".join(map("".join, zip(lines, ends, strict=True))).encode()
+
+        for _ in range(30):
+            number = draw.randint(1, 9)
+            others = draw.choices([number, number + 1], [8, 1], k=2)
+            for name, of_file in zip(("p", "c"), others, strict=True):
+                (work / name).write_bytes(text(of_file))
+            content = text(number)
+            (work / "in").write_bytes(content)
+            (work / "out").unlink(missing_ok=True)
+            args = ["--workdir=w", "--input=in", "--output=out", "--prefix=p", "--constraints=c"]
+            status = translate.main([*args, *draw.choice([[], ["--json", "--details"]])])
+            if others == [number, number]:
+                assert status == 0
+                assert (work / "out").read_bytes().count(b"\n") == content.count(b"\n")
+            else:
+                wrong = "p" if others[0] != number else "c"
+                counts = f"{wrong} has {number + 1} lines, but there are {number} to translate"
+                assert status == 2
+                assert counts in capsys.readouterr().err
+                assert not (work / "out").exists()
+
+    def test_flags_are_told_on_standard_error_or_in_json(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run_translate(work, b"a\nb?\n")
+        assert capsys.readouterr().err == ""
+        flagging = ["--decoding.flag-faults", "--num-hypotheses=2"]
+        assert run_translate(work, b"a\nb?\n", *flagging).count(b"\n") == 4
+        assert capsys.readouterr().err == "line 2: loop: '?' is odd\n"
+        out = run_translate(work, b"a\nb?\n", *flagging, "--json")
+        assert capsys.readouterr().err == ""
+        flags = [json.loads(line)["hypotheses"][0]["flags"] for line in out.splitlines()]
+        assert flags == [[], [{"kind": "loop", "reason": "'?' is odd"}]]
+
+    def test_details_in_json(self, work: Path, shouter: Shouter) -> None:
+        expected = {
+            "source_tokens": ["a", "</s>"],
+            "tokens": ["A", "</s>"],
+            "token_log_probs": [-0.5, -1.0],
+            "alignment": [[0, 0]],
+            "confidence": 0.75,
+        }
+        (found,) = json.loads(run_translate(work, b"a\n", "--json", "--details"))["hypotheses"]
+        assert found == {"text": "A", "score": -0.5, **expected}
+        (found,) = json.loads(run_translate(work, b"a\n", "--json", "--attention"))["hypotheses"]
+        assert found["attention"] == [[1.0, 0.0], [0.0, 1.0]]
+        args = ["--workdir=w", "--source=in", "--target=in", "--output=out", "--json"]
+        assert score.main([*args, "--details"]) == 0
+        found = json.loads((work / "out").read_text())
+        assert {name: found[name] for name in expected} == expected
+        assert "attention" not in found
 
     def test_n_best_lines(self, work: Path, shouter: Shouter) -> None:
         out = run_translate(work, b"a\nb\n", "--num-hypotheses", "2")
@@ -269,7 +448,7 @@ class TestTranslate:
         (work / "in").write_bytes(b"good\nb\xe4d\n")
         assert translate.main(["--workdir", "w", "--input", "in", "--output", "out"]) == 2
         assert "in, line 2: not UTF-8 (byte 0xe4 at position 2)" in capsys.readouterr().err
-        assert shouter.loaded is None
+        assert not shouter.loaded
         assert not (work / "out").exists()
 
     def test_missing_input_says_what_is_there(
@@ -314,7 +493,7 @@ class TestOutput:
         (work / "in").write_text("a\n")
         assert translate.main(["--workdir=w", "--input=in", "--output=no/out"]) == 2
         assert "no directory" in capsys.readouterr().err
-        assert shouter.loaded is None
+        assert not shouter.loaded
 
 
 class TestScore:
@@ -340,7 +519,7 @@ class TestScore:
         (work / "t").write_text("x\n")
         assert score.main(["--workdir=w", "--source=s", "--target=t"]) == 2
         assert "s has 2 lines but t has 1" in capsys.readouterr().err
-        assert shouter.loaded is None
+        assert not shouter.loaded
 
 
 class TestEvaluate:

@@ -37,8 +37,8 @@ class DecodingConfig:
     """What EOS costs at the length limit, where nothing else is allowed: "scored": its
     log-probability; "free": nothing, as with Hugging Face's forced_eos_token_id."""
     num_hypotheses: int = 1
-    """How many translations to give back for each sentence, best first; at most beam_size, or in
-    any number and in the order of drawing with strategy "sample"."""
+    """How many translations to give back for each sentence, best first, at most beam_size. Draws
+    come in the order of drawing; strategy "sample" draws any number."""
     max_target_length: int = 256
     """No translation has more tokens than this (EOS included) ..."""
     target_length_ratio: float = 2.0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, Integer
 
 from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.decoding.config import DecodingConfig
@@ -150,7 +150,7 @@ def _banks(
     )
 
 
-def _column(values: Sequence[int], rows: int, dtype: type = np.int32) -> Int[Array, " B"]:
+def _column(values: Sequence[int], rows: int, dtype: type = np.int32) -> Integer[Array, " B"]:
     """One number for each row; 0 in rows left over."""
     column = np.zeros(rows, dtype)
     column[: len(values)] = values

@@ -48,8 +48,12 @@ class TargetWords:
         wanted = " ".join(phrase.split())
         tokens = self.vocabulary.tokenize(wanted)[:-1]
         pieces = self.vocabulary.pieces
-        if len(tokens) > 1 and pieces[tokens[0]] == _SPACE and not _is_letter(wanted[:1]):
-            tokens = tokens[1:]  # as inside of a sentence, if nothing needs a space before it
+        if (
+            len(tokens) > 1
+            and pieces[tokens[0]] == _SPACE
+            and _script(wanted[:1]) in _WITHOUT_SPACES
+        ):
+            tokens = tokens[1:]  # as inside of a sentence
         written = self.vocabulary.detokenize(tokens)
         if not tokens or written != wanted or self.vocabulary.unk_id in tokens:
             raise ValueError(
@@ -61,7 +65,11 @@ class TargetWords:
 
 def _is_letter(text: str) -> bool:
     """A letter or digit of a script that puts spaces between words."""
-    return text.isalnum() and unicodedata.name(text, "").split(" ")[0] not in _WITHOUT_SPACES
+    return text.isalnum() and _script(text) not in _WITHOUT_SPACES
+
+
+def _script(character: str) -> str:
+    return unicodedata.name(character, "").split(" ")[0] if character else ""
 
 
 def _is_byte(piece: str) -> bool:
