@@ -5,12 +5,14 @@ G heads of keys and values, H head width. Heads stand before length ([B N T H]) 
 product below is a batch of plain matrix products over (T, S), with no transpose between them.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
@@ -59,6 +61,11 @@ def mix(
     rows = weights.reshape(batch, groups, heads // groups * length, -1)
     mixed = jnp.einsum("BGTS,BGSW->BGTW", rows, values)
     return mixed.reshape(batch, heads, length, -1)
+
+
+def join(parts: Sequence[Float[Array, "B N T _"]]) -> Float[Array, "B N T S"]:
+    """One row of scores for keys that come in parts."""
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
 class MultiHeadAttention(nn.Module):
@@ -116,17 +123,24 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(self.relation.rotate(keys, positions), values)
 
     def __call__(
-        self, x: Float[Array, "B T D"], keys_values: KeysValues, view: View, *, deterministic: bool
+        self, x: Float[Array, "B T D"], *seen: KeysValues, view: View, deterministic: bool
     ) -> Float[Array, "B T D"]:
-        """Each position of x looks at the keys that its mask allows (equation 1)."""
+        """Each position of x looks at the keys that its mask allows (equation 1).
+
+        The keys may come in several parts, which count as one row of S keys, without being copied
+        into one.
+        """
         queries = self.relation.rotate(self.query(x).swapaxes(1, 2), view.query_positions)
         queries = queries * jnp.asarray(self.key_width**-0.5, queries.dtype)  # [B N T H]
-        scores = compare(queries, keys_values.keys)  # [B N T S]
+        scores = join([compare(queries, part.keys) for part in seen])  # [B N T S]
         scores = self.relation.add_to_scores(scores, queries, view)
         weights = masked_softmax(scores, view.mask)  # [B N T S]
         self.sow("intermediates", "weights", weights)
         weights = self.drop(weights, deterministic=deterministic).astype(self.dtype)
-        heads = self.relation.add_to_heads(mix(weights, keys_values.values), weights, view)
+        ends = np.cumsum([part.keys.shape[2] for part in seen])[:-1]
+        parts = zip(jnp.split(weights, ends, axis=-1), seen, strict=True)
+        mixed = functools.reduce(jnp.add, (mix(of_part, part.values) for of_part, part in parts))
+        heads = self.relation.add_to_heads(mixed, weights, view)
         return self.out(heads.swapaxes(1, 2))  # [B T D]
 
     def step(
@@ -145,15 +159,19 @@ class MultiHeadAttention(nn.Module):
           x: the new token of each of the K hypotheses of each sentence.
           past: keys [B G K T d_k] and values [B G K T d_v], filled in positions 0..index-1.
           index: position of the new token.
-          view: which of the K * T tokens each new token sees.
+          view: which of the K * T tokens of the past, and of the K new ones, each new token sees.
 
         Returns:
           The output and `past` with position `index` filled in.
         """
         new = self.keys_values(x, view.query_positions)  # [B G K H]
-        past = KeysValues(*(write(old, one, index) for old, one in zip(past, new, strict=True)))
         seen = KeysValues(*(x.reshape(*x.shape[:2], -1, x.shape[-1]) for x in past))  # [B G K*T H]
-        return self(x, seen, view, deterministic=True), past
+        y = self(x, seen, new, view=view, deterministic=True)
+        # XLA writes in place what nobody reads afterwards. It must be told that the reading comes
+        # first, by a number that depends on it; or it copies all of the past, at every token.
+        after = (0.0 * y[0, 0, 0]).astype(new.keys.dtype)
+        written = (write(old, one + after, index) for old, one in zip(past, new, strict=True))
+        return y, KeysValues(*written)
 
 
 def write(

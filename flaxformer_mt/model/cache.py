@@ -38,17 +38,19 @@ class Cache:
         ancestors = jnp.take_along_axis(self.ancestors, parents[..., None], axis=1)
         return self.replace(ancestors=ancestors)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def with_place(self) -> "Cache":
-        """The next token of each hypothesis will be written in the hypothesis' own place."""
+    def after(self, past: tuple[KeysValues, ...]) -> "Cache":
+        """With one more token of each hypothesis in `past`, in the hypothesis' own place."""
         own = jnp.arange(self.ancestors.shape[1])[:, None]  # [K 1]
         here = jnp.arange(self.ancestors.shape[2]) == self.index  # [T]
         ancestors = jnp.where(here, own, self.ancestors)
-        return self.replace(ancestors=ancestors)  # pyright: ignore[reportAttributeAccessIssue]
+        return self.replace(index=self.index + 1, ancestors=ancestors, past=past)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def past_mask(self) -> Bool[Array, "B 1 K S"]:
-        """True where a hypothesis looks, of the S = K * T tokens of all: at its own so far."""
+    def mask(self) -> Bool[Array, "B 1 K S"]:
+        """Where each hypothesis looks, of S = K * T tokens of the past of all, and K new ones."""
         batch, beams, length = self.ancestors.shape
         places = jnp.arange(beams)[:, None]  # [K 1]
         own = self.ancestors[:, :, None, :] == places  # [B K K T]
-        written = jnp.arange(length) <= self.index  # [T]
-        return (own & written).reshape(batch, 1, beams, beams * length)
+        written = jnp.arange(length) < self.index  # [T]
+        past = (own & written).reshape(batch, 1, beams, beams * length)
+        new = jnp.broadcast_to(jnp.eye(beams, dtype=bool), (batch, 1, beams, beams))
+        return jnp.concatenate([past, new], axis=-1)

@@ -42,7 +42,7 @@ class EncoderLayer(nn.Module):
     ) -> Float[Array, "B S D"]:
         y = self.attention_residual.before(x)
         keys_values = self.self_attention.keys_values(y, view.key_positions)
-        y = self.self_attention(y, keys_values, view, deterministic=deterministic)
+        y = self.self_attention(y, keys_values, view=view, deterministic=deterministic)
         x = self.attention_residual.after(x, y, deterministic=deterministic)
         y = self.feed_forward(self.feed_forward_residual.before(x), deterministic=deterministic)
         return self.feed_forward_residual.after(x, y, deterministic=deterministic)
@@ -73,7 +73,7 @@ class DecoderLayer(nn.Module):
         """All T positions at once (training)."""
         y = self.self_residual.before(x)
         keys_values = self.self_attention.keys_values(y, view.key_positions)
-        y = self.self_attention(y, keys_values, view, deterministic=deterministic)
+        y = self.self_attention(y, keys_values, view=view, deterministic=deterministic)
         x = self.self_residual.after(x, y, deterministic=deterministic)
         source = self.source_keys_values(memory)
         return self._read_source(x, source, source_view, deterministic=deterministic)
@@ -106,7 +106,7 @@ class DecoderLayer(nn.Module):
         deterministic: bool,
     ) -> Float[Array, "B T D"]:
         y = self.source_residual.before(x)
-        y = self.source_attention(y, source, source_view, deterministic=deterministic)
+        y = self.source_attention(y, source, view=source_view, deterministic=deterministic)
         x = self.source_residual.after(x, y, deterministic=deterministic)
         y = self.feed_forward(self.feed_forward_residual.before(x), deterministic=deterministic)
         return self.feed_forward_residual.after(x, y, deterministic=deterministic)

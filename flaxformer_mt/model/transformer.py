@@ -167,10 +167,9 @@ class Transformer(nn.Module):
         The first call gets `bos_id`; a cache holds at most `max_target_length` calls.
         """
         beams, length = cache.ancestors.shape[1:]
-        cache = cache.with_place()
         here = jnp.broadcast_to(cache.index, (1, beams))  # all new tokens are at one position
         places = jnp.tile(jnp.arange(length), beams)[None, :]  # [1 K*T]
-        view = self._near(View(cache.past_mask(), here, places))
+        view = self._near(View(cache.mask(), here, jnp.concatenate([places, here], axis=1)))
         source_view = View(cache.source_mask)
         x = self.target_embedding(tokens)  # [B K D]
         x = self.decoder_positions(x, jnp.full(tokens.shape, cache.index), length=length)
@@ -178,8 +177,7 @@ class Transformer(nn.Module):
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
             x, new = layer.step(x, old, cache.index, view, source, source_view)
             past.append(new)
-        cache = cache.replace(index=cache.index + 1, past=tuple(past))  # pyright: ignore[reportAttributeAccessIssue]
-        return self._logits(x), cache
+        return self._logits(x), cache.after(tuple(past))
 
     def _near(self, view: View) -> View:
         """Of self-attention, the part that `config.neighborhood` leaves."""

@@ -96,7 +96,7 @@ def apply_self_attention(rng, make_relation, positions, mask, *, kv_heads=2, val
 
     def whole(module, x):
         keys_values = module.keys_values(x, view.key_positions)
-        return module(x, keys_values, view, deterministic=True)
+        return module(x, keys_values, view=view, deterministic=True)
 
     shapes = jax.eval_shape(functools.partial(layer.init, method=whole), jax.random.key(0), x)
     params = jax.tree.map(lambda leaf: draw(rng, *leaf.shape), nn.unbox(shapes))
@@ -202,14 +202,15 @@ def test_steps_equal_the_whole(rng):
     x = draw(rng, 3, 5, 8)
 
     def whole(module, x):
-        return module(x, module.keys_values(x), View(causal_mask(5)), deterministic=True)
+        return module(x, module.keys_values(x), view=View(causal_mask(5)), deterministic=True)
 
     params = attention.init(jax.random.key(0), x, method=whole)
     expected = attention.apply(params, x, method=whole)
     empty = jnp.zeros((3, 2, 1, 5, 4))
     past = KeysValues(empty, empty)
     for t in range(5):
-        view = View((jnp.arange(5) <= t)[None, None, None])
+        mask = jnp.append(jnp.arange(5) < t, True)  # the past, and the new token itself
+        view = View(mask[None, None, None])
         new = x[:, t : t + 1]
         y, past = attention.apply(params, new, past, jnp.int32(t), view, method="step")
         np.testing.assert_allclose(y[:, 0], expected[:, t], atol=1e-5)
