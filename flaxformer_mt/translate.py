@@ -36,7 +36,8 @@ class TranslateArguments(ModelArguments):
     output: str = ""
     """File to write; it appears when all is translated. If not given, standard output."""
     prefix: str = ""
-    """UTF-8 file with the beginning of each translation; blank lines force nothing."""
+    """UTF-8 file with the beginning of each translation, whose last word may go on; blank lines
+    force nothing."""
     constraints: str = ""
     """UTF-8 file with the phrases that must appear in each translation, separated by tabs."""
     beam_size: int | None = None

@@ -187,8 +187,8 @@ class Translator:
         """Translate every sentence.
 
         Args:
-          sentences: one a line; blank ones stay blank.
-          prefixes: what each translation must begin with; "" for nothing.
+          sentences: one a line; blank ones stay blank, whatever is asked for them.
+          prefixes: what each translation must begin with; "" for nothing. Its last word may go on.
           constraints: phrases that must appear in each translation, as whole words.
           details: add `Hypothesis.details`, for the price of a second pass over what was found.
           first_line: the number of the first sentence, for messages.
