@@ -20,7 +20,8 @@ from flaxformer_mt.data.pair import Pair
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources import CorpusConfig
 from flaxformer_mt.data.tokenizer import Tokenizer
-from flaxformer_mt.decoding.translator import Translator, suppressed_tokens
+from flaxformer_mt.decoding.requests import suppressed_tokens
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.sharding import configure_cpu_devices, make_mesh, replicated, shard_batch
 from flaxformer_mt.training.averaging import average_checkpoints

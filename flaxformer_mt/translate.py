@@ -10,7 +10,7 @@ from flaxformer_mt.lines import open_output, read_text
 from flaxformer_mt.model_arguments import ModelArguments, load_translator, run_model_verb
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.translator import Details, Hypothesis
+    from flaxformer_mt.decoding.results import Details, Hypothesis
 
 LINES_AT_ONCE = 4096
 """Written before the next are translated; enough of them to fill whole batches of like length."""

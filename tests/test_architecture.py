@@ -93,7 +93,10 @@ def test_wall_2_model_imports_nothing_of_ours() -> None:
 
 def test_wall_3_only_the_translator_joins_search_model_and_text() -> None:
     # Its own parts with it: on the side of text, and on that of the model.
-    parts = ("translator", "segments", "word_ends", "requests", "programs", "ensemble")
+    parts = (
+        *("translator", "segments", "word_ends", "requests", "results", "checks"),
+        *("programs", "ensemble"),
+    )
     translator = {f"flaxformer_mt.decoding.{part}" for part in parts}
     for module in in_room("decoding"):
         if module not in translator:

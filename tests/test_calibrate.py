@@ -9,7 +9,8 @@ from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources import CorpusConfig
 from flaxformer_mt.decoding.confidence import Calibration
-from flaxformer_mt.decoding.translator import Hypothesis, Translator
+from flaxformer_mt.decoding.results import Hypothesis
+from flaxformer_mt.decoding.translator import Translator
 
 
 class Pair(NamedTuple):

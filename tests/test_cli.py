@@ -17,7 +17,8 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources import CorpusConfig
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.guard import Flag, GuardConfig
-from flaxformer_mt.decoding.translator import Details, Hypothesis, Translator
+from flaxformer_mt.decoding.results import Details, Hypothesis
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.training import averaging
 
 PYTHON_FORMAT = warnings.formatwarning

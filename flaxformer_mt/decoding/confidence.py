@@ -12,7 +12,9 @@ regression on the mean, the lowest token, the mean probability and the length.
 
 import dataclasses
 import json
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -187,3 +189,20 @@ def _check_pairs(token_log_probs: Sequence[Sequence[float]], qualities: Sequence
 def _check_qualities(qualities: Sequence[float]) -> None:
     if not all(0 <= quality <= 1 for quality in qualities):
         raise ValueError("qualities must lie between 0 and 1: chrF / 100, not chrF")
+
+
+def read_calibration(workdir: str | os.PathLike[str], checkpoint: str) -> Calibration | None:
+    """What `calibrate` wrote for these parameters; None if there is nothing, or for others only.
+
+    Raises ValueError, naming the file, if it cannot be read.
+    """
+    file = Path(workdir, CALIBRATION_FILE)
+    if not file.is_file():
+        return None
+    try:
+        calibration = Calibration.from_json(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}; run calibrate again, or delete the file") from error
+    if calibration.checkpoint != checkpoint:
+        return None
+    return calibration

@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
-from typing import Literal, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args
 
+from flaxformer_mt.dataclass_json import did_you_mean
 from flaxformer_mt.decoding.guard import GuardConfig
 
 Utility = Literal["chrf", "bleu"]
@@ -111,6 +112,34 @@ class DecodingConfig:
     def least_length(self, source_length: int) -> int:
         """The fewest target tokens (EOS included) for a source of so many."""
         return max(self.min_target_length, math.ceil(self.min_target_ratio * source_length))
+
+
+def changed_config(config: DecodingConfig, changes: Mapping[str, Any]) -> DecodingConfig:
+    """`config` with the changes that are not None, checked as a new one is."""
+    names = [field.name for field in dataclasses.fields(DecodingConfig)]
+    for name in changes:
+        if name not in names:
+            others = ("prefixes", "constraints", "details", "first_line")
+            raise ValueError(
+                f"decoding has no field {name!r}: {did_you_mean(name, [*names, *others])}"
+            )
+    given: dict[str, Any] = {name: new for name, new in changes.items() if new is not None}
+    return dataclasses.replace(config, **given)
+
+
+def retry_config(config: DecodingConfig) -> DecodingConfig:
+    """The second search for what is flagged."""
+    changes: dict[str, Any] = {
+        "retry_flagged": False,
+        "flag_faults": True,
+        "no_repeat_ngram_size": config.no_repeat_ngram_size or 4,
+    }
+    if config.strategy == "beam":
+        changes["coverage_penalty"] = config.coverage_penalty or 0.4
+        changes["beam_size"] = max(4, config.beam_size)
+    else:
+        changes["seed"] = config.seed + 1
+    return dataclasses.replace(config, **changes)
 
 
 def _problems(config: DecodingConfig) -> Iterator[str]:

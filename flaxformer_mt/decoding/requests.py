@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Integer
 
 from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
+from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.constraints import Banks, make_banks
 from flaxformer_mt.decoding.grouping import Group
@@ -160,3 +161,30 @@ def _column(values: Sequence[int], rows: int, dtype: type = np.int32) -> Integer
 def _seed(seed: int, inputs: Int[np.ndarray, " s"]) -> int:
     """Of the draws for a sentence: the same wherever it stands."""
     return zlib.crc32(inputs.astype("<i4").tobytes(), seed & 0xFFFFFFFF)
+
+
+def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.ndarray, " V"]:
+    """True for tokens that no translation may contain: padding, BOS, the unknown word, and more.
+
+    Raises ValueError for a forbidden token that is EOS or none, and if the beam is wider than what
+    remains.
+    """
+    target = tokenizer.target
+    for token in config.forbidden:
+        if not 0 <= token < target.size or token == target.eos_id:
+            raise ValueError(
+                f"decoding.forbidden must hold ids of target tokens (0..{target.size - 1}) other "
+                f"than EOS ({target.eos_id}), but it holds {token}"
+            )
+    suppressed = np.zeros(target.size, bool)
+    suppressed[[target.pad_id, target.bos_id]] = not config.allow_special
+    suppressed[target.unk_id] = not config.allow_unknown
+    suppressed[list(config.forbidden)] = True
+    suppressed[target.eos_id] = False  # where it is padding or BOS as well
+    num_allowed = int(np.count_nonzero(~suppressed))
+    if config.beam_size > num_allowed and not config.draws:
+        raise ValueError(
+            f"beam_size is {config.beam_size}, but the target vocabulary has only {num_allowed} "
+            f"tokens to choose from: the beam must not be wider than that"
+        )
+    return suppressed

@@ -4,13 +4,10 @@ translator = Translator.load("workdir")
 translator.translate(["A dog runs ."])[0][0].text
 """
 
-import dataclasses
 import functools
-import itertools
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,72 +16,38 @@ from jaxtyping import Bool, Float
 from flaxformer_mt.data.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.data.vocabulary import Vocabulary
-from flaxformer_mt.dataclass_json import did_you_mean
 from flaxformer_mt.decoding import mbr
-from flaxformer_mt.decoding.confidence import CALIBRATION_FILE, Calibration
-from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.decoding.checks import (
+    check_as_many,
+    check_ensemble,
+    check_finite,
+    check_is_list,
+    check_requests,
+    check_target_tokens,
+    check_vocabularies,
+    check_wishes,
+)
+from flaxformer_mt.decoding.confidence import Calibration, read_calibration
+from flaxformer_mt.decoding.config import DecodingConfig, changed_config, retry_config
 from flaxformer_mt.decoding.grouping import Group, group_by_length, length_menu, run_ahead
-from flaxformer_mt.decoding.guard import Flag, check
+from flaxformer_mt.decoding.guard import check
 from flaxformer_mt.decoding.programs import Scored, SearchProgram, score_batch, search_batch
-from flaxformer_mt.decoding.requests import Request, make_batch, make_wishes
+from flaxformer_mt.decoding.requests import Request, make_batch, make_wishes, suppressed_tokens
+from flaxformer_mt.decoding.results import (
+    NO_TOKENS,
+    Details,
+    Hypothesis,
+    PairScore,
+    join,
+    make_hypothesis,
+    no_details,
+)
 from flaxformer_mt.decoding.segments import Segment, segment_lines, truncate
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.decoding.word_ends import TargetWords
 from flaxformer_mt.metrics import default_tokenize
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.checkpoint import load_model
-
-
-class Details(NamedTuple):
-    """More about a translation, when it is asked for."""
-
-    source_tokens: list[str]
-    """Pieces, the last one EOS; so are the target's."""
-    target_tokens: list[str]
-    token_log_probs: list[float]
-    """One for each target token."""
-    attention: Float[np.ndarray, "T S"]
-    """Where each target token looked, the mean of all heads and layers; each row sums to 1."""
-    confidence: float | None
-    """Expected chrF / 100; None where the model is not calibrated (python -m ...calibrate)."""
-
-    @property
-    def alignment(self) -> list[tuple[int, int]]:
-        """(source token, target token): for each target token but EOS where it looked most."""
-        of_words = self.attention[:-1, :-1]
-        if not of_words.size:
-            return []
-        return [(int(source), target) for target, source in enumerate(of_words.argmax(axis=1))]
-
-
-class Hypothesis(NamedTuple):
-    """One translation of one sentence."""
-
-    text: str
-    tokens: list[int]
-    """EOS at the end; empty for a blank line."""
-    score: float
-    """Log-probability / length penalty. Natural logarithm; comparable within one sentence."""
-    utility: float | None = None
-    """Strategy "mbr": mean chrF or BLEU, 0 to 100, against all samples; None for a split line."""
-    flags: tuple[Flag, ...] | None = None
-    """What looks wrong; None if nobody looked."""
-    details: Details | None = None
-
-
-class PairScore(NamedTuple):
-    """What the model thinks of a given translation."""
-
-    score: float
-    """As in `Hypothesis`: log_prob / length penalty."""
-    log_prob: float
-    tokens: list[int]
-    token_log_probs: list[float]
-    """One for each of `tokens`."""
-    details: Details | None = None
-
-
-NO_TOKENS = PairScore(0.0, 0.0, [], [])
 
 
 class Translator:
@@ -152,7 +115,7 @@ class Translator:
 
         Raises ValueError if the vocabularies differ, or for weights that do not fit.
         """
-        weights = check_ensemble(members, weights)
+        weights = check_ensemble([member.tokenizer for member in members], weights)
         first = members[0]
         if len(members) == 1:
             return first
@@ -218,7 +181,10 @@ class Translator:
         for request, hypotheses in zip(requests, found, strict=True):
             pieces[request.line - first_line].append(hypotheses)
         blank = self._blank(config, details=details)
-        return [self._join(of_line) if of_line else [blank] for of_line in pieces]
+        return [
+            join(of_line, self.tokenizer.target, self.calibration) if of_line else [blank]
+            for of_line in pieces
+        ]
 
     def score(
         self,
@@ -245,7 +211,7 @@ class Translator:
         pairs = enumerate(zip(sources, targets, strict=True), start=1)
         examples = [self._example(source, target, line) for line, (source, target) in pairs]
         found = self._score(examples, config, with_attention=details)
-        blank = NO_TOKENS._replace(details=self._no_details()) if details else NO_TOKENS
+        blank = NO_TOKENS._replace(details=no_details(self.calibration)) if details else NO_TOKENS
         return [
             blank if is_blank(example) else self._with_details(example, score, attention)
             for example, (score, attention) in zip(examples, found, strict=True)
@@ -389,15 +355,10 @@ class Translator:
         """Those of one row of a fetched batch; score -inf marks an empty place."""
         places = zip(found.tokens[row], found.scores[row], found.lengths[row], strict=True)
         return [
-            self._hypothesis(tokens[:length].tolist(), float(score))
+            make_hypothesis(tokens[:length].tolist(), float(score), self.tokenizer.target)
             for tokens, score, length in places
             if score > -np.inf
         ]
-
-    def _hypothesis(self, tokens: list[int], score: float) -> Hypothesis:
-        """With its text: one line of it, for tokens can spell line breaks too."""
-        text = " ".join(self.tokenizer.target.detokenize(tokens).splitlines())
-        return Hypothesis(text, tokens, score)
 
     def _by_utility(self, drawn: list[Hypothesis], config: DecodingConfig) -> list[Hypothesis]:
         """The distinct samples that agree best with all."""
@@ -448,7 +409,7 @@ class Translator:
             target_tokens=[target[token] for token in example.targets],
             token_log_probs=score.token_log_probs,
             attention=attention,
-            confidence=self._confidence(score.token_log_probs),
+            confidence=self.calibration and self.calibration(score.token_log_probs),
         )
         return score._replace(details=details)
 
@@ -456,9 +417,6 @@ class Translator:
     def _pieces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The texts of all source and target tokens."""
         return self.tokenizer.source.pieces, self.tokenizer.target.pieces
-
-    def _confidence(self, token_log_probs: Sequence[float]) -> float | None:
-        return self.calibration(token_log_probs) if self.calibration else None
 
     def _flag(
         self,
@@ -494,56 +452,7 @@ class Translator:
             [],
             0.0,
             flags=() if config.flag_faults or config.retry_flagged else None,
-            details=self._no_details() if details else None,
-        )
-
-    def _no_details(self) -> Details:
-        return Details([], [], [], np.zeros((0, 0), np.float32), self._confidence([]))
-
-    def _join(self, pieces: Sequence[Sequence[Hypothesis]]) -> list[Hypothesis]:
-        """The hypotheses of a line, from those of its segments.
-
-        The i-th of a line that was split is made of the i-th of every piece; the scores are added.
-        """
-        if len(pieces) == 1:
-            return list(pieces[0])
-        return [self._join_parts(parts) for parts in zip(*pieces, strict=False)]
-
-    def _join_parts(self, parts: Sequence[Hypothesis]) -> Hypothesis:
-        tokens = [token for part in parts for token in part.tokens[:-1]]
-        tokens.append(self.tokenizer.target.eos_id)
-        joined = self._hypothesis(tokens, sum(part.score for part in parts))
-        if all(part.flags is not None for part in parts):
-            joined = joined._replace(
-                flags=tuple(flag for part in parts for flag in part.flags or ())
-            )
-        details = [part.details for part in parts if part.details]
-        if details:
-            joined = joined._replace(details=self._join_details(details))
-        return joined
-
-    def _join_details(self, parts: Sequence[Details]) -> Details:
-        """Of a split line: without the ends of all parts but the last, which stands for all."""
-        log_probs = [log_prob for part in parts for log_prob in part.token_log_probs[:-1]]
-        log_probs.append(parts[-1].token_log_probs[-1])
-        lengths = [[n - 1 for n in part.attention.shape] for part in parts]
-        lengths[-1] = list(parts[-1].attention.shape)
-        attention = np.zeros(np.sum(lengths, axis=0), np.float32)
-        row = column = 0
-        for part, (height, width) in zip(parts, lengths, strict=True):
-            block = part.attention[:height, :width]
-            attention[row : row + height, column : column + width] = block
-            if part is not parts[-1]:
-                attention[row : row + height, -1] = part.attention[:height, -1]
-            row, column = row + height, column + width
-        return Details(
-            source_tokens=[t for part in parts for t in part.source_tokens[:-1]]
-            + parts[-1].source_tokens[-1:],
-            target_tokens=[t for part in parts for t in part.target_tokens[:-1]]
-            + parts[-1].target_tokens[-1:],
-            token_log_probs=log_probs,
-            attention=attention,
-            confidence=self._confidence(log_probs),
+            details=no_details(self.calibration) if details else None,
         )
 
     def _example(self, source: str, target: str | Sequence[int], line: int) -> Example:
@@ -615,128 +524,6 @@ class Translator:
         return [results[place] for place in range(len(examples))]
 
 
-def changed_config(config: DecodingConfig, changes: Mapping[str, Any]) -> DecodingConfig:
-    """`config` with the changes that are not None, checked as a new one is."""
-    names = [field.name for field in dataclasses.fields(DecodingConfig)]
-    for name in changes:
-        if name not in names:
-            others = ("prefixes", "constraints", "details", "first_line")
-            raise ValueError(
-                f"decoding has no field {name!r}: {did_you_mean(name, [*names, *others])}"
-            )
-    given: dict[str, Any] = {name: new for name, new in changes.items() if new is not None}
-    return dataclasses.replace(config, **given)
-
-
-def retry_config(config: DecodingConfig) -> DecodingConfig:
-    """The second search for what is flagged."""
-    changes: dict[str, Any] = {
-        "retry_flagged": False,
-        "flag_faults": True,
-        "no_repeat_ngram_size": config.no_repeat_ngram_size or 4,
-    }
-    if config.strategy == "beam":
-        changes["coverage_penalty"] = config.coverage_penalty or 0.4
-        changes["beam_size"] = max(4, config.beam_size)
-    else:
-        changes["seed"] = config.seed + 1
-    return dataclasses.replace(config, **changes)
-
-
-def read_calibration(workdir: str | os.PathLike[str], checkpoint: str) -> Calibration | None:
-    """What `calibrate` wrote for these parameters; None if there is nothing, or for others only.
-
-    Raises ValueError, naming the file, if it cannot be read.
-    """
-    file = Path(workdir, CALIBRATION_FILE)
-    if not file.is_file():
-        return None
-    try:
-        calibration = Calibration.from_json(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}; run calibrate again, or delete the file") from error
-    if calibration.checkpoint != checkpoint:
-        return None
-    return calibration
-
-
-def check_ensemble(members: Sequence[Translator], weights: Sequence[float]) -> list[float]:
-    """The weights, with sum 1; equal ones if none are given.
-
-    Raises ValueError unless all members have the same vocabularies, and each a weight above 0.
-    """
-    if not members:
-        raise ValueError("an ensemble needs at least one model")
-    first = members[0].tokenizer
-    for number, member in enumerate(members[1:], start=2):
-        for side in ("source", "target"):
-            ours, theirs = getattr(first, side), getattr(member.tokenizer, side)
-            if ours.to_bytes() != theirs.to_bytes():
-                raise ValueError(
-                    f"the members of an ensemble must have one vocabulary, but the {side} "
-                    f"vocabularies of models 1 and {number} differ ({ours.size} and {theirs.size} "
-                    "tokens): train them with the same tokenizer files"
-                )
-    given = list(weights) or [1.0] * len(members)
-    if len(given) != len(members) or not all(0 < one < float("inf") for one in given):
-        raise ValueError(
-            f"an ensemble needs one weight above 0 for each of its {len(members)} models, or none, "
-            f"but got {list(weights)}"
-        )
-    return [one / sum(given) for one in given]
-
-
-def check_wishes(
-    sentences: Sequence[str],
-    prefixes: Sequence[str] | None,
-    constraints: Sequence[Sequence[str]] | None,
-    first_line: int,
-) -> None:
-    """Raise ValueError unless there is a prefix and a list of phrases for each sentence."""
-    if prefixes is not None:
-        check_is_list(prefixes, "prefixes")
-        check_as_many(sentences, prefixes, "prefix")
-    if constraints is not None:
-        check_is_list(constraints, "constraints")
-        check_as_many(sentences, constraints, "constraint list")
-        for line, phrases in enumerate(constraints, start=first_line):
-            if isinstance(phrases, str):
-                raise ValueError(
-                    f"line {line}: the constraints must be a list of phrases, but they are one "
-                    f"string; put it into a list: [{phrases[:40]!r}]"
-                )
-
-
-def check_requests(
-    requests: Sequence[Request],
-    config: DecodingConfig,
-    suppressed: Bool[np.ndarray, " V"],
-    pieces: Sequence[str],
-) -> None:
-    """Raise ValueError for constraints in a search that compares nothing, and for a prefix or
-    constraints with tokens that no translation may contain."""
-    for request in requests:
-        if request.phrases and config.strategy != "beam":
-            raise ValueError(
-                f"line {request.line}: constraints need strategy 'beam', not {config.strategy!r}"
-            )
-        for token in (*request.prefix, *itertools.chain(*request.phrases)):
-            if suppressed[token]:
-                raise ValueError(
-                    f"line {request.line}: the prefix or a constraint needs token {token} "
-                    f"({pieces[token]!r}), which no translation may contain (decoding.forbidden)"
-                )
-
-
-def check_as_many(sentences: Sequence[Any], given: Sequence[Any], name: str) -> None:
-    """Raise ValueError unless there is one of `given` for each sentence."""
-    if len(sentences) != len(given):
-        raise ValueError(
-            f"there must be one {name} for each source, but there are {len(sentences)} sources and "
-            f"{len(given)} {name}{'es' if name.endswith('x') else 's'}"
-        )
-
-
 def tokenize(text: str, vocabulary: Vocabulary) -> list[int]:
     """EOS alone for a blank text, whatever the vocabulary makes of spaces."""
     return vocabulary.tokenize(text) if text.strip() else [vocabulary.eos_id]
@@ -745,32 +532,6 @@ def tokenize(text: str, vocabulary: Vocabulary) -> list[int]:
 def is_blank(example: Example) -> bool:
     """True where neither side has a token beside EOS: blank, or characters that are dropped."""
     return len(example.inputs) <= 1 and len(example.targets) <= 1
-
-
-def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.ndarray, " V"]:
-    """True for tokens that no translation may contain: padding, BOS, the unknown word, and more.
-
-    Raises ValueError for a forbidden token that is EOS or none, and if the beam is wider than what
-    remains.
-    """
-    target = tokenizer.target
-    for token in config.forbidden:
-        if not 0 <= token < target.size or token == target.eos_id:
-            raise ValueError(
-                f"decoding.forbidden must hold ids of target tokens (0..{target.size - 1}) other "
-                f"than EOS ({target.eos_id}), but it holds {token}"
-            )
-    suppressed = np.zeros(target.size, bool)
-    suppressed[[target.pad_id, target.bos_id]] = not config.allow_special
-    suppressed[target.unk_id] = not config.allow_unknown
-    suppressed[list(config.forbidden)] = True
-    num_allowed = int(np.count_nonzero(~suppressed))
-    if config.beam_size > num_allowed and not config.draws:
-        raise ValueError(
-            f"beam_size is {config.beam_size}, but the target vocabulary has only {num_allowed} "
-            f"tokens to choose from: the beam must not be wider than that"
-        )
-    return suppressed
 
 
 def free_ends(
@@ -783,46 +544,3 @@ def free_ends(
     lengths = [len(example.targets) for example in examples]
     free[: len(examples)] = np.greater_equal(lengths, limits)
     return free
-
-
-def check_vocabularies(model: Transformer, tokenizer: Tokenizer) -> None:
-    """Raise ValueError unless the model's embeddings are those of the tokenizer's vocabularies."""
-    facts = (
-        ("source vocabulary size", model.source_vocab_size, tokenizer.source.size),
-        ("target vocabulary size", model.target_vocab_size, tokenizer.target.size),
-        ("BOS id", model.bos_id, tokenizer.target.bos_id),
-    )
-    for name, of_model, of_tokenizer in facts:
-        if of_model != of_tokenizer:
-            raise ValueError(
-                f"model and tokenizer do not belong together: the {name} is {of_model} in the "
-                f"model and {of_tokenizer} in the tokenizer; load both from the same workdir"
-            )
-
-
-def check_is_list(items: Sequence[Any], name: str) -> None:
-    """Raise ValueError for a lone string: each of its characters would be taken for a sentence."""
-    if isinstance(items, str):
-        raise ValueError(
-            f"{name} must be a list with one string a sentence, but it is one string; "
-            f"put it into a list: [{items[:40]!r}]"
-        )
-
-
-def check_target_tokens(tokens: Sequence[int], vocab_size: int, eos_id: int, line: int) -> None:
-    """Raise ValueError unless these are token ids of the vocabulary with one EOS, at the end."""
-    if not all(0 <= token < vocab_size for token in tokens):
-        raise ValueError(f"target {line}: token ids must be in 0..{vocab_size - 1}, got {tokens}")
-    if eos_id not in tokens or tokens.index(eos_id) != len(tokens) - 1:
-        raise ValueError(
-            f"target {line}: the last token, and no other, must be EOS (id {eos_id}), got {tokens}"
-        )
-
-
-def check_finite(score: float, line: int) -> None:
-    """Raise ValueError if the best score of a sentence is not a number."""
-    if not np.isfinite(score):
-        raise ValueError(
-            f"line {line}: the model's score is {score}, so its parameters hold NaN or infinities: "
-            f"the training has diverged; take an earlier checkpoint"
-        )

@@ -17,7 +17,8 @@ import numpy as np
 
 from flaxformer_mt import __version__
 from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.decoding.translator import Translator, suppressed_tokens
+from flaxformer_mt.decoding.requests import suppressed_tokens
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop.comparison import Comparison, compare
 from flaxformer_mt.interop.ctranslate2_runner import CTranslate2Runner
 from flaxformer_mt.interop.ctranslate2_vocabulary import starts_with_padding

@@ -11,7 +11,7 @@ from toy_models import BOS, EOS, PAD, UNK, log_softmax, random_tables, search, s
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.data.vocabulary import WordVocabulary
 from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.decoding.translator import suppressed_tokens
+from flaxformer_mt.decoding.requests import suppressed_tokens
 
 BEAM, ALPHA, LIMIT = 3, 0.7, 9
 FORBIDDEN = [PAD, UNK, BOS]

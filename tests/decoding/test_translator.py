@@ -19,15 +19,12 @@ import pytest
 
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.decoding import mbr
-from flaxformer_mt.decoding.confidence import CALIBRATION_FILE, Calibration
+from flaxformer_mt.decoding.confidence import CALIBRATION_FILE, Calibration, read_calibration
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.programs import search_batch
-from flaxformer_mt.decoding.translator import (
-    Hypothesis,
-    Translator,
-    read_calibration,
-    suppressed_tokens,
-)
+from flaxformer_mt.decoding.requests import suppressed_tokens
+from flaxformer_mt.decoding.results import Hypothesis
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 
