@@ -10,14 +10,14 @@ Then test_2016_flickr, beam 5, the mean of the last 10 checkpoints:
 
 and 39.90 cased. Training took 60 minutes on two CPU cores, while other jobs ran beside. On the way:
 validation BLEU (greedy, cased) 13.2 after 1,000 steps, 26.2 after 2,000, 33.9 after 4,000, 37.2
-after 8,000, 37.6 after 12,000. The length penalty was chosen on the validation set (0.6: 39.4, 1.0:
-39.8, 1.5: 40.2); with 1.0 the test set gives 40.06.
+after 8,000, 37.6 after 12,000. The length penalty was chosen on the validation set (0.6: 39.4,
+1.0: 39.8, 1.5: 40.2); with 1.0 the test set gives 40.06.
 
-What separated this from the 25 to 31 of tutorials: most of all patience (44 epochs), and how queries,
-keys and values start. With half the variance of Xavier's (`model/attention.py`) post-norm stood at
-24.9 after 2,000 updates at a peak of 2e-3, without at 10.4. Pre-norm learns sooner (31.0 after 2,000
-updates at 3e-3, from the wider start) and ends where post-norm does: 40.35 and 40.02 cased after
-12,000, with a length penalty of 1.
+What separated this from the 25 to 31 of tutorials: most of all patience (44 epochs), and how
+queries, keys and values start. With half the variance of Xavier's (`model/attention.py`) post-norm
+stood at 24.9 after 2,000 updates at a peak of 2e-3, without at 10.4. Pre-norm learns sooner (31.0
+after 2,000 updates at 3e-3, from the wider start) and ends where post-norm does: 40.35 and 40.02
+cased after 12,000, with a length penalty of 1.
 """
 
 from flaxformer_mt.config import Config

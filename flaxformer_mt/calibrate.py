@@ -98,13 +98,22 @@ def _measure(
     """The token log-probabilities of the best translation of each source, and its chrF / 100."""
     from sacrebleu.metrics.chrf import CHRF
 
-    sources = [source for source, _ in pairs]
-    found = [of_one[0] for of_one in translator.translate(sources, num_hypotheses=1)]
-    scores = translator.score(sources, [hypothesis.tokens for hypothesis in found])
+    found = [
+        (source, hypotheses[0], reference)
+        for (source, reference), hypotheses in zip(
+            pairs,
+            translator.translate([source for source, _ in pairs], num_hypotheses=1),
+            strict=True,
+        )
+        if hypotheses[0].tokens  # none of a line of characters that the tokenizer drops
+    ]
+    scores = translator.score(
+        [source for source, _, _ in found], [hypothesis.tokens for _, hypothesis, _ in found]
+    )
     chrf = CHRF()
     qualities = [
         chrf.sentence_score(hypothesis.text, [reference]).score / 100
-        for hypothesis, (_, reference) in zip(found, pairs, strict=True)
+        for _, hypothesis, reference in found
     ]
     return [score.token_log_probs for score in scores], qualities
 

@@ -14,9 +14,11 @@ class ScoreArguments(ModelArguments):
     """How probable a model finds given translations.
 
     Writes one score for each pair of lines: log-probability / length penalty, the score that
-    `translate` reports; less negative is more probable. With --json, one object {"source",
-    "target", "score", "log_prob", "num_tokens"} for each pair; with --details also "tokens",
-    "token_log_probs", "alignment" (pairs of source and target token) and "confidence".
+    `translate` reports for these tokens; less negative is more probable. (A text can be cut into
+    tokens in several ways; the usual one is scored, which a search need not have chosen.)
+    With --json, one object {"source", "target", "score", "log_prob", "num_tokens"} for each pair;
+    with --details also "tokens", "token_log_probs", "alignment" (pairs of source and target token)
+    and "confidence"; with --decoding.flag-faults also "flags".
     """
 
     source: str
@@ -63,6 +65,8 @@ def score(arguments: ScoreArguments) -> None:
                     "log_prob": found.log_prob,
                     "num_tokens": len(found.tokens),
                 }
+                if found.flags is not None:
+                    values["flags"] = [flag._asdict() for flag in found.flags]
                 if found.details:
                     values |= details_as_json(found.details, with_attention=arguments.attention)
                 line = json.dumps(values, ensure_ascii=False)

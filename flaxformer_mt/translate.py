@@ -22,7 +22,8 @@ class TranslateArguments(ModelArguments):
 
     Each input line becomes exactly one output line, in order; a blank line stays blank.
     With --num-hypotheses N above 1, each becomes up to N lines "index ||| text ||| score", best
-    first, where index counts the input lines from 0 (the n-best format of Moses and Marian).
+    first (mbr: by utility; samples: as drawn), where index counts the input lines from 0 (the
+    n-best format of Moses and Marian).
     With --json, each becomes one object {"source": "...", "hypotheses": [{"text": "...",
     "score": -1.2}, ...]}; with --details each hypothesis also has "tokens", "token_log_probs",
     "alignment" (pairs of source and target token) and "confidence", and with --attention true
@@ -103,6 +104,7 @@ def _output_lines(
     from tqdm import tqdm
 
     translator = load_translator(arguments)
+    translator.check(lines, **wishes)  # all, before any is written
     n_best = (arguments.num_hypotheses or translator.config.num_hypotheses) > 1
     with tqdm(total=len(lines), unit=" lines", disable=None) as bar:  # None: only on a terminal
         for start in range(0, len(lines), LINES_AT_ONCE):
@@ -120,14 +122,16 @@ def _output_lines(
                 zip(lines[part], results, strict=True), start
             ):
                 if not arguments.json:
-                    _tell_flags(index, hypotheses[0])
+                    _tell_flags(index, hypotheses)
                 yield from _format(index, source, hypotheses, arguments, n_best)
             bar.update(len(results))
 
 
-def _tell_flags(index: int, hypothesis: "Hypothesis") -> None:
-    for flag in hypothesis.flags or ():
-        print(f"line {index + 1}: {flag.kind}: {flag.reason}", file=sys.stderr)
+def _tell_flags(index: int, hypotheses: Sequence["Hypothesis"]) -> None:
+    for number, hypothesis in enumerate(hypotheses, start=1):
+        which = f", hypothesis {number}" if len(hypotheses) > 1 else ""
+        for flag in hypothesis.flags or ():
+            print(f"line {index + 1}{which}: {flag.kind}: {flag.reason}", file=sys.stderr)
 
 
 def _format(

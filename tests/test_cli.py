@@ -39,6 +39,7 @@ class Pair(NamedTuple):
     log_prob: float
     tokens: list[int]
     details: Details | None = None
+    flags: None = None
 
 
 DETAILS = Details(["a", "</s>"], ["A", "</s>"], [-0.5, -1.0], np.eye(2, dtype=np.float32), 0.75)
@@ -64,6 +65,9 @@ class Shouter:
     def ensemble(self, members: list["Shouter"], weights: tuple[float, ...]) -> "Shouter":
         self.members = len(members), weights
         return self
+
+    def check(self, sentences: list[str], **wishes: object) -> None:
+        self.checked = len(sentences), wishes
 
     def translate(
         self, sentences: list[str], *, num_hypotheses: int | None = None, **given: Any
@@ -380,7 +384,8 @@ class TestTranslate:
         assert capsys.readouterr().err == ""
         flagging = ["--decoding.flag-faults", "--num-hypotheses=2"]
         assert run_translate(work, b"a\nb?\n", *flagging).count(b"\n") == 4
-        assert capsys.readouterr().err == "line 2: loop: '?' is odd\n"
+        told = [f"line 2, hypothesis {number}: loop: '?' is odd" for number in (1, 2)]
+        assert capsys.readouterr().err.splitlines() == told
         out = run_translate(work, b"a\nb?\n", *flagging, "--json")
         assert capsys.readouterr().err == ""
         flags = [json.loads(line)["hypotheses"][0]["flags"] for line in out.splitlines()]

@@ -41,8 +41,8 @@ def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) ->
 
 def check_wishes(
     sentences: Sequence[str],
-    prefixes: Sequence[str] | None,
-    constraints: Sequence[Sequence[str]] | None,
+    prefixes: Sequence[str | None] | None,
+    constraints: Sequence[Sequence[str] | None] | None,
     first_line: int,
 ) -> None:
     """Raise ValueError unless there is a prefix and a list of phrases for each sentence."""

@@ -47,7 +47,8 @@ class DecodingConfig:
     target_length_margin: int = 16
     """See target_length_ratio."""
     tokens_per_batch: int = 2048
-    """Source tokens, padding included, that are translated together; bounds the memory."""
+    """Source tokens, padding included, that are translated together. It bounds the memory, which
+    grows with the hypotheses of each too (beam_size, num_samples)."""
     max_rows_per_batch: int = 64
     """Sentences translated together, at most. Batches are always filled up to their full size, so
     that results do not depend on company: set 1 to translate single sentences with little delay."""
@@ -68,7 +69,7 @@ class DecodingConfig:
     """... nor fewer than min_target_ratio * source tokens. The limits above are stronger."""
     coverage_penalty: float = 0.0
     """Beta of the coverage penalty (Wu et al. 2016): above 0, a beam search prefers translations
-    that have looked at all of the source; 0.2 is usual."""
+    that have looked at all of the source; 0.2 is usual. Greedy search ranks nothing."""
     no_repeat_ngram_size: int = 0
     """No n tokens in a row come twice; 0 = they may."""
     repetition_penalty: float = 1.0
@@ -106,12 +107,13 @@ class DecodingConfig:
 
     def length_limit(self, source_length: int) -> int:
         """The most target tokens (EOS included) for a source of so many tokens (EOS included)."""
-        ratio_limit = int(self.target_length_ratio * source_length) + self.target_length_margin
-        return min(self.max_target_length, ratio_limit)
+        ratio_limit = self.target_length_ratio * source_length + self.target_length_margin
+        return int(min(self.max_target_length, ratio_limit))
 
     def least_length(self, source_length: int) -> int:
         """The fewest target tokens (EOS included) for a source of so many."""
-        return max(self.min_target_length, math.ceil(self.min_target_ratio * source_length))
+        least = max(self.min_target_length, self.min_target_ratio * source_length)
+        return math.ceil(min(self.length_limit(source_length), least))
 
 
 def changed_config(config: DecodingConfig, changes: Mapping[str, Any]) -> DecodingConfig:
@@ -144,10 +146,15 @@ def retry_config(config: DecodingConfig) -> DecodingConfig:
 
 def _problems(config: DecodingConfig) -> Iterator[str]:
     """What makes no sense, the first thing first."""
-    if not 0 <= config.length_penalty < float("inf"):
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(field.default, int) and (type(value) is not type(field.default)):
+            kind = type(field.default).__name__
+            yield f"{field.name} must be of type {kind}, but it is {value!r}"
+    if not 0 <= config.length_penalty <= 10:
         yield (
-            f"length_penalty must be at least 0, but it is {config.length_penalty}: 0 compares "
-            f"plain log-probabilities, 0.6 to 1 is usual"
+            f"length_penalty must be at least 0 and at most 10, but it is {config.length_penalty}: "
+            f"0 compares plain log-probabilities, 0.6 to 1 is usual"
         )
     if not (config.target_length_ratio >= 0 and config.target_length_margin >= 1):
         yield (
@@ -164,8 +171,11 @@ def _problems(config: DecodingConfig) -> Iterator[str]:
         if not 0 <= getattr(config, name) < float("inf"):
             yield f"{name} must be at least 0, but it is {getattr(config, name)}"
     for name in ("repetition_penalty", "temperature"):
-        if not 0 < getattr(config, name) < float("inf"):
-            yield f"{name} must be above 0 (1 changes nothing), but it is {getattr(config, name)}"
+        if not 1e-3 <= getattr(config, name) < float("inf"):
+            yield (
+                f"{name} must be above 0, and at least 0.001 (1 changes nothing), but it is "
+                f"{getattr(config, name)}"
+            )
     if not 0 < config.top_p <= 1:
         yield f"top_p must be above 0 and at most 1 (all tokens), but it is {config.top_p}"
     if config.strategy == "mbr" and config.num_hypotheses > config.num_samples:

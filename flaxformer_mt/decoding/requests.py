@@ -32,6 +32,8 @@ class Request(NamedTuple):
     line: int
     inputs: Int[np.ndarray, " s"]
     """EOS at the end."""
+    num_unread: int = 0
+    """Source tokens that were cut off."""
     prefix: tuple[int, ...] = ()
     """Target tokens that the translation begins with."""
     phrases: tuple[tuple[int, ...], ...] = ()
@@ -125,6 +127,8 @@ def make_wishes(
         selection, sampler = WithoutReplacement(sampler), None
     if num_phrases:
         selection = _banks(requests, rows, (num_phrases, phrase_size), words)
+    # Greedy search ranks nothing.
+    ranks_by_coverage = config.coverage_penalty and (config.beam_size > 1 or num_phrases)
     return Wishes(
         length_limits=limits,
         suppressed=jnp.asarray(suppressed),
@@ -134,7 +138,7 @@ def make_wishes(
         prefix=prefix,
         selection=selection,
         sampler=sampler,
-        coverage_penalty=jnp.float32(config.coverage_penalty) if config.coverage_penalty else None,
+        coverage_penalty=jnp.float32(config.coverage_penalty) if ranks_by_coverage else None,
     )
 
 

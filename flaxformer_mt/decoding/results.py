@@ -57,6 +57,8 @@ class PairScore(NamedTuple):
     tokens: list[int]
     token_log_probs: list[float]
     """One for each of `tokens`."""
+    flags: tuple[Flag, ...] | None = None
+    """What looks wrong; None if nobody looked."""
     details: Details | None = None
 
 

@@ -17,6 +17,8 @@ class Segment(NamedTuple):
     line: int
     inputs: Int[np.ndarray, " s"]
     """EOS at the end."""
+    num_unread: int = 0
+    """Tokens that were cut off."""
 
 
 def segment_lines(
@@ -45,7 +47,7 @@ def segment_lines(
                 inputs = truncate(
                     piece, max_source_length, vocabulary.eos_id, line=line, side="source"
                 )
-                segments.append(Segment(line, inputs))
+                segments.append(Segment(line, inputs, len(piece) - len(inputs)))
     return segments
 
 

@@ -6,6 +6,7 @@ translator.translate(["A dog runs ."])[0][0].text
 
 import functools
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from flaxformer_mt.decoding.checks import (
 from flaxformer_mt.decoding.confidence import Calibration, read_calibration
 from flaxformer_mt.decoding.config import DecodingConfig, changed_config, retry_config
 from flaxformer_mt.decoding.grouping import Group, group_by_length, length_menu, run_ahead
-from flaxformer_mt.decoding.guard import check
+from flaxformer_mt.decoding.guard import Flag, check
 from flaxformer_mt.decoding.programs import Scored, SearchProgram, score_batch, search_batch
 from flaxformer_mt.decoding.requests import Request, make_batch, make_wishes, suppressed_tokens
 from flaxformer_mt.decoding.results import (
@@ -141,8 +142,8 @@ class Translator:
         self,
         sentences: Sequence[str],
         *,
-        prefixes: Sequence[str] | None = None,
-        constraints: Sequence[Sequence[str]] | None = None,
+        prefixes: Sequence[str | None] | None = None,
+        constraints: Sequence[Sequence[str] | None] | None = None,
         details: bool = False,
         first_line: int = 1,
         **changes: Any,
@@ -151,7 +152,8 @@ class Translator:
 
         Args:
           sentences: one a line; blank ones stay blank, whatever is asked for them.
-          prefixes: what each translation must begin with; "" for nothing. Its last word may go on.
+          prefixes: what each translation must begin with; "" or None for nothing. Its last word
+            may go on.
           constraints: phrases that must appear in each translation, as whole words.
           details: add `Hypothesis.details`, for the price of a second pass over what was found.
           first_line: the number of the first sentence, for messages.
@@ -159,23 +161,16 @@ class Translator:
             from this translator's config; None changes nothing.
 
         Returns one list for each sentence, in the order of `sentences`: up to `num_hypotheses`
-        different hypotheses, best first. A blank sentence has one: "", with score 0. What is found
+        different hypotheses, best first (mbr: by utility; samples come as drawn, and may be equal).
+        A blank sentence has one: "", with score 0. What is found
         for a sentence depends on no other sentence. A sentence that is too long is split or
         truncated, with a warning that gives its number.
 
         Raises ValueError for an impossible config, prefix or constraint, and if the model's scores
         are not finite.
         """
-        check_is_list(sentences, "sentences")
         config = changed_config(self.config, changes)
-        segments = segment_lines(
-            sentences,
-            self.tokenizer.source,
-            max_source_length=self.max_source_length,
-            over_long=config.over_long,
-            first_line=first_line,
-        )
-        requests = self._requests(segments, sentences, prefixes, constraints, first_line)
+        requests = self._prepare(sentences, prefixes, constraints, first_line, config)
         found = self._find(requests, config, details=details)
         pieces: list[list[list[Hypothesis]]] = [[] for _ in sentences]
         for request, hypotheses in zip(requests, found, strict=True):
@@ -191,14 +186,17 @@ class Translator:
         sources: Sequence[str],
         targets: Sequence[str | Sequence[int]],
         *,
-        length_penalty: float | None = None,
         details: bool = False,
+        **changes: Any,
     ) -> list[PairScore]:
         """The score that the model gives to each target as a translation of its source.
 
         A target is text, or tokens with EOS at the end (as in `Hypothesis.tokens`): a text can be
         cut into tokens in more than one way, and only the tokens that the search chose have exactly
-        the score that it reported. What is longer than the limits is truncated, with a warning.
+        the score that it reported. What is longer than the limits is truncated, with a warning (a
+        line that `translate` splits has the sum of the scores of its pieces there). `details` and
+        `changes` are as in `translate`: what a score is depends on `length_penalty`,
+        `length_normalization`, `forced_end` and `renormalize`; `flag_faults` looks for faults.
         A pair that is blank on both sides has score 0 and no tokens, as `translate` reports; one
         that is blank on one side is scored like any other, that side being EOS alone.
 
@@ -207,22 +205,70 @@ class Translator:
         check_is_list(sources, "sources")
         check_is_list(targets, "targets")
         check_as_many(sources, targets, "target")
-        config = changed_config(self.config, {"length_penalty": length_penalty})
+        config = changed_config(self.config, changes)
         pairs = enumerate(zip(sources, targets, strict=True), start=1)
-        examples = [self._example(source, target, line) for line, (source, target) in pairs]
-        found = self._score(examples, config, with_attention=details)
-        blank = NO_TOKENS._replace(details=no_details(self.calibration)) if details else NO_TOKENS
-        return [
+        examples = [self._example(source, target, line, config) for line, (source, target) in pairs]
+        found = self._score(examples, config, with_attention=details or config.flag_faults)
+        blank = NO_TOKENS._replace(
+            flags=() if config.flag_faults else None,
+            details=no_details(self.calibration) if details else None,
+        )
+        scores = [
             blank if is_blank(example) else self._with_details(example, score, attention)
             for example, (score, attention) in zip(examples, found, strict=True)
         ]
+        if config.flag_faults:
+            of_pairs = zip(examples, scores, strict=True)
+            scores = [self._with_flags(example, score, config) for example, score in of_pairs]
+        if not details:
+            scores = [score._replace(details=None) for score in scores]
+        return scores
+
+    def check(
+        self,
+        sentences: Sequence[str],
+        *,
+        prefixes: Sequence[str | None] | None = None,
+        constraints: Sequence[Sequence[str] | None] | None = None,
+        **changes: Any,
+    ) -> None:
+        """Raises what `translate` would raise for these, without translating."""
+        config = changed_config(self.config, changes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of lines that will be split: in good time
+            self._prepare(sentences, prefixes, constraints, 1, config)
+
+    def _prepare(
+        self,
+        sentences: Sequence[str],
+        prefixes: Sequence[str | None] | None,
+        constraints: Sequence[Sequence[str] | None] | None,
+        first_line: int,
+        config: DecodingConfig,
+    ) -> list[Request]:
+        """All that is to be searched, checked."""
+        check_is_list(sentences, "sentences")
+        segments = segment_lines(
+            sentences,
+            self.tokenizer.source,
+            max_source_length=self.max_source_length,
+            over_long=config.over_long,
+            first_line=first_line,
+        )
+        requests = self._requests(segments, sentences, prefixes, constraints, first_line)
+        suppressed = suppressed_tokens(self.tokenizer, config)
+        check_requests(requests, config, suppressed, self._pieces[1])
+        menu = length_menu(self.max_source_length)
+        for request in requests:
+            request.program_length(config, menu)
+        return requests
 
     def _requests(
         self,
         segments: Sequence[Segment],
         sentences: Sequence[str],
-        prefixes: Sequence[str] | None,
-        constraints: Sequence[Sequence[str]] | None,
+        prefixes: Sequence[str | None] | None,
+        constraints: Sequence[Sequence[str] | None] | None,
         first_line: int,
     ) -> list[Request]:
         """What is asked for each segment: of a line that was split, the first has the prefix, and
@@ -231,13 +277,14 @@ class Translator:
         requests = []
         of_line: dict[int, list[int]] = {}
         for place, segment in enumerate(segments):
-            requests.append(Request(segment.line, segment.inputs))
+            requests.append(Request(segment.line, segment.inputs, segment.num_unread))
             of_line.setdefault(segment.line, []).append(place)
         for line, places in of_line.items():
-            if prefixes and prefixes[line - first_line].strip():
-                prefix = self._write(prefixes[line - first_line], line, "prefix")
+            asked = prefixes[line - first_line] if prefixes else None
+            if asked and asked.strip():
+                prefix = self._write(asked, line, "prefix")
                 requests[places[0]] = requests[places[0]]._replace(prefix=prefix)
-            for phrase in constraints[line - first_line] if constraints else ():
+            for phrase in (constraints[line - first_line] or ()) if constraints else ():
                 if not phrase.strip():
                     continue
                 tokens = self._write(phrase, line, "constraint")
@@ -287,7 +334,6 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """The hypotheses of every request, in order."""
         suppressed = suppressed_tokens(self.tokenizer, config)
-        check_requests(requests, config, suppressed, self._pieces[1])
         menu = length_menu(self.max_source_length)
         groups = group_by_length(
             [request.program_length(config, menu) for request in requests],
@@ -330,7 +376,8 @@ class Translator:
             eos_id=target.eos_id,
             pad_id=target.pad_id,
             length_normalization=config.length_normalization,
-            early_stopping=config.early_stopping,
+            # Only the exact rule leaves draws as probable as they are.
+            early_stopping=config.early_stopping if config.strategy == "beam" else "exact",
             forced_end=config.forced_end,
             renormalize=config.renormalize,
         )
@@ -427,23 +474,49 @@ class Translator:
         """With what looks wrong, by source, translation and details."""
 
         def flag(request: Request, hypothesis: Hypothesis) -> Hypothesis:
-            assert hypothesis.details
-            flags = check(
-                self.tokenizer.source.detokenize(request.inputs),
-                request.inputs.tolist(),
-                hypothesis.text,
-                hypothesis.tokens,
-                coverage=hypothesis.details.attention.sum(axis=0),
-                at_limit=len(hypothesis.tokens) >= request.limit(config),
-                detokenize=self.tokenizer.target.detokenize,
-                config=config.guard,
-            )
-            return hypothesis._replace(flags=tuple(flags))
+            text, tokens, details = hypothesis.text, hypothesis.tokens, hypothesis.details
+            at_limit = len(tokens) >= request.limit(config)
+            flags = self._faults(request, text, tokens, details, at_limit=at_limit, config=config)
+            return hypothesis._replace(flags=flags)
 
         return [
             [flag(request, hypothesis) for hypothesis in hypotheses]
             for request, hypotheses in zip(requests, found, strict=True)
         ]
+
+    def _with_flags(self, example: Example, score: PairScore, config: DecodingConfig) -> PairScore:
+        if not score.tokens:
+            return score
+        text = self.tokenizer.target.detokenize(score.tokens)
+        of_pair = Request(0, example.inputs), text, score.tokens, score.details
+        return score._replace(flags=self._faults(*of_pair, at_limit=False, config=config))
+
+    def _faults(
+        self,
+        request: Request,
+        text: str,
+        tokens: Sequence[int],
+        details: Details | None,
+        *,
+        at_limit: bool,
+        config: DecodingConfig,
+    ) -> tuple[Flag, ...]:
+        """Of one translation, with that of its source that was not even read."""
+        assert details
+        flags = check(
+            self.tokenizer.source.detokenize(request.inputs),
+            request.inputs.tolist(),
+            text,
+            tokens,
+            coverage=details.attention.sum(axis=0),
+            at_limit=at_limit,
+            detokenize=self.tokenizer.target.detokenize,
+            config=config.guard,
+        )
+        if request.num_unread:
+            lost = f"the last {request.num_unread} tokens of the source were not read"
+            flags.append(Flag("truncation", lost))
+        return tuple(flags)
 
     def _blank(self, config: DecodingConfig, *, details: bool) -> Hypothesis:
         """What a blank line becomes: all that is asked for is there, and empty."""
@@ -455,7 +528,9 @@ class Translator:
             details=no_details(self.calibration) if details else None,
         )
 
-    def _example(self, source: str, target: str | Sequence[int], line: int) -> Example:
+    def _example(
+        self, source: str, target: str | Sequence[int], line: int, config: DecodingConfig
+    ) -> Example:
         """A pair as token ids, cut to the limits."""
         inputs = tokenize(source, self.tokenizer.source)
         vocabulary = self.tokenizer.target
@@ -463,7 +538,7 @@ class Translator:
         if targets or len(inputs) > 1:  # no tokens: what `translate` gives for a blank line
             check_target_tokens(targets, vocabulary.size, vocabulary.eos_id, line)
         limit, source_eos_id = self.max_source_length, self.tokenizer.source.eos_id
-        target_limit = self.config.max_target_length
+        target_limit = config.max_target_length
         return Example(
             truncate(inputs, limit, source_eos_id, line=line, side="source"),
             truncate(targets, target_limit, vocabulary.eos_id, line=line, side="target"),

@@ -193,7 +193,7 @@ def test_score_gives_what_translate_reports(translator, beam_size, length_penalt
 def test_score_of_what_is_blank(translator):
     """On both sides: what `translate` reports. On one: EOS alone stands for it."""
     blank, no_source, no_target = translator.score(["  ", "", "a dog"], ["\u200b", "ein", " "])
-    assert blank == (0.0, 0.0, [], [], None)
+    assert blank == (0.0, 0.0, [], [], None, None)
     assert no_source.score < 0 and len(no_source.tokens) == 4
     assert no_target.score < 0 and no_target.tokens == [EOS]
 
@@ -389,9 +389,17 @@ def test_score_gives_what_translate_reports_with_other_rules_too(translator, mor
     limits = [config.length_limit(len(LetterVocabulary().tokenize(source))) for source in found]
     assert [len(best.tokens) for best in found.values()] == limits  # EOS is free in all of them
     scored = other.score(list(found), [best.tokens for best in found.values()])
-    assert [one.score for one in scored] == pytest.approx(
-        [best.score for best in found.values()], abs=1e-4
+    expected = pytest.approx([best.score for best in found.values()], abs=1e-4)
+    assert [one.score for one in scored] == expected
+    usual = loving(translator, UNK)
+    again = usual.score(
+        list(found),
+        [best.tokens for best in found.values()],
+        max_target_length=config.max_target_length,
+        **HUGGING_FACE,
+        **more,
     )
+    assert [one.score for one in again] == expected
     (short,), (usual,) = other.score(["a dog"], ["ein"]), plain.score(["a dog"], ["ein"])
     assert short.score == pytest.approx(short.log_prob / 4**config.length_penalty, rel=1e-5)
     assert (short.log_prob > usual.log_prob + 0.1) == ("renormalize" in more)
@@ -629,6 +637,16 @@ def test_impossible_requests_are_refused(translator, given, message):
     ("given", "message"),
     [
         ({"max_target_length": 0}, "max_target_length must be at least 1"),
+        ({"length_penalty": 30.0}, "at most 10, but it is 30"),
+        ({"strategy": "sample", "temperature": 0.0}, "temperature must be above 0"),
+        ({"strategy": "sample", "temperature": 1e-40}, "at least 0.001"),
+        ({"temperature": 0.5}, "temperature would change nothing: .* choose strategy 'sample'"),
+        ({"strategy": "sample", "coverage_penalty": 0.2}, "set coverage_penalty to 0"),
+        ({"strategy": "mbr", "num_hypotheses": 40}, "must not be above num_samples"),
+        ({"min_target_length": 300}, "must not be above max_target_length"),
+        ({"repetition_penalty": -1.0}, "repetition_penalty must be above 0"),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1"),
+        ({"top_k": -1}, "top_k must be at least 0"),
         ({"tokens_per_batch": 0}, "tokens_per_batch must be at least 1"),
         ({"target_length_margin": 0}, "room for EOS"),
     ],
@@ -663,6 +681,57 @@ def test_impossible_configs_are_refused(given, message):
 def test_impossible_wishes_are_refused(translator, given, message):
     with pytest.raises(ValueError, match=message):
         translator.translate(["a dog", "two"], first_line=7, **given)
+
+
+def test_no_limit_is_a_limit_and_none_is_nothing(translator):
+    endless = dataclasses.replace(CONFIG, target_length_ratio=float("inf"), min_target_ratio=1e10)
+    assert endless.length_limit(3) == endless.least_length(3) == CONFIG.max_target_length
+    nothing = {"prefixes": [None, ""], "constraints": [None, []]}
+    assert translator.translate(["two", "x"], **nothing) == translator.translate(["two", "x"])
+
+
+def test_all_is_checked_before_any_work(translator, monkeypatch):
+    monkeypatch.setattr(Translator, "_search", None)
+    wishes = {"prefixes": ["a", "b"], "constraints": [["c"], ["d"]]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translator.check(["a dog", "x" * 99], **wishes)
+    with pytest.raises(ValueError, match="line 2: the constraint 'ü' cannot be written"):
+        translator.check(["a dog", "two"], constraints=[["c"], ["ü"]])
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_what_is_not_read_is_flagged(translator):
+    with pytest.warns(UserWarning, match="only the first 23 are read"):
+        (found,) = translator.translate(["ab" * 20], over_long="truncate", flag_faults=True)
+    reasons = [flag.reason for flag in found[0].flags if flag.kind == "truncation"]
+    assert "the last 17 tokens of the source were not read" in reasons
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_score_finds_faults_too(translator):
+    copied, good = translator.score(
+        ["why not stand here"] * 2, ["why not stand here", "b"], flag_faults=True
+    )
+    assert "copy" in [flag.kind for flag in copied.flags] and copied.details is None
+    assert "copy" not in [flag.kind for flag in good.flags]
+
+
+def test_greedy_search_pays_nothing_for_coverage_and_draws_stop_exactly(translator, monkeypatch):
+    programs = []
+
+    def dispatched(params, inputs, positions, segments, wishes, *, program):
+        programs.append((wishes.coverage_penalty, program.early_stopping))
+        raise InterruptedError
+
+    monkeypatch.setattr("flaxformer_mt.decoding.translator.search_batch", dispatched)
+    for given in (
+        {"beam_size": 1, "num_hypotheses": 1, "coverage_penalty": 0.2},
+        {"strategy": "sample_distinct", "early_stopping": "first"},
+    ):
+        with pytest.raises(InterruptedError):
+            translator.translate(["x"], **given)
+    assert programs[0][0] is None and programs[1][1] == "exact"
 
 
 def test_draws_do_not_mind_how_wide_a_beam_would_be(translator):
