@@ -16,9 +16,9 @@ Word-level BLEU (tok:none, beam 5, the mean of the last 5 checkpoints) on the 68
 a training on the 6,150 pairs that are left, whose cores other jobs shared:
 
                           BLEU   perfect*   CPU time   words repeated   unknown zh words, training
-    given vocabularies    3.61      67.73     11 min           23.4 %                      15.32 %
-    rebuilt from the text 7.91      85.48      8 min            9.9 %                       3.34 %
-    SentencePiece         5.68      99.84      8 min            5.7 %                       0.00 %
+    given vocabularies    4.04      67.73     10 min           17.3 %                      15.32 %
+    rebuilt from the text 8.35      85.48      8 min            8.3 %                       3.34 %
+    SentencePiece         6.26      99.84      7 min            4.8 %                       0.00 %
 
     * of the references themselves, cut into tokens and put together again without the unknown ones.
 
@@ -27,15 +27,17 @@ The second takes --data.tokenizer.source-vocab "" --data.tokenizer.target-vocab 
 should protect environment ." becomes
 
     given          要 加强 环境, and 环境 again 20 times
-    rebuilt        要 加强 环境, and 环境 again 11 times, then , 要 进一步 加强 环境 。
-    SentencePiece  要 抓好 环境 保护 环境 保护 环境 , 环境 保护 环境 、 环境 、 环境 工作
+    rebuilt        要 要 要 加强 环境, and 环境 again 10 times, then , 要 要 加强 环境 。
+    SentencePiece  要 加强 环境 保护 环境 保护 环境 保护 环境 , 应当 保护 环境 环境 环境 环境
 
 No output holds an unknown word, and in the first 200 test lines each has one end; but with the
-given vocabularies 22 of them end only where the length limit makes them (rebuilt 1, SentencePiece
-0). Who may not say the full stop hardly finds an end: the same model, allowed the unknown word
-(decoding.allow_unknown), reaches the limit in 1 of the 200, and repeats 13 % of the words, not 27.
+given vocabularies 10 of them end only where the length limit makes them (the others 0). Who may not
+say the full stop hardly finds an end: the same model, allowed the unknown word
+(decoding.allow_unknown), reaches the limit in none of the 200, and repeats 10 % of the words, not
+19.
 
-The recipe was chosen on 400 training pairs held out, with the given vocabularies, one run each:
+The recipe was chosen on 400 training pairs held out, with the given vocabularies, one run each
+(before queries, keys and values started with half the variance):
 
     norm  tokens  dropout  rate    steps  BLEU
     post  2,048   0.3      3e-3    1,500  1.45
