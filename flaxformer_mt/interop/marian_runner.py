@@ -71,8 +71,8 @@ class MarianRunner:
 
 def _import_torch_and_transformers() -> tuple[Any, Any]:
     try:
-        import torch
-        import transformers
+        import torch  # pyright: ignore[reportMissingImports]
+        import transformers  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ValueError(
             "verifying a Marian export needs torch and transformers: pip install -e '.[parity]'"

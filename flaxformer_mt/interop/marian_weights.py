@@ -182,7 +182,7 @@ def _read_safetensors(file: Path) -> Tensors:
 
 def _read_pickle(file: Path) -> Tensors:
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
         raise ValueError(f"{file} needs torch: pip install torch") from error
     try:
