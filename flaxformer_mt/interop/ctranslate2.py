@@ -11,6 +11,7 @@ CTranslate2 takes and gives tokens as text; it adds EOS to a source itself.
 """
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -42,13 +43,19 @@ def write_ctranslate2(
       quantization: how the weights are stored, one of `Quantization`; float32 is exact.
 
     Raises:
-      ValueError: CTranslate2 cannot hold the model (gives every reason), or is not installed.
+      ValueError: CTranslate2 cannot hold the model (gives every reason), or is not installed, or
+        lacks torch for bfloat16.
       FileExistsError: the directory is not empty.
     """
     specs = _import_specs()
     if quantization not in QUANTIZATIONS:
         raise ValueError(
             f"quantization must be one of {', '.join(QUANTIZATIONS)}, got {quantization!r}"
+        )
+    if "bfloat16" in quantization and not find_spec("torch"):
+        raise ValueError(
+            f"CTranslate2 needs torch to store weights as {quantization}: pip install torch, or "
+            f"take {quantization.replace('bfloat16', 'float16')}"
         )
     model_config = loaded.model.config
     if reasons := list(reasons_against(model_config)):

@@ -63,9 +63,23 @@ def mix(
     return mixed.reshape(batch, heads, length, -1)
 
 
-def join(parts: Sequence[Float[Array, "B N T _"]]) -> Float[Array, "B N T S"]:
-    """One row of scores for keys that come in parts."""
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
+def compare_parts(
+    queries: Float[Array, "B N T H"], parts: Sequence[KeysValues]
+) -> Float[Array, "B N T S"]:
+    """`compare` with the keys of all parts, which are S together, without copying them into one."""
+    scores = [compare(queries, part.keys) for part in parts]
+    return scores[0] if len(parts) == 1 else jnp.concatenate(scores, axis=-1)
+
+
+def mix_parts(
+    weights: Float[Array, "B N T S"], parts: Sequence[KeysValues]
+) -> Float[Array, "B N T W"]:
+    """`mix` of the values of all parts."""
+    if len(parts) == 1:
+        return mix(weights, parts[0].values)
+    ends = np.cumsum([part.keys.shape[2] for part in parts])[:-1]
+    of_parts = zip(jnp.split(weights, ends, axis=-1), parts, strict=True)
+    return functools.reduce(jnp.add, (mix(own, part.values) for own, part in of_parts))
 
 
 class MultiHeadAttention(nn.Module):
@@ -127,20 +141,16 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Array, "B T D"]:
         """Each position of x looks at the keys that its mask allows (equation 1).
 
-        The keys may come in several parts, which count as one row of S keys, without being copied
-        into one.
+        They may come in several parts, which are S keys together.
         """
         queries = self.relation.rotate(self.query(x).swapaxes(1, 2), view.query_positions)
         queries = queries * jnp.asarray(self.key_width**-0.5, queries.dtype)  # [B N T H]
-        scores = join([compare(queries, part.keys) for part in seen])  # [B N T S]
+        scores = compare_parts(queries, seen)  # [B N T S]
         scores = self.relation.add_to_scores(scores, queries, view)
         weights = masked_softmax(scores, view.mask)  # [B N T S]
         self.sow("intermediates", "weights", weights)
         weights = self.drop(weights, deterministic=deterministic).astype(self.dtype)
-        ends = np.cumsum([part.keys.shape[2] for part in seen])[:-1]
-        parts = zip(jnp.split(weights, ends, axis=-1), seen, strict=True)
-        mixed = functools.reduce(jnp.add, (mix(of_part, part.values) for of_part, part in parts))
-        heads = self.relation.add_to_heads(mixed, weights, view)
+        heads = self.relation.add_to_heads(mix_parts(weights, seen), weights, view)
         return self.out(heads.swapaxes(1, 2))  # [B T D]
 
     def step(

@@ -190,8 +190,16 @@ def test_a_parameter_that_the_table_does_not_know_is_not_lost(tmp_path):
         export(loaded, tmp_path / "export")
 
 
+def test_without_torch_there_is_no_bfloat16(tmp_path, monkeypatch):
+    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="needs torch .* or take int8_float16"):
+        export(load(TINY), tmp_path / "export", "int8_bfloat16")
+
+
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
 def test_quantizations(quantization, rng, tmp_path):
+    if "bfloat16" in quantization:
+        pytest.importorskip("torch", reason="needs torch: make parity")
     loaded = load(dataclasses.replace(TINY, tie_embeddings="all"))
     exact = export(loaded, tmp_path / "exact")
     directory = export(loaded, tmp_path / "export", quantization)
