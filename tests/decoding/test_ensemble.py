@@ -1,6 +1,7 @@
 """Several models that vote on every token, and what the source has been looked at."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,9 @@ def batch(rng):
     return jnp.asarray(inputs), jnp.asarray(positions), jnp.asarray(real.astype(np.int32))
 
 
+start = functools.partial(start_ensemble, beam_size=2, max_target_length=4, with_coverage=True)
+
+
 def test_the_vote_is_the_weighted_mean_of_probabilities(rng):
     logits = [jnp.asarray(rng.normal(size=(2, 3, VOCAB)), jnp.float32) for _ in range(3)]
     weights = jnp.array([0.5, 0.3, 0.2])
@@ -50,11 +54,8 @@ def test_steps_equal_teacher_forcing_and_count_the_attention(rng, members):
     made, params = made[:members], params[:members]
     weights = jnp.array([0.6, 0.4]) if members == 2 else None
     inputs, positions, segments = batch(rng)
-    cache = start_ensemble(
-        made, params, inputs, positions, segments,
-        beam_size=2, max_target_length=4, with_coverage=True,
-    )  # fmt: skip
-    step = ensemble_step(made, params, weights)
+    cache = jax.jit(start, static_argnums=0)(made, params, inputs, positions, segments)
+    step = jax.jit(ensemble_step(made, params, weights))
     tokens = jnp.asarray(rng.integers(3, VOCAB, (2, 2, 3)))
     last = jnp.full((2, 2), BOS)
     parents = [jnp.array([[0, 0], [1, 0]]), jnp.array([[1, 0], [1, 1]])]
@@ -73,7 +74,8 @@ def test_steps_equal_teacher_forcing_and_count_the_attention(rng, members):
         for model, of_model in zip(made, params, strict=True):
             places = jnp.broadcast_to(jnp.arange(3), (2, 3))
             given = inputs, target, positions, places, segments, jnp.ones((2, 3), jnp.int32)
-            out, sown = model.apply({"params": of_model}, *given, mutable=["intermediates"])
+            apply = jax.jit(functools.partial(model.apply, mutable=["intermediates"]))
+            out, sown = apply({"params": of_model}, *given)
             of_all.append(out)
             layers = [
                 sown["intermediates"][f"decoder_{i}"]["source_attention"]["weights"][0]
@@ -88,10 +90,7 @@ def test_steps_equal_teacher_forcing_and_count_the_attention(rng, members):
 def test_the_coverage_bonus_is_equation_14(rng):
     made, params = models({})
     inputs, positions, segments = batch(rng)
-    cache = start_ensemble(
-        made, params, inputs, positions, segments,
-        beam_size=2, max_target_length=4, with_coverage=True,
-    )  # fmt: skip
+    cache = start(made, params, inputs, positions, segments)
     coverage = rng.uniform(0.01, 2, (2, 2, 5)).astype(np.float32)
     found = coverage_bonus(segments != 0, jnp.float32(0.2))(
         cache.replace(coverage=jnp.asarray(coverage))
@@ -99,7 +98,5 @@ def test_the_coverage_bonus_is_equation_14(rng):
     for row, length in ((0, 5), (1, 3)):
         expected = 0.2 * np.log(np.minimum(coverage[row, :, :length], 1)).sum(-1)
         np.testing.assert_allclose(found[row], expected, rtol=1e-5)
-    assert start_ensemble(
-        made, params, inputs, positions, segments,
-        beam_size=2, max_target_length=4, with_coverage=False,
-    ).coverage is None  # fmt: skip
+    without = start(made, params, inputs, positions, segments, with_coverage=False)
+    assert without.coverage is None
