@@ -6,7 +6,6 @@ import sys
 
 from flaxformer_mt.lines import open_output, read_parallel
 from flaxformer_mt.model_arguments import ModelArguments, load_translator, run_model_verb
-from flaxformer_mt.translate import details_as_json
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +67,7 @@ def score(arguments: ScoreArguments) -> None:
                 if found.flags is not None:
                     values["flags"] = [flag._asdict() for flag in found.flags]
                 if found.details:
-                    values |= details_as_json(found.details, with_attention=arguments.attention)
+                    values |= found.details.as_json(with_attention=arguments.attention)
                 line = json.dumps(values, ensure_ascii=False)
             output.write(f"{line}\n".encode())
 

@@ -10,7 +10,7 @@ from flaxformer_mt.lines import open_output, read_text
 from flaxformer_mt.model_arguments import ModelArguments, load_translator, run_model_verb
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.results import Details, Hypothesis
+    from flaxformer_mt.decoding.results import Hypothesis
 
 LINES_AT_ONCE = 4096
 """Written before the next are translated; enough of them to fill whole batches of like length."""
@@ -104,7 +104,8 @@ def _output_lines(
     from tqdm import tqdm
 
     translator = load_translator(arguments)
-    translator.check(lines, **wishes)  # all, before any is written
+    if wishes:
+        translator.check(lines, **wishes)  # all, before any is written
     n_best = (arguments.num_hypotheses or translator.config.num_hypotheses) > 1
     with tqdm(total=len(lines), unit=" lines", disable=None) as bar:  # None: only on a terminal
         for start in range(0, len(lines), LINES_AT_ONCE):
@@ -159,21 +160,7 @@ def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any
     if hypothesis.flags is not None:
         values["flags"] = [flag._asdict() for flag in hypothesis.flags]
     if hypothesis.details:
-        values |= details_as_json(hypothesis.details, with_attention=with_attention)
-    return values
-
-
-def details_as_json(details: "Details", *, with_attention: bool) -> dict[str, Any]:
-    """Details of a hypothesis or of a given pair."""
-    values = {
-        "source_tokens": details.source_tokens,
-        "tokens": details.target_tokens,
-        "token_log_probs": details.token_log_probs,
-        "alignment": details.alignment,
-        "confidence": details.confidence,
-    }
-    if with_attention:
-        values["attention"] = details.attention.round(4).tolist()
+        values |= hypothesis.details.as_json(with_attention=with_attention)
     return values
 
 

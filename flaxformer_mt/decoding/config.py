@@ -105,6 +105,11 @@ class DecodingConfig:
         """Whether hypotheses are drawn each by itself."""
         return self.strategy in ("sample", "mbr")
 
+    @property
+    def looks_for_faults(self) -> bool:
+        """Whether translations are flagged: a retry begins with that."""
+        return self.flag_faults or self.retry_flagged
+
     def length_limit(self, source_length: int) -> int:
         """The most target tokens (EOS included) for a source of so many tokens (EOS included)."""
         ratio_limit = self.target_length_ratio * source_length + self.target_length_margin

@@ -26,6 +26,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.decoding.rules import mark
 from flaxformer_mt.decoding.selection import (
+    Best,
     Candidates,
     Live,
     best_extensions,
@@ -34,7 +35,7 @@ from flaxformer_mt.decoding.selection import (
 
 
 @flax.struct.dataclass
-class Banks:
+class Banks(Best):
     """The selection of a beam search with constraints (see `selection.Selection`).
 
     A state holds for each of M phrases how many of its tokens the hypothesis has just spelt: its
@@ -182,12 +183,6 @@ class Banks:
         constrained = (self.lengths > 0).any(-1)
         may = constrained[:, None] | (jnp.arange(candidates.totals.shape[1]) < beams)
         return candidates._replace(totals=jnp.where(may, candidates.totals, -jnp.inf))
-
-    def rank(
-        self, totals: Float[Array, "..."], penalty: Float[Array, "..."]
-    ) -> Float[Array, "..."]:
-        """The score of the length penalty."""
-        return totals / penalty
 
     def _next_tokens(
         self, state: Int[Array, "B K M"]

@@ -29,7 +29,14 @@ from flaxformer_mt.metrics import Tokenize
 def rank(
     samples: Sequence[str], utility: Utility = "chrf", *, tokenize: Tokenize = "13a"
 ) -> list[int]:
-    """The distinct samples by expected utility, best first: where each first stands in `samples`.
+    """Where each of the distinct samples first stands in `samples`, as `ranked` orders them."""
+    return [place for place, _ in ranked(samples, utility, tokenize=tokenize)]
+
+
+def ranked(
+    samples: Sequence[str], utility: Utility = "chrf", *, tokenize: Tokenize = "13a"
+) -> list[tuple[int, float]]:
+    """The distinct samples, best first: where each first stands, and its expected utility.
 
     Equals are ordered by how often they were drawn, then by their text: which string wins does not
     depend on the order of the samples. Raises ValueError if there are none.
@@ -38,7 +45,7 @@ def rank(
     utilities = expected_utilities(list(drawn), samples, utility, tokenize=tokenize)
     expected = dict(zip(drawn, utilities, strict=True))
     best_first = sorted(drawn, key=lambda text: (-expected[text], -drawn[text], text))
-    return [samples.index(text) for text in best_first]
+    return [(samples.index(text), float(expected[text])) for text in best_first]
 
 
 def expected_utilities(

@@ -1,7 +1,7 @@
 """What a translator gives back, and how the pieces of a line that was split become one again."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -31,6 +31,17 @@ class Details(NamedTuple):
         if not of_words.size:
             return []
         return [(int(source), target) for target, source in enumerate(of_words.argmax(axis=1))]
+
+    def as_json(self, *, with_attention: bool) -> dict[str, Any]:
+        """As `translate` and `score` write them."""
+        values = {
+            "source_tokens": self.source_tokens,
+            "tokens": self.target_tokens,
+            "token_log_probs": self.token_log_probs,
+            "alignment": self.alignment,
+            "confidence": self.confidence,
+        }
+        return values | ({"attention": self.attention.round(4).tolist()} if with_attention else {})
 
 
 class Hypothesis(NamedTuple):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt32
 
-from flaxformer_mt.decoding.selection import Candidates, Live, best_extensions
+from flaxformer_mt.decoding.selection import Best, Candidates, Live, best_extensions, of_extensions
 
 
 @flax.struct.dataclass
@@ -62,7 +62,7 @@ class Drawn(NamedTuple):
 
 
 @flax.struct.dataclass
-class WithoutReplacement:
+class WithoutReplacement(Best):
     """Stochastic beam search: K sentences drawn without replacement (Kool et al. 2019).
 
     The top k of log p + Gumbel noise are k draws without replacement. Algorithm 1 there does that
@@ -76,12 +76,6 @@ class WithoutReplacement:
     def start(self, batch: int, beams: int) -> Drawn:
         """Of the empty hypothesis: log 1."""
         return Drawn(jnp.zeros((batch, beams), jnp.float32))
-
-    def allow(
-        self, scores: Float[Array, "B K V"], log_probs: Float[Array, "B K V"], *_: object
-    ) -> Float[Array, "B K V"]:
-        """All that the rules allow."""
-        return scores
 
     def propose(
         self,
@@ -97,17 +91,7 @@ class WithoutReplacement:
         noisy = with_maximum(noisy, live.totals[..., None])
         noisy = jnp.where(live.totals[..., None] > -jnp.inf, noisy, -jnp.inf)
         found = best_extensions(noisy, live, log_probs)
-        places = found.parents * scores.shape[-1] + found.tokens
-        drawn = jnp.take_along_axis(totals.reshape(totals.shape[0], -1), places, axis=1)
-        return found._replace(state=Drawn(drawn))
-
-    def priority(self, candidates: Candidates) -> Float[Array, "B C"]:
-        """Perturbed log-probability."""
-        return candidates.totals
-
-    def enders(self, candidates: Candidates, beams: int) -> Candidates:
-        """Those among the K best."""
-        return candidates.first(beams)
+        return found._replace(state=Drawn(of_extensions(totals, found.parents, found.tokens)))
 
     def rank(
         self, totals: Float[Array, "..."], penalty: Float[Array, "..."]

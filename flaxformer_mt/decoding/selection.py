@@ -93,7 +93,10 @@ class Selection(Protocol):
 
 @flax.struct.dataclass
 class Best:
-    """By log-probability; finished ones by log-probability / length penalty."""
+    """By log-probability; finished ones by log-probability / length penalty.
+
+    The others begin here, and say what they do otherwise.
+    """
 
     def start(self, batch: int, beams: int) -> tuple[()]:
         """Nothing is remembered."""
@@ -148,6 +151,13 @@ def extended_log_probs(
     tokens: Int[Array, "B C"],
 ) -> Float[Array, "B C"]:
     """What the model says of hypotheses `parents` with `tokens` added."""
-    places = parents * log_probs.shape[-1] + tokens
-    added = jnp.take_along_axis(log_probs.reshape(log_probs.shape[0], -1), places, axis=1)
+    added = of_extensions(log_probs, parents, tokens)
     return jnp.take_along_axis(live.log_probs, parents, axis=1) + added
+
+
+def of_extensions(
+    x: Float[Array, "B K V"], parents: Int[Array, "B C"], tokens: Int[Array, "B C"]
+) -> Float[Array, "B C"]:
+    """The number that x has for each extension of hypothesis `parents` by `tokens`."""
+    places = parents * x.shape[-1] + tokens
+    return jnp.take_along_axis(x.reshape(x.shape[0], -1), places, axis=1)

@@ -162,9 +162,9 @@ class Translator:
 
         Returns one list for each sentence, in the order of `sentences`: up to `num_hypotheses`
         different hypotheses, best first (mbr: by utility; samples come as drawn, and may be equal).
-        A blank sentence has one: "", with score 0. What is found
-        for a sentence depends on no other sentence. A sentence that is too long is split or
-        truncated, with a warning that gives its number.
+        A blank sentence has one: "", with score 0. What is found for a sentence depends on no other
+        sentence. A sentence that is too long is split or truncated, with a warning that gives its
+        number.
 
         Raises ValueError for an impossible config, prefix or constraint, and if the model's scores
         are not finite.
@@ -288,14 +288,19 @@ class Translator:
                 if not phrase.strip():
                     continue
                 tokens = self._write(phrase, line, "constraint")
-                texts = [self.tokenizer.source.detokenize(requests[p].inputs) for p in places]
-                home = next(
-                    (p for p, t in zip(places, texts, strict=True) if phrase in t), places[0]
-                )
+                home = self._home(phrase, places, requests)
                 if tokens not in requests[home].phrases:
                     phrases = (*requests[home].phrases, tokens)
                     requests[home] = requests[home]._replace(phrases=phrases)
         return requests
+
+    def _home(self, phrase: str, places: Sequence[int], requests: Sequence[Request]) -> int:
+        """The place among those of a line that gets a phrase."""
+        if len(places) > 1:
+            for place in places:
+                if phrase in self.tokenizer.source.detokenize(requests[place].inputs):
+                    return place
+        return places[0]
 
     def _write(self, text: str, line: int, what: str) -> tuple[int, ...]:
         try:
@@ -310,10 +315,10 @@ class Translator:
         found = self._search(requests, config)
         if config.strategy == "mbr":
             found = [self._by_utility(drawn, config) for drawn in found]
-        if not (details or config.flag_faults or config.retry_flagged):
+        if not (details or config.looks_for_faults):
             return found
         found = self._describe(requests, found, config)
-        if config.flag_faults or config.retry_flagged:
+        if config.looks_for_faults:
             found = self._flag(requests, found, config)
         if config.retry_flagged:
             again = [place for place, of_one in enumerate(found) if of_one[0].flags]
@@ -367,7 +372,7 @@ class Translator:
         target = self.tokenizer.target
         program = SearchProgram(
             models=self._models,
-            beam_size=config.beam_size,
+            beam_size=1 if config.draws else config.beam_size,  # which draws do not have
             num_hypotheses=config.num_samples
             if config.strategy == "mbr"
             else config.num_hypotheses,
@@ -411,14 +416,8 @@ class Translator:
         """The distinct samples that agree best with all."""
         texts = [hypothesis.text for hypothesis in drawn]
         tokenize = default_tokenize(self.target_language)
-        best = mbr.rank(texts, config.utility, tokenize=tokenize)[: config.num_hypotheses]
-        utilities = mbr.expected_utilities(
-            [texts[place] for place in best], texts, config.utility, tokenize=tokenize
-        )
-        return [
-            drawn[place]._replace(utility=float(utility))
-            for place, utility in zip(best, utilities, strict=True)
-        ]
+        best = mbr.ranked(texts, config.utility, tokenize=tokenize)[: config.num_hypotheses]
+        return [drawn[place]._replace(utility=utility) for place, utility in best]
 
     def _describe(
         self,
@@ -524,7 +523,7 @@ class Translator:
             "",
             [],
             0.0,
-            flags=() if config.flag_faults or config.retry_flagged else None,
+            flags=() if config.looks_for_faults else None,
             details=no_details(self.calibration) if details else None,
         )
 

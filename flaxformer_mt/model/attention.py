@@ -179,7 +179,7 @@ class MultiHeadAttention(nn.Module):
         y = self(x, seen, new, view=view, deterministic=True)
         # XLA writes in place what nobody reads afterwards. It must be told that the reading comes
         # first, by a number that depends on it; or it copies all of the past, at every token.
-        after = (0.0 * y[0, 0, 0]).astype(new.keys.dtype)
+        after = 0.0 * jnp.isnan(y[0, 0, 0]).astype(new.keys.dtype)  # 0, whatever y is
         written = (write(old, one + after, index) for old, one in zip(past, new, strict=True))
         return y, KeysValues(*written)
 
