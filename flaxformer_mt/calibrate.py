@@ -78,17 +78,12 @@ def calibrate(arguments: CalibrateArguments) -> None:
 
 
 def _validation_set(config: "DataConfig") -> tuple[list[str], list[str]]:
-    from flaxformer_mt.data.sources import CorpusConfig, open_corpus
+    from flaxformer_mt.data.pipeline import read_pairs
+    from flaxformer_mt.data.sources import CorpusConfig
 
     if config.validation == CorpusConfig():
         raise ValueError("the model's config names no validation set: give --source and --target")
-    corpus = open_corpus(
-        config.validation,
-        directory=config.directory,
-        source_language=config.source_language,
-        target_language=config.target_language,
-    )
-    pairs = [source[i] for source in corpus.sources for i in range(len(source))]
+    pairs = read_pairs(config, config.validation)
     return [pair.source for pair in pairs], [pair.target for pair in pairs]
 
 

@@ -152,7 +152,10 @@ def build_data(
     """
     if seed < 0:
         raise ValueError(f"the seed must not be negative, got {seed}.")
-    held_out = {"validation": _read(config, config.validation), "test": _read(config, config.test)}
+    held_out = {
+        "validation": read_pairs(config, config.validation),
+        "test": read_pairs(config, config.test),
+    }
     corpus = _open(config, config.train)
     if not corpus.sources:
         raise ValueError(
@@ -226,7 +229,7 @@ def _open(config: DataConfig, corpus: CorpusConfig) -> Corpus:
     )
 
 
-def _read(config: DataConfig, corpus: CorpusConfig) -> tuple[Pair, ...]:
+def read_pairs(config: DataConfig, corpus: CorpusConfig) -> tuple[Pair, ...]:
     """All pairs of a validation or test set; none if the configuration lists no text for it."""
     sources = _open(config, corpus).sources
     return tuple(source[index] for source in sources for index in range(len(source)))
