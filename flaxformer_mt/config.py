@@ -15,7 +15,7 @@ import traceback
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.data.pipeline import DataConfig
@@ -88,39 +88,43 @@ def load_variants(path: str, name: str) -> dict[str, Config]:
     return {str(key): _checked(config, f"{file}, {name}[{key!r}]") for key, config in entries}
 
 
-def parse(
-    args: list[str] | None,
-    *,
-    verb: str,
-    description: str,
-    config: str = "configs/demo.py",
-    workdir: str = "runs/demo",
-) -> tuple[Config, str]:
-    """(config, workdir) from `--config FILE --workdir DIR` and overrides by dotted path.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a verb is told beside the config. Verbs add fields of their own."""
 
-    `config` and `workdir` are the defaults of those two flags. `--help` lists every field with
-    the value that the chosen config file gives it. A key that does not exist or a value that does
-    not fit ends the program with status 2 and the nearest right key; errors as in `load_config`.
+    config: str = "configs/demo.py"
+    """Python file that defines `config = Config(...)`, or the config.json of a workdir; options
+    below override its fields."""
+    workdir: str = "runs/demo"
+    """Directory of this run: checkpoints, tokenizer, config, metrics. Resumed if it exists."""
+
+
+PlaceType = TypeVar("PlaceType", bound=Place)
+
+
+def parse(
+    args: list[str] | None, place: type[PlaceType], *, verb: str, description: str
+) -> tuple[Config, PlaceType]:
+    """The config and the fields of `place`, from `--config FILE`, its other flags and overrides.
+
+    `--help` lists every field with the value that the chosen config file gives it. A key that does
+    not exist or a value that does not fit ends the program with status 2 and the nearest right key;
+    errors as in `load_config`.
     """
-    path = config_argument(args, verb=verb, default=config)
+    path = config_argument(args, verb=verb, default=place().config)
 
     # Flat, not a field that holds a Config: tyro's messages name fields by their way from here.
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Place:
-        config: str
-        """Python file that defines `config = Config(...)`, or the config.json of a workdir; options
-        below override its fields."""
-        workdir: str
-        """Directory of this run: checkpoints, tokenizer, config, metrics. Resumed if it exists."""
-
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Run(Config, Place):
+    class Run(Config, place):
         pass
 
-    default = Run(config=path, workdir=workdir, **vars(load_config(path)))
+    default = Run(**{**vars(place()), "config": path, **vars(load_config(path))})
     run = parse_arguments(Run, args, verb=verb, description=description, default=default)
-    fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Config)}
-    return Config(**fields), run.workdir
+
+    def part(kind: type[Any]) -> dict[str, Any]:
+        return {field.name: getattr(run, field.name) for field in dataclasses.fields(kind)}
+
+    return Config(**part(Config)), place(**part(place))
 
 
 def config_argument(args: list[str] | None, *, verb: str, default: str) -> str:

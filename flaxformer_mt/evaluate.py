@@ -2,13 +2,18 @@
 
 import dataclasses
 import json
+import os
 import sys
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
 from flaxformer_mt.lines import open_output, read_parallel
 from flaxformer_mt.metrics import MetricScore, bleu, chrf, default_tokenize
-from flaxformer_mt.model_arguments import ModelArguments, load_translator, run_model_verb
+from flaxformer_mt.model_arguments import (
+    ModelArguments,
+    load_translator,
+    output_of_first,
+    run_model_verb,
+)
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.pipeline import DataConfig
@@ -32,8 +37,8 @@ class EvaluateArguments(ModelArguments):
     beam_size: int | None = None
     """Hypotheses kept while searching; 1 is greedy search. If not given, as in the config."""
     tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
-    """How BLEU splits text into words; auto follows the target language of the model's config: zh
-    for Chinese, char for Japanese, else 13a. none splits at spaces alone."""
+    """How BLEU splits text into words; auto follows --target-language, or that of the model's
+    config: zh for Chinese, char for Japanese, else 13a. none splits at spaces alone."""
     lowercase: bool = False
     """Ignore case, as `sacrebleu -lc` does."""
     json: bool = False
@@ -61,13 +66,12 @@ def evaluate(arguments: EvaluateArguments) -> None:
         sources, references = read_parallel(arguments.source, arguments.reference)
     else:
         sources, references = _test_set(config.data)
-    with open_output(arguments.output) if arguments.output else nullcontext() as output:
+    with open_output(output_of_first(arguments.output or os.devnull)) as output:
         hypotheses, checkpoint = _translate(sources, arguments)
-        if output:
-            output.write("".join(f"{line}\n" for line in hypotheses).encode())
+        output.write("".join(f"{line}\n" for line in hypotheses).encode())
     tokenize = arguments.tokenize
     if tokenize == "auto":
-        tokenize = default_tokenize(config.data.target_language)
+        tokenize = default_tokenize(arguments.target_language or config.data.target_language)
     _print(
         bleu(hypotheses, references, tokenize=tokenize, lowercase=arguments.lowercase),
         chrf(hypotheses, references, lowercase=arguments.lowercase),
@@ -89,19 +93,29 @@ def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
 
 def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[str], str]:
     """The translations, and the checkpoint that made them."""
+    from flaxformer_mt.processes import in_parts
+
     translator = load_translator(arguments)
-    results = translator.translate(
-        sources,
-        beam_size=arguments.beam_size,
-        length_penalty=arguments.length_penalty,
-        num_hypotheses=1,
-    )
-    return [found[0].text for found in results], translator.checkpoint
+
+    def translate(mine: slice) -> list[str]:
+        found = translator.translate(
+            sources[mine],
+            beam_size=arguments.beam_size,
+            length_penalty=arguments.length_penalty,
+            num_hypotheses=1,
+            first_line=mine.start + 1,
+            **arguments.into,
+        )
+        return [hypotheses[0].text for hypotheses in found]
+
+    return in_parts(len(sources), translate), translator.checkpoint
 
 
 def _print(
     bleu_score: MetricScore, chrf_score: MetricScore, *, lines: int, checkpoint: str, as_json: bool
 ) -> None:
+    from flaxformer_mt.processes import print_first
+
     if as_json:
         scores = {
             "lines": lines,
@@ -109,9 +123,9 @@ def _print(
             "bleu": {"score": bleu_score.value, "signature": bleu_score.signature},
             "chrf": {"score": chrf_score.value, "signature": chrf_score.signature},
         }
-        print(json.dumps(scores))
+        print_first(json.dumps(scores))
     else:
-        print(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {checkpoint}")
+        print_first(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {checkpoint}")
 
 
 if __name__ == "__main__":

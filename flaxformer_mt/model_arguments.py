@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,6 +26,9 @@ class ModelArguments:
     checkpoint: str = "auto"
     """Which parameters: averaged, best, last, or the number of a step; auto is the first of
     averaged, best and last that there is."""
+    target_language: str = ""
+    """Of a model that translates into several languages: the one wanted, as its training named it
+    (fr). If not given, each line begins with its tag: >>fr<< A dog runs."""
     length_penalty: float | None = None
     """Exponent of the length penalty; 0 favours short output. If not given, as in the config."""
     decoding: DecodingConfig = DecodingConfig()
@@ -33,6 +37,11 @@ class ModelArguments:
     def __post_init__(self) -> None:
         if not self.workdir:
             raise ValueError("--workdir needs the directory of a trained model, or of several")
+
+    @property
+    def into(self) -> dict[str, Any]:
+        """What `Translator` takes for the target language; nothing if none was given."""
+        return {"target_language": self.target_language} if self.target_language else {}
 
 
 Arguments = TypeVar("Arguments", bound=ModelArguments)
@@ -48,6 +57,14 @@ def run_model_verb(
         work(parse_arguments(defaults, args, verb=verb, description=inspect.getdoc(kind)))
 
     return guard(parse_and_work)
+
+
+def output_of_first(path: str) -> str:
+    """Of several processes, which this one joins here, the first writes; the others to nowhere."""
+    from flaxformer_mt.processes import connect, is_first  # not above: with jax
+
+    connect()
+    return path if is_first() else os.devnull
 
 
 def load_translator(arguments: ModelArguments) -> "Translator":

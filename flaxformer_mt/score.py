@@ -3,9 +3,18 @@
 import dataclasses
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from flaxformer_mt.lines import open_output, read_parallel
-from flaxformer_mt.model_arguments import ModelArguments, load_translator, run_model_verb
+from flaxformer_mt.model_arguments import (
+    ModelArguments,
+    load_translator,
+    output_of_first,
+    run_model_verb,
+)
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.results import PairScore
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,14 +56,10 @@ def main(args: list[str] | None = None) -> int:
 def score(arguments: ScoreArguments) -> None:
     """Read both files, then load the model, then write one line for each pair."""
     sources, targets = read_parallel(arguments.source, arguments.target)
-    with open_output(arguments.output) as output:
-        scores = load_translator(arguments).score(
-            sources,
-            targets,
-            length_penalty=arguments.length_penalty,
-            details=arguments.details or arguments.attention,
-        )
-        for source, target, found in zip(sources, targets, scores, strict=True):
+    with open_output(output_of_first(arguments.output)) as output:
+        for source, target, found in zip(
+            sources, targets, _scores(sources, targets, arguments), strict=True
+        ):
             line = f"{found.score:.6f}"
             if arguments.json:
                 values = {
@@ -70,6 +75,22 @@ def score(arguments: ScoreArguments) -> None:
                     values |= found.details.as_json(with_attention=arguments.attention)
                 line = json.dumps(values, ensure_ascii=False)
             output.write(f"{line}\n".encode())
+
+
+def _scores(sources: list[str], targets: list[str], arguments: ScoreArguments) -> list["PairScore"]:
+    from flaxformer_mt.processes import in_parts
+
+    translator = load_translator(arguments)
+    return in_parts(
+        len(sources),
+        lambda mine: translator.score(
+            sources[mine],
+            targets[mine],
+            **arguments.into,
+            length_penalty=arguments.length_penalty,
+            details=arguments.details or arguments.attention,
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -101,10 +101,10 @@ def run_variant(name: str, base: Config, config: Config, workdir: Path) -> Row:
 
     start = time.monotonic()
     try:
-        finished = train(config, str(workdir), quiet=True)
+        ending = train(config, str(workdir), quiet=True)
     except ValueError as error:
         raise ValueError(f"variant {name!r}: {error}") from error
-    if not finished:
+    if ending != "complete":
         raise KeyboardInterrupt
     jax.clear_caches()  # the next variant needs none of these programs
     row = Row(

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flaxformer_mt.lines import open_output, read_text
-from flaxformer_mt.model_arguments import ModelArguments, load_translator, run_model_verb
+from flaxformer_mt.model_arguments import (
+    ModelArguments,
+    load_translator,
+    output_of_first,
+    run_model_verb,
+)
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.results import Hypothesis
@@ -68,7 +73,7 @@ def translate(arguments: TranslateArguments) -> None:
     """Read all input, then load the model, then translate: bad text is found before any work."""
     text = read_text(arguments.input)
     wishes = _read_wishes(arguments, text.lines)
-    with open_output(arguments.output) as output:
+    with open_output(output_of_first(arguments.output)) as output:
         separator = ""  # before each line but the first, so that the last can end as it did
         for line in _output_lines(text.lines, wishes, arguments):
             output.write(f"{separator}{line}".encode())
@@ -99,30 +104,38 @@ def _read_as_many(file: str, lines: Sequence[str]) -> list[str]:
 
 
 def _output_lines(
-    lines: Sequence[str], wishes: dict[str, list[Any]], arguments: TranslateArguments
+    lines: Sequence[str], wishes: dict[str, Any], arguments: TranslateArguments
 ) -> Iterator[str]:
+    import jax
     from tqdm import tqdm
 
+    from flaxformer_mt.processes import in_parts, is_first
+
     translator = load_translator(arguments)
-    if wishes:
-        translator.check(lines, **wishes)  # all, before any is written
+    if wishes or arguments.into:
+        translator.check(lines, **arguments.into, **wishes)  # all, before any is written
     n_best = (arguments.num_hypotheses or translator.config.num_hypotheses) > 1
+    at_once = LINES_AT_ONCE * jax.process_count()
     with tqdm(total=len(lines), unit=" lines", disable=None) as bar:  # None: only on a terminal
-        for start in range(0, len(lines), LINES_AT_ONCE):
-            part = slice(start, start + LINES_AT_ONCE)
-            results = translator.translate(
-                lines[part],
-                beam_size=arguments.beam_size,
-                length_penalty=arguments.length_penalty,
-                num_hypotheses=arguments.num_hypotheses,
-                first_line=start + 1,
-                details=arguments.details or arguments.attention,
-                **{name: of_lines[part] for name, of_lines in wishes.items()},
-            )
-            for index, (source, hypotheses) in enumerate(
-                zip(lines[part], results, strict=True), start
-            ):
-                if not arguments.json:
+        for start in range(0, len(lines), at_once):
+            part = lines[start : start + at_once]
+
+            def translate_part(mine: slice, start: int = start) -> list[list["Hypothesis"]]:
+                mine = slice(start + mine.start, start + mine.stop)
+                return translator.translate(
+                    lines[mine],
+                    beam_size=arguments.beam_size,
+                    length_penalty=arguments.length_penalty,
+                    num_hypotheses=arguments.num_hypotheses,
+                    first_line=mine.start + 1,
+                    **arguments.into,
+                    details=arguments.details or arguments.attention,
+                    **{name: of_lines[mine] for name, of_lines in wishes.items()},
+                )
+
+            results = in_parts(len(part), translate_part)
+            for index, (source, hypotheses) in enumerate(zip(part, results, strict=True), start):
+                if not arguments.json and is_first():
                     _tell_flags(index, hypotheses)
                 yield from _format(index, source, hypotheses, arguments, n_best)
             bar.update(len(results))

@@ -1,90 +1,18 @@
 """Whole runs of a tiny model: killed and resumed, stopped, early-stopped, and a used workdir."""
 
 import dataclasses
-import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
+from tiny_run import CONFIG, metric_lines, params, start, wait_for_step
 
-from flaxformer_mt.config import Config, to_json
-from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.config import to_json
 from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenizer import TokenizerConfig
-from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.train import Progress, main, train
-from flaxformer_mt.training.checkpoint import load_model
-from flaxformer_mt.training.config import TrainingConfig
-
-CONFIG = Config(
-    data=DataConfig(
-        train=CorpusConfig(pairs=("grammar:train:300",)),
-        validation=CorpusConfig(pairs=("grammar:validation:8",)),
-        tokenizer=TokenizerConfig(vocab_size=400, sampling_alpha=0.5),
-        tokens_per_batch=512,
-        num_buckets=1,
-        max_source_length=64,
-        max_target_length=64,
-    ),
-    model=TransformerConfig(d_model=16, d_ff=16, num_encoder_layers=1, num_decoder_layers=1),
-    training=TrainingConfig(
-        num_steps=12,
-        warmup_steps=4,
-        log_every=1,
-        validate_every=6,
-        validation_pairs=2,
-        checkpoint_every=3,
-        keep_last=2,
-        keep_best=1,
-    ),
-    decoding=DecodingConfig(beam_size=2, max_target_length=16),
-)
-
-
-def start(config: Config, directory: Path) -> subprocess.Popen[str]:
-    """The verb in a process of its own, with the devices of this one."""
-    file = directory / "config.py"
-    text = f"from flaxformer_mt.config import from_json\nconfig = from_json({to_json(config)!r})\n"
-    file.write_text(text, encoding="utf-8")
-    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(jax.device_count())}
-    arguments = ["--config", str(file), "--workdir", str(directory / "run")]
-    return subprocess.Popen(
-        [sys.executable, "-m", "flaxformer_mt.train", *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def wait_for_step(process: subprocess.Popen[str], workdir: Path, step: int) -> None:
-    """Returns when metrics.jsonl has reached the step."""
-    file = workdir / "metrics.jsonl"
-    for _ in range(2400):
-        if file.exists() and f'"step": {step},' in file.read_text(encoding="utf-8"):
-            return
-        assert process.poll() is None, process.stdout and process.stdout.read()
-        time.sleep(0.05)
-    raise TimeoutError(f"no step {step} after two minutes")
-
-
-def params(workdir: Path) -> list[np.ndarray]:
-    return [np.asarray(x) for x in jax.tree.leaves(load_model(workdir, "last").params)]
-
-
-def metric_lines(workdir: Path) -> list[dict]:
-    """metrics.jsonl without what depends on the clock."""
-    lines = (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    timed = ("time", "tokens_per_second")
-    return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines]
+from flaxformer_mt.train import main, train
+from flaxformer_mt.training.loop import Progress
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +33,7 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
     assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
 
 
-def test_sigterm_saves_and_exits_cleanly(uninterrupted, tmp_path):
+def test_sigterm_saves_and_says_so_by_the_exit_status(uninterrupted, tmp_path):
     endless = dataclasses.replace(
         CONFIG,
         training=dataclasses.replace(CONFIG.training, num_steps=100_000, checkpoint_every=100_000),
@@ -114,7 +42,7 @@ def test_sigterm_saves_and_exits_cleanly(uninterrupted, tmp_path):
     wait_for_step(process, tmp_path / "run", 4)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, output
+    assert process.returncode == 128 + signal.SIGTERM, output
     assert "the same command goes on from there" in output
     step = int(max((tmp_path / "run" / "checkpoints").glob("[0-9]*")).name)
     assert 4 <= step < 100_000

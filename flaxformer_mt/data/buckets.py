@@ -51,7 +51,7 @@ def choose_bucket_shapes(
     corners, pairs_below = _candidate_corners(source_lengths, target_lengths)
     chosen = corners[_cheapest_chain(corners, pairs_below, num_buckets)]
     return tuple(
-        BatchShape(_num_rows(max(s, t), tokens_per_batch, rows_multiple_of), s, t)
+        BatchShape(num_rows(max(s, t), tokens_per_batch, rows_multiple_of), s, t)
         for s, t in chosen.tolist()
     )
 
@@ -70,7 +70,8 @@ def bucket_of(
     )
 
 
-def _num_rows(longest: int, tokens_per_batch: int, rows_multiple_of: int) -> int:
+def num_rows(longest: int, tokens_per_batch: int, rows_multiple_of: int) -> int:
+    """How many rows of `longest` tokens a batch has. Raises ValueError if there is not even one."""
     rows = tokens_per_batch // longest // rows_multiple_of * rows_multiple_of
     if rows == 0:
         raise ValueError(

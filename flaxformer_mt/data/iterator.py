@@ -13,7 +13,7 @@ import numpy as np
 from absl import flags
 
 from flaxformer_mt.data.batch import Batch
-from flaxformer_mt.data.plan import BatchPlan, Epochs
+from flaxformer_mt.data.plan import BatchPlan, Epochs, RowShare
 
 # One thread suffices: it pads far faster than any model trains, and Python runs one at a time.
 _READ_OPTIONS = grain.ReadOptions(num_threads=1, prefetch_buffer_size=8)
@@ -25,19 +25,23 @@ class BatchIterator(grain.DatasetIterator[Batch]):
     The state is {"epoch": ..., "index": ...} of the batch that comes next: it counts batches handed
     out, never those merely prefetched. JSON can hold it. Once it is set, on any number of
     processes, the same global batches follow as did when it was taken.
+
+    Args:
+      epochs: what the batches are computed from.
+      share: which rows of each batch this process reads; None = all.
+      num_workers: processes that make the batches; 0 = a thread.
     """
 
     def __init__(
         self,
         epochs: Epochs,
         *,
-        process_index: int = 0,
-        process_count: int = 1,
+        share: RowShare | None = None,
         num_workers: int = 0,
     ):
         super().__init__()
         self._epochs = epochs
-        self._process = (process_index, process_count)
+        self._share = share
         self._num_workers = num_workers
         self._state = {"epoch": 0, "index": 0}
         self._prefetched: grain.DatasetIterator[tuple[dict[str, int], Batch]] | None = None
@@ -84,7 +88,7 @@ class BatchIterator(grain.DatasetIterator[Batch]):
             self._prefetched = None
 
     def _start(self) -> grain.DatasetIterator[tuple[dict[str, int], Batch]]:
-        stream = _Stream(self._epochs, self._state["epoch"], self._state["index"], *self._process)
+        stream = _Stream(self._epochs, self._state["epoch"], self._state["index"], self._share)
         dataset = grain.MapDataset.source(stream)
         if not self._num_workers:
             return iter(dataset.to_iter_dataset(_READ_OPTIONS))
@@ -103,13 +107,11 @@ class _Stream:
     with subword regularisation that takes seconds, for which training would otherwise stand still.
     """
 
-    def __init__(
-        self, epochs: Epochs, epoch: int, index: int, process_index: int, process_count: int
-    ):
+    def __init__(self, epochs: Epochs, epoch: int, index: int, share: RowShare | None):
         self._epochs = epochs
         self._first_epoch = epoch
         self._first_index = index
-        self._process = (process_index, process_count)
+        self._share = share
         # Of each epoch from the first on: the position after its last batch.
         self._ends: list[int] = []
         self._plans: dict[int, Future[BatchPlan]] = {}
@@ -122,7 +124,8 @@ class _Stream:
         epoch = self._epoch_of(position)
         start = 0 if epoch == 0 else self._ends[epoch - 1]
         plan, step = self._plan(epoch), position - start
-        batch = plan.batch(step, *self._process)
+        rows = None if self._share is None else self._share(plan.shape(step))
+        batch = plan.batch(step, rows)
         epoch += self._first_epoch
         if step + 1 < len(plan):
             return {"epoch": epoch, "index": step + 1}, batch

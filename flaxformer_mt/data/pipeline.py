@@ -7,7 +7,7 @@ The order of the data is a function of the seed alone; see `plan.py`. Numpy only
 """
 
 import dataclasses
-import math
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -16,8 +16,11 @@ import numpy as np
 
 from flaxformer_mt.data.batch import Batch, BatchShape
 from flaxformer_mt.data.buckets import choose_bucket_shapes
+from flaxformer_mt.data.fingerprints import fingerprint_data
+from flaxformer_mt.data.mixture import temperature_weights
+from flaxformer_mt.data.packing import pack_pairs, packed_shape
 from flaxformer_mt.data.pair import Pair, PairSource
-from flaxformer_mt.data.plan import BatchPlan, Epochs, plan_in_order
+from flaxformer_mt.data.plan import BatchPlan, Cut, Epochs, RowShare, bucket_pairs, plan_in_order
 from flaxformer_mt.data.report import DataReport, SplitCounts, describe_side
 from flaxformer_mt.data.selection import SelectedPairs, source_lines, without_lines
 from flaxformer_mt.data.sources import Corpus, CorpusConfig, open_corpus
@@ -27,7 +30,7 @@ from flaxformer_mt.data.tokenizer import Tokenizer, TokenizerConfig, build_token
 if TYPE_CHECKING:
     from flaxformer_mt.data.iterator import BatchIterator
 
-# Rows always divide by this, so that 1, 2, 4 and 8 devices see the very same batches.
+# Rows always divide by this, whatever the hardware: 1, 2, 4 and 8 devices have full rows alike.
 _ROWS_MULTIPLE_OF = 8
 
 
@@ -55,10 +58,15 @@ class DataConfig:
     """Training pairs with more source tokens are dropped (and counted). The end token counts."""
     max_target_length: int = 256
     """Training pairs with more target tokens are dropped (and counted). The end token counts."""
+    batching: Literal["bucket", "pack"] = "bucket"
+    """"bucket": a pair a row, in batches of pairs of like lengths, of several shapes; "pack":
+    several pairs in each row (they do not see each other), in batches of one shape, whose rows are
+    max_source_length and max_target_length long: several times the usual sentence, and in
+    proportion to the tokens of the languages, pads least."""
     tokens_per_batch: int = 4096
     """Bounds the source cells and the target cells of a batch each, padding included."""
     num_buckets: int = 16
-    """At most so many batch shapes. More of them pad less; each is compiled once."""
+    """Bucketing: at most so many batch shapes. More of them pad less; each is compiled once."""
     num_workers: int = 0
     """Processes that prepare batches; 0 = a background thread, which is enough for most models."""
 
@@ -74,6 +82,9 @@ class DataConfig:
                 raise ValueError(
                     f"data.{name} must be at least {least}, got {getattr(self, name)}."
                 )
+        if self.batching not in ("bucket", "pack"):
+            raise ValueError(f"data.batching is 'bucket' or 'pack', got {self.batching!r}.")
+        self._check_languages()
         for split in self.exclude:
             if split not in ("validation", "test"):
                 raise ValueError(f"data.exclude may hold 'validation' and 'test', got {split!r}.")
@@ -81,6 +92,19 @@ class DataConfig:
                 raise ValueError(
                     f"data.exclude names {split!r}, but data.{split} lists no text; list it "
                     f"there, or take {split!r} out of data.exclude."
+                )
+
+    def _check_languages(self) -> None:
+        """Raises ValueError unless held-out text has tags as the training text has them."""
+        known = self.train.target_languages
+        for split in ("validation", "test"):
+            corpus: CorpusConfig = getattr(self, split)
+            given = corpus.target_languages
+            if (known and corpus.names and not given) or set(given) - set(known):
+                raise ValueError(
+                    f"data.{split}.target_languages must name the language of each corpus, out of "
+                    f"those of data.train ({', '.join(dict.fromkeys(known)) or 'none'}), got "
+                    f"{', '.join(given) or 'none'}."
                 )
 
 
@@ -98,8 +122,8 @@ class Data:
     test: tuple[Pair, ...]
     """Every test pair as text."""
     report: DataReport
-    process_index: int
-    process_count: int
+    share: RowShare | None
+    """Which rows of each batch this process reads; None = all."""
     num_workers: int
 
     @property
@@ -107,23 +131,23 @@ class Data:
         """Shapes of the global batches, over all processes, in ascending order."""
         return self.epochs.shapes
 
+    @functools.cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Of the training corpora and of how they become batches; see `data.fingerprints`."""
+        return fingerprint_data(self.report.corpora, self.epochs)
+
     def train_iterator(self) -> "BatchIterator":
         """This process's rows of the training batches, from the first epoch on, without end."""
         # Not above: Grain imports jax, for which who only wants a configuration should not wait.
         from flaxformer_mt.data.iterator import BatchIterator
 
-        return BatchIterator(
-            self.epochs,
-            process_index=self.process_index,
-            process_count=self.process_count,
-            num_workers=self.num_workers,
-        )
+        return BatchIterator(self.epochs, share=self.share, num_workers=self.num_workers)
 
     def validation_batches(self) -> Iterator[Batch]:
         """This process's rows of one pass over the validation pairs, always in the same order."""
         plan = self.validation_plan
         for index in range(len(plan)):
-            yield plan.batch(index, self.process_index, self.process_count)
+            yield plan.batch(index, None if self.share is None else self.share(plan.shape(index)))
 
 
 def build_data(
@@ -131,9 +155,7 @@ def build_data(
     *,
     tokenizer_directory: str,
     seed: int,
-    process_index: int = 0,
-    process_count: int = 1,
-    rows_multiple_of: int = 1,
+    share: RowShare | None = None,
 ) -> Data:
     """Reads and tokenises the text, and chooses the batch shapes.
 
@@ -141,10 +163,8 @@ def build_data(
       config: what to read.
       tokenizer_directory: where the tokenizer is kept; learnt and written there the first time.
       seed: of the order of the data, and of subword regularisation.
-      process_index: which slice of the rows of every batch is this process's.
-      process_count: how many processes share every batch.
-      rows_multiple_of: what the rows of a batch must divide by: the devices that share it. They
-        divide by 8 anyway, so that 1, 2, 4 or 8 devices or processes get the very same batches.
+      share: which rows of a batch of a shape this process reads; None = all. The batches
+        themselves are the same whoever shares them.
 
     Raises:
       ValueError: text or settings that cannot be used, or that leave nothing to train on.
@@ -168,24 +188,28 @@ def build_data(
     )
     train = _tokenize(config, corpus.sources, tokenizer)
     _check_any_left(train, excluded)
+    weights = corpus.weights
+    if config.train.temperature:
+        weights = temperature_weights([len(text) for text in train.texts], config.train.temperature)
     validation = _tokenize(config, (held_out["validation"],), tokenizer)
     epochs = _plan_epochs(
         config,
         train,
         validation.pairs,
         tokenizer=tokenizer,
-        weights=corpus.weights,
+        weights=weights,
         seed=seed,
-        rows_multiple_of=math.lcm(_ROWS_MULTIPLE_OF, rows_multiple_of, process_count),
     )
     first_epoch = epochs.plan(0)
     if not len(first_epoch):
         raise ValueError(
-            f"the weights {corpus.weights} leave an epoch of {len(train.pairs)} pairs without a "
+            f"the weights {weights} leave an epoch of {len(train.pairs)} pairs without a "
             "single one; raise them in data.train.weights."
         )
+    epochs = dataclasses.replace(epochs, first=first_epoch)  # packing it took seconds
     report = DataReport(
         corpora=tuple(corpus.names),
+        weights=tuple(weights),
         train=_count(train, excluded),
         validation=_count(validation),
         test=SplitCounts(read=len(held_out["test"]), kept=len(held_out["test"])),
@@ -193,17 +217,17 @@ def build_data(
         target=describe_side("target", tokenizer.target, train.texts, train.pairs),
         shapes=epochs.shapes,
         padding=first_epoch.padding,
+        pairs_per_row=first_epoch.pairs_per_row,
         steps_per_epoch=len(first_epoch),
     )
     return Data(
         tokenizer=tokenizer,
         epochs=epochs,
         validation=held_out["validation"],
-        validation_plan=plan_in_order(validation.pairs, epochs.shapes),
+        validation_plan=plan_in_order(validation.pairs, epochs.shapes, epochs.cut),
         test=held_out["test"],
         report=report,
-        process_index=process_index,
-        process_count=process_count,
+        share=share,
         num_workers=config.num_workers,
     )
 
@@ -294,7 +318,6 @@ def _plan_epochs(
     tokenizer: Tokenizer,
     weights: Sequence[float],
     seed: int,
-    rows_multiple_of: int,
 ) -> Epochs:
     """Chooses the batch shapes, from the lengths that training and validation will really have."""
     resampler, first = None, train.pairs
@@ -308,14 +331,7 @@ def _plan_epochs(
             max_target_length=config.max_target_length,
         )
         first = resampler.pairs_of(0)
-    measured = (first, train.pairs, validation)
-    shapes = choose_bucket_shapes(
-        np.concatenate([pairs.source_lengths for pairs in measured]),
-        np.concatenate([pairs.target_lengths for pairs in measured]),
-        tokens_per_batch=config.tokens_per_batch,
-        num_buckets=config.num_buckets,
-        rows_multiple_of=rows_multiple_of,
-    )
+    shapes, cut = _choose_batching(config, (first, train.pairs, validation))
     if resampler is not None:
         resampler = dataclasses.replace(
             resampler,
@@ -329,5 +345,28 @@ def _plan_epochs(
         seed=seed,
         corpus_sizes=tuple(map(len, train.texts)),
         weights=tuple(weights),
+        cut=cut,
         resampler=resampler,
     )
+
+
+def _choose_batching(
+    config: DataConfig, measured: Sequence[TokenizedPairs]
+) -> tuple[tuple[BatchShape, ...], Cut]:
+    """The shapes of the batches, and what cuts pairs into them."""
+    if config.batching == "pack":
+        shape = packed_shape(
+            max_source_length=config.max_source_length,
+            max_target_length=config.max_target_length,
+            tokens_per_batch=config.tokens_per_batch,
+            rows_multiple_of=_ROWS_MULTIPLE_OF,
+        )
+        return (shape,), pack_pairs
+    shapes = choose_bucket_shapes(
+        np.concatenate([pairs.source_lengths for pairs in measured]),
+        np.concatenate([pairs.target_lengths for pairs in measured]),
+        tokens_per_batch=config.tokens_per_batch,
+        num_buckets=config.num_buckets,
+        rows_multiple_of=_ROWS_MULTIPLE_OF,
+    )
+    return shapes, bucket_pairs

@@ -5,17 +5,56 @@ resumed on other hardware goes through the same batches.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Int, Int64
 
-from flaxformer_mt.data.batch import Batch, BatchShape, pad_batch
+from flaxformer_mt.data.batch import Batch, BatchShape, PlannedBatch, pack_batch
 from flaxformer_mt.data.buckets import bucket_of
+from flaxformer_mt.data.mixture import draw_mixture
 from flaxformer_mt.data.tokenized import Resampler, TokenizedPairs
 
-# Of each batch: the index of its shape, and the indices of its pairs.
-_Batches = list[tuple[int, Int64[np.ndarray, "_"]]]
+RowShare = Callable[[BatchShape], Int[np.ndarray, "r"]]
+"""The numbers of those rows of a batch of this shape that this process reads. Picklable."""
+
+Cut = Callable[
+    [TokenizedPairs, Sequence[BatchShape], Int64[np.ndarray, "n"]],
+    list[PlannedBatch],
+]
+"""How pairs in an order become batches: `bucket_pairs` here, or `packing.pack_pairs`."""
+
+
+def bucket_pairs(
+    pairs: TokenizedPairs, shapes: Sequence[BatchShape], order: Int64[np.ndarray, "n"]
+) -> list[PlannedBatch]:
+    """One pair a row, in the smallest shape for it; all batches are full but at most one a shape.
+
+    What is left at the end of a bucket moves up into the next one, whose shape holds it too, unless
+    there it would take more cells than the empty rows that it would take here.
+
+    Raises:
+      ValueError: a pair that is longer than the last shape.
+    """
+    buckets = bucket_of(shapes, pairs.source_lengths[order], pairs.target_lengths[order])
+    if np.any(buckets == len(shapes)):
+        raise ValueError(
+            f"{np.count_nonzero(buckets == len(shapes))} pairs are longer than the largest batch "
+            f"shape, {shapes[-1]}; choose the shapes from the lengths of all the pairs."
+        )
+    batches: list[PlannedBatch] = []
+    left = order[:0]
+    for bucket, shape in enumerate(shapes):
+        waiting = np.concatenate([left, order[buckets == bucket]])
+        full = len(waiting) // shape.rows * shape.rows
+        alone = np.ones(shape.rows, np.int64)
+        for start in range(0, full, shape.rows):
+            batches.append(PlannedBatch(bucket, waiting[start : start + shape.rows], alone))
+        left = waiting[full:]
+        if len(left) and not _moves_up(len(left), shapes[bucket : bucket + 2]):
+            batches.append(PlannedBatch(bucket, left, alone[: len(left)]))
+            left = order[:0]
+    return batches
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,37 +66,52 @@ class BatchPlan:
     shape_of: Int[np.ndarray, "num_batches"]
     """Index into `shapes` of each batch."""
     order: Int64[np.ndarray, "n"]
-    """Indices into `pairs`, batch after batch."""
-    offsets: Int64[np.ndarray, "offsets"]
-    """Where each batch begins in `order`."""
+    """Indices into `pairs`, row after row."""
+    row_offsets: Int64[np.ndarray, "row_offsets"]
+    """Where each row begins in `order`: bucketed rows have one pair each, packed ones several."""
+    batch_offsets: Int64[np.ndarray, "batch_offsets"]
+    """Where each batch begins among the rows."""
 
     def __len__(self) -> int:
         return len(self.shape_of)
-
-    def indices(self, index: int) -> Int64[np.ndarray, "rows"]:
-        """The pairs in batch `index`, row by row; fewer than its rows at the end of a bucket."""
-        return self.order[self.offsets[index] : self.offsets[index + 1]]
 
     def shape(self, index: int) -> BatchShape:
         """The shape of batch `index` over all processes."""
         return self.shapes[self.shape_of[index]]
 
-    def batch(self, index: int, process_index: int = 0, process_count: int = 1) -> Batch:
-        """This process's rows of batch `index`: one of `process_count` equal slices.
+    def row(self, index: int, number: int) -> Int64[np.ndarray, "_"]:
+        """The pairs in row `number` of batch `index`; none in rows beyond the last that has any."""
+        place = self.batch_offsets[index] + number
+        if place >= self.batch_offsets[index + 1]:
+            return self.order[:0]
+        return self.order[self.row_offsets[place] : self.row_offsets[place + 1]]
+
+    def batch(self, index: int, rows: Int[np.ndarray, "r"] | None = None) -> Batch:
+        """The rows of batch `index` that have these numbers, in this order; None = all of them.
+
+        A number beyond the rows of the shape gives an empty row: the hardware may need more rows
+        than the recipe has.
 
         Raises:
-          ValueError: the rows of the shape do not divide by `process_count`.
+          ValueError: a negative number.
         """
         shape = self.shape(index)
-        rows, rest = divmod(shape.rows, process_count)
-        if rest:
+        numbers = np.arange(shape.rows) if rows is None else rows
+        if len(numbers) and numbers.min() < 0:
             raise ValueError(
-                f"a batch of {shape.rows} rows cannot be shared evenly by {process_count} "
-                f"processes; choose the shapes with rows_multiple_of={process_count}."
+                f"rows of a batch are numbered from 0, got {numbers.min()}; give the numbers of "
+                f"the rows wanted, those from {shape.rows} on being empty."
             )
-        mine = self.indices(index)[process_index * rows : (process_index + 1) * rows]
-        examples = [self.pairs.example(pair) for pair in mine.tolist()]
-        return pad_batch(examples, shape._replace(rows=rows))
+        examples = [
+            [self.pairs.example(pair) for pair in self.row(index, number).tolist()]
+            for number in numbers.tolist()
+        ]
+        return pack_batch(examples, shape._replace(rows=len(numbers)))
+
+    @property
+    def pairs_per_row(self) -> float:
+        """Mean number of pairs in a row that has any."""
+        return len(self.order) / max(len(self.row_offsets) - 1, 1)
 
     @property
     def padding(self) -> float:
@@ -75,6 +129,7 @@ def plan_epoch(
     epoch: int,
     corpus_sizes: Sequence[int],
     weights: Sequence[float],
+    cut: Cut = bucket_pairs,
 ) -> BatchPlan:
     """One shuffled epoch over a mixture of corpora.
 
@@ -83,17 +138,19 @@ def plan_epoch(
       shapes: nested, in ascending order; see `choose_bucket_shapes`.
       corpus_sizes: how many of `pairs` each corpus has.
       weights: how often each corpus is seen: 2 is twice, 0.5 a random half, another one each epoch.
+      cut: how the shuffled pairs become batches, which are then shuffled.
     """
     rng = np.random.default_rng((seed, epoch))
-    order = rng.permutation(_mixture(rng, corpus_sizes, weights))
-    batches = _cut_into_batches(pairs, tuple(shapes), order)
+    order = rng.permutation(draw_mixture(rng, corpus_sizes, weights))
+    batches = cut(pairs, shapes, order)
     return _assemble(pairs, shapes, [batches[i] for i in rng.permutation(len(batches))])
 
 
-def plan_in_order(pairs: TokenizedPairs, shapes: Sequence[BatchShape]) -> BatchPlan:
-    """One pass for evaluation: every pair exactly once, always in the same order, short first."""
-    order = np.arange(len(pairs))
-    return _assemble(pairs, shapes, _cut_into_batches(pairs, tuple(shapes), order))
+def plan_in_order(
+    pairs: TokenizedPairs, shapes: Sequence[BatchShape], cut: Cut = bucket_pairs
+) -> BatchPlan:
+    """One pass for evaluation: every pair exactly once, always in the same order."""
+    return _assemble(pairs, shapes, cut(pairs, shapes, np.arange(len(pairs))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,11 +162,16 @@ class Epochs:
     seed: int
     corpus_sizes: tuple[int, ...]
     weights: tuple[float, ...]
+    cut: Cut = bucket_pairs
     resampler: Resampler | None = None
     """Tokenises the pairs anew for each epoch (subword regularisation)."""
+    first: BatchPlan | None = None
+    """What `plan(0)` returns, where that is known already."""
 
     def plan(self, epoch: int) -> BatchPlan:
         """The batches of one epoch: a function of (seed, epoch) alone."""
+        if epoch == 0 and self.first is not None:
+            return self.first
         return plan_epoch(
             self.pairs if self.resampler is None else self.resampler.pairs_of(epoch),
             self.shapes,
@@ -117,53 +179,11 @@ class Epochs:
             epoch=epoch,
             corpus_sizes=self.corpus_sizes,
             weights=self.weights,
+            cut=self.cut,
         )
 
 
-def _mixture(
-    rng: np.random.Generator, corpus_sizes: Sequence[int], weights: Sequence[float]
-) -> Int64[np.ndarray, "n"]:
-    """Indices of the pairs of this epoch, each as often as the weight of its corpus says."""
-    chosen, start = [], 0
-    for size, weight in zip(corpus_sizes, weights, strict=True):
-        times = int(weight)
-        part = round((weight - times) * size)
-        chosen += [np.arange(start, start + size)] * times
-        if part:
-            chosen.append(start + rng.permutation(size)[:part])
-        start += size
-    return np.concatenate([np.empty(0, np.int64), *chosen])
-
-
-def _cut_into_batches(
-    pairs: TokenizedPairs, shapes: tuple[BatchShape, ...], order: Int64[np.ndarray, "n"]
-) -> _Batches:
-    """The batches, unshuffled; all are full but at most one of each shape.
-
-    What is left at the end of a bucket moves up into the next one, whose shape holds it too, unless
-    there it would take more cells than the empty rows that it would take here.
-    """
-    buckets = bucket_of(shapes, pairs.source_lengths[order], pairs.target_lengths[order])
-    if np.any(buckets == len(shapes)):
-        raise ValueError(
-            f"{np.count_nonzero(buckets == len(shapes))} pairs are longer than the largest batch "
-            f"shape, {shapes[-1]}; choose the shapes from the lengths of all the pairs."
-        )
-    batches: _Batches = []
-    left = order[:0]
-    for bucket, shape in enumerate(shapes):
-        waiting = np.concatenate([left, order[buckets == bucket]])
-        full = len(waiting) // shape.rows * shape.rows
-        cuts = range(0, full, shape.rows)
-        batches += [(bucket, waiting[start : start + shape.rows]) for start in cuts]
-        left = waiting[full:]
-        if len(left) and not _moves_up(len(left), shapes[bucket : bucket + 2]):
-            batches.append((bucket, left))
-            left = order[:0]
-    return batches
-
-
-def _moves_up(num_left: int, here_and_next: tuple[BatchShape, ...]) -> bool:
+def _moves_up(num_left: int, here_and_next: Sequence[BatchShape]) -> bool:
     """Whether the pairs left over take fewer cells in the next bucket than as a batch here."""
     if len(here_and_next) < 2:
         return False
@@ -173,15 +193,15 @@ def _moves_up(num_left: int, here_and_next: tuple[BatchShape, ...]) -> bool:
 
 
 def _assemble(
-    pairs: TokenizedPairs,
-    shapes: Sequence[BatchShape],
-    batches: _Batches,
+    pairs: TokenizedPairs, shapes: Sequence[BatchShape], batches: Sequence[PlannedBatch]
 ) -> BatchPlan:
-    sizes = [len(indices) for _, indices in batches]
+    none = np.empty(0, np.int64)  # for a plan without batches
+    row_sizes = np.concatenate([none, *[batch.row_sizes for batch in batches]])
     return BatchPlan(
         pairs=pairs,
         shapes=tuple(shapes),
-        shape_of=np.array([shape for shape, _ in batches], np.int64),
-        order=np.concatenate([np.empty(0, np.int64), *[indices for _, indices in batches]]),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        shape_of=np.array([batch.shape for batch in batches], np.int64),
+        order=np.concatenate([none, *[batch.pairs for batch in batches]]),
+        row_offsets=np.concatenate([[0], np.cumsum(row_sizes)]),
+        batch_offsets=np.cumsum([0, *[len(batch.row_sizes) for batch in batches]]),
     )

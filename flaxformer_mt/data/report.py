@@ -69,6 +69,9 @@ class DataReport:
     """Pairs kept and left out, batch shapes, padding, unknown tokens. `str()` is for people."""
 
     corpora: tuple[str, ...]
+    """Names of the training corpora."""
+    weights: tuple[float, ...]
+    """How often each is seen in an epoch."""
     train: SplitCounts
     validation: SplitCounts
     test: SplitCounts
@@ -77,22 +80,33 @@ class DataReport:
     shapes: tuple[BatchShape, ...]
     padding: float
     """Share of the cells of the first epoch's batches, both sides together, that hold no token."""
+    pairs_per_row: float
+    """Pairs in a row, on average: 1 unless they are packed."""
     steps_per_epoch: int
     """Batches in the first epoch; fractional weights and sampling change it a little."""
 
     def __str__(self) -> str:
+        packed = f"{self.pairs_per_row:.1f} pairs a row, " if self.pairs_per_row > 1 else ""
         lines = [
             f"training    {self.train}",
-            *(f"            from {corpus}" for corpus in self.corpora),
+            *(
+                f"            from {corpus}"
+                + ("" if times == 1 else f", {times:.3g} times an epoch")
+                for corpus, times in zip(self.corpora, self.weights, strict=True)
+            ),
             f"validation  {self.validation}",
             f"test        {self.test}",
             f"source      {self.source}",
             f"target      {self.target}",
             f"batches     {self.steps_per_epoch:,} an epoch with {self.padding:.1%} padding, in "
-            f"{len(self.shapes)} shapes, rows x (source -> target tokens):",
+            f"{_count(self.shapes, 'shape')}, {packed}rows x (source -> target tokens):",
             f"            {', '.join(map(str, self.shapes))}",
         ]
         return "\n".join(lines)
+
+
+def _count(things: Sequence[object], name: str) -> str:
+    return f"{len(things)} {name}" + ("s" if len(things) != 1 else "")
 
 
 def describe_side(

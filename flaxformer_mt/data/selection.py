@@ -6,6 +6,7 @@ from collections.abc import Iterable, Set
 import numpy as np
 from jaxtyping import Int64
 
+from flaxformer_mt.data.language_tags import split_tag
 from flaxformer_mt.data.pair import Pair, PairSource
 
 
@@ -24,11 +25,16 @@ class SelectedPairs:
 
 
 def source_lines(pairs: Iterable[Pair]) -> frozenset[str]:
-    """The source sentences of the pairs, without the white space around them."""
-    return frozenset(pair.source.strip() for pair in pairs)
+    """The source sentences of the pairs, without language tags and the white space around them."""
+    return frozenset(_sentence(pair) for pair in pairs)
 
 
 def without_lines(source: PairSource, lines: Set[str]) -> SelectedPairs:
-    """The pairs whose source sentence is none of `lines`; white space around it does not count."""
-    fresh = (index for index in range(len(source)) if source[index].source.strip() not in lines)
+    """The pairs whose source sentence is none of `lines`, which are as `source_lines` has them."""
+    fresh = (index for index in range(len(source)) if _sentence(source[index]) not in lines)
     return SelectedPairs(source, np.fromiter(fresh, np.int64))
+
+
+def _sentence(pair: Pair) -> str:
+    # Without the tag: who has seen a test sentence go into French knows it in German too.
+    return split_tag(pair.source)[1].strip()

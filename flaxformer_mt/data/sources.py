@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.data.language_tags import TaggedPairs, check_language
 from flaxformer_mt.data.pair import Pair, PairSource
 from flaxformer_mt.data.text_files import PackedText, one_line, read_jsonl, read_lines, read_tsv
 
@@ -38,6 +39,16 @@ class CorpusConfig:
     weights: tuple[float, ...] = ()
     """How often each corpus is seen in an epoch (0.5 = a random half, 2 = twice): one number for
     each pair of text files, then one for each of `pairs`. Empty = all once."""
+    temperature: float = 0.0
+    """In place of weights: T = 1 or more shows a corpus of n pairs in proportion to n^(1/T), so
+    that small ones are seen more often (5 is usual for many languages); an epoch keeps its number
+    of pairs. 0 = by weights."""
+    source_languages: tuple[str, ...] = ()
+    """The source language of each corpus, if they differ: one code for each pair of text files,
+    then one for each of `pairs`. Empty = as the whole data set."""
+    target_languages: tuple[str, ...] = ()
+    """The target language of each corpus, in the same order, for one model that translates into
+    several: each source text then begins with a tag, as in ">>fr<< A dog runs."."""
     limit: int = 0
     """Take only the first so many pairs of each corpus; 0 = all."""
 
@@ -49,20 +60,44 @@ class CorpusConfig:
                 f"({_list(self.target)})."
             )
         count = len(self.source) + len(self.pairs)
-        if self.weights and len(self.weights) != count:
-            raise ValueError(
-                f"weights needs one number for each corpus: there are {len(self.source)} pairs of "
-                f"text files and {len(self.pairs)} other sources, but {len(self.weights)} weights."
-            )
+        for name, what in (
+            ("weights", "number"),
+            ("source_languages", "language"),
+            ("target_languages", "language"),
+        ):
+            values = getattr(self, name)
+            if values and len(values) != count:
+                raise ValueError(
+                    f"{name} needs one {what} for each corpus: there are {len(self.source)} pairs "
+                    f"of text files and {len(self.pairs)} other sources, but {len(values)} {name}."
+                )
+        for language in (*self.source_languages, *self.target_languages):
+            check_language(language)
         if not all(0 < weight < float("inf") for weight in self.weights):
             raise ValueError(
                 f"weights must be positive, got {self.weights}; a corpus to leave out is just "
                 "not listed."
             )
+        if self.temperature and not 1 <= self.temperature < float("inf"):
+            raise ValueError(
+                f"temperature must be 0 (by weights), or 1 (in proportion to the sizes) or more, "
+                f"got {self.temperature}."
+            )
+        if self.temperature and self.weights:
+            raise ValueError(
+                f"weights {self.weights} and temperature {self.temperature:g} both say how often a "
+                "corpus is seen; give one of them."
+            )
         if self.limit < 0:
             raise ValueError(f"limit must be 0 (all pairs) or positive, got {self.limit}.")
         for spec in self.pairs:
             _check_spec(spec)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the corpora, in the order that `weights` and languages are in."""
+        file_pairs = zip(self.source, self.target, strict=True)
+        return (*(f"{source} | {target}" for source, target in file_pairs), *self.pairs)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,6 +107,8 @@ class Corpus:
     sources: tuple[PairSource, ...]
     weights: tuple[float, ...]
     names: tuple[str, ...]
+    languages: tuple[str, ...] = ()
+    """The target languages that source texts have tags of, each once."""
 
     def __len__(self) -> int:
         """All pairs, each counted once whatever its weight."""
@@ -86,8 +123,9 @@ def open_corpus(
     Args:
       config: what to read.
       directory: where relative file names start. (TFDS keeps its data where TFDS_DATA_DIR says.)
-      source_language: the key of the source side in JSONL and TFDS, as "en".
-      target_language: the key of the target side.
+      source_language: the key of the source side in JSONL and TFDS, as "en", unless the
+        configuration has one for each corpus.
+      target_language: the key of the target side, likewise.
 
     Raises:
       FileNotFoundError: no such file; the message lists what lies there.
@@ -99,17 +137,27 @@ def open_corpus(
         open_text(base / Path(source).expanduser(), base / Path(target).expanduser())
         for source, target in zip(config.source, config.target, strict=True)
     ]
-    sources += [_open_spec(spec, base, source_language, target_language) for spec in config.pairs]
+    count = len(sources) + len(config.pairs)
+    keys = zip(
+        config.source_languages or (source_language,) * count,
+        config.target_languages or (target_language,) * count,
+        strict=True,
+    )
+    of_specs = zip(config.pairs, list(keys)[len(sources) :], strict=True)
+    sources += [_open_spec(spec, base, *languages) for spec, languages in of_specs]
+    if config.target_languages:
+        tagged = zip(sources, config.target_languages, strict=True)
+        sources = [TaggedPairs(source, language) for source, language in tagged]
     if config.limit:
         sources = [
             _FirstPairs(source, config.limit) if len(source) > config.limit else source
             for source in sources
         ]
-    file_pairs = zip(config.source, config.target, strict=True)
     return Corpus(
         sources=tuple(sources),
         weights=config.weights or (1.0,) * len(sources),
-        names=(*(f"{source} | {target}" for source, target in file_pairs), *config.pairs),
+        names=config.names,
+        languages=tuple(dict.fromkeys(config.target_languages)),
     )
 
 

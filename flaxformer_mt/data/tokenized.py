@@ -3,7 +3,7 @@
 import dataclasses
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -11,6 +11,10 @@ from jaxtyping import Int32, Int64
 from flaxformer_mt.data.batch import Example
 from flaxformer_mt.data.pair import PairSource
 from flaxformer_mt.data.tokenizer import Tokenizer
+from flaxformer_mt.data.vocabulary import tokenize_texts
+
+# Enough to keep all cores at work; few enough to take no memory worth speaking of.
+_TOKENIZED_AT_ONCE = 4096
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,10 +78,7 @@ def tokenize_source(
     """
     inputs, targets, kept = _Growing(), _Growing(), array("q")
     dropped: Counter[str] = Counter()
-    for index in range(len(source)):
-        pair = source[index]
-        source_ids = tokenizer.source.tokenize(pair.source)
-        target_ids = tokenizer.target.tokenize(pair.target)
+    for index, (source_ids, target_ids) in enumerate(_tokenize_pairs(source, tokenizer)):
         # Only the end token: blank text, or text that the tokeniser's normalisation wipes out.
         if len(source_ids) <= 1 or len(target_ids) <= 1:
             dropped["empty source" if len(source_ids) <= 1 else "empty target"] += 1
@@ -90,6 +91,20 @@ def tokenize_source(
             targets.append(target_ids)
             kept.append(index)
     return TokenizedSource(_frozen(inputs, targets), np.array(kept, np.int64), dropped)
+
+
+def _tokenize_pairs(
+    source: PairSource, tokenizer: Tokenizer
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Token ids of both sides of every pair."""
+    for start in range(0, len(source), _TOKENIZED_AT_ONCE):
+        end = min(start + _TOKENIZED_AT_ONCE, len(source))
+        pairs = [source[index] for index in range(start, end)]
+        yield from zip(
+            tokenize_texts(tokenizer.source, [pair.source for pair in pairs]),
+            tokenize_texts(tokenizer.target, [pair.target for pair in pairs]),
+            strict=True,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

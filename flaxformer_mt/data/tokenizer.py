@@ -7,18 +7,20 @@ source.spm, target.spm, vocab.json, ...                     Marian, see data.mar
 """
 
 import dataclasses
+import functools
 import hashlib
 import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from sentencepiece import SentencePieceTrainer
 
+from flaxformer_mt.data.language_tags import languages_in, split_tag, tag_of
 from flaxformer_mt.data.marian_vocabulary import MarianVocabulary, read_marian_vocabularies
 from flaxformer_mt.data.sources import Corpus
 from flaxformer_mt.data.text_files import missing_file
@@ -135,11 +137,24 @@ class Tokenizer:
     target: Vocabulary
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The configuration that it was made by, to notice when a resumed run asks for another."""
+    languages: tuple[str, ...] = ()
+    """Target languages whose tags the source vocabulary has; see `data.language_tags`."""
 
     @property
     def shared(self) -> bool:
         """Whether both languages have one vocabulary."""
         return self.source is self.target
+
+    @property
+    def needs_tag(self) -> bool:
+        """Whether every source text must begin with a tag. (Some Marian models can do without.)"""
+        return bool(self.languages) and not isinstance(self.source, MarianVocabulary)
+
+    @functools.cached_property
+    def target_tags(self) -> tuple[int, ...]:
+        """Ids that the tags have as target tokens, which no translation has use for."""
+        tags = set(map(tag_of, self.languages))
+        return tuple(token for token, piece in enumerate(self.target.pieces) if piece in tags)
 
     @property
     def fingerprint(self) -> str:
@@ -160,6 +175,8 @@ class Tokenizer:
         index: dict[str, Any] = {"kind": kind, "shared": self.shared}
         if isinstance(self.target, MarianVocabulary):
             index["bos_id"] = self.target.bos_id  # none of its files says it
+        if self.needs_tag:
+            index["languages"] = list(self.languages)
         index["settings"] = dict(self.settings)
         _write(directory / _INDEX, json.dumps(index, indent=2).encode())
 
@@ -186,6 +203,7 @@ class Tokenizer:
             index = json.loads(index_file.read_bytes())
             kind, shared, settings = index["kind"], index["shared"], index["settings"]
             suffix = _KINDS[kind].suffix
+            languages = tuple(index.get("languages", ()))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{index_file} is damaged: {error!r}") from error
         if kind == "marian":
@@ -193,13 +211,13 @@ class Tokenizer:
             sides = read_marian_vocabularies(
                 directory, bos_id=bos_id, sampling_alpha=sampling_alpha
             )
-            return cls(*sides, settings)
+            return cls(*sides, settings, languages_in(sides[0].pieces))
         if shared:
             both = _read(directory / f"shared{suffix}", kind, sampling_alpha)
-            return cls(both, both, settings)
+            return cls(both, both, settings, languages)
         source = _read(directory / f"source{suffix}", kind, sampling_alpha)
         target = _read(directory / f"target{suffix}", kind, sampling_alpha)
-        return cls(source, target, settings)
+        return cls(source, target, settings, languages)
 
 
 def build_tokenizer(
@@ -226,11 +244,13 @@ def build_tokenizer(
     if (Path(directory) / _INDEX).exists():
         tokenizer = Tokenizer.load(directory, sampling_alpha=config.sampling_alpha)
         _check_same_settings(tokenizer.settings, settings, directory)
+        _check_languages(tokenizer, corpus.languages, directory)
         return tokenizer
     source_file, target_file = config._files()
     base = Path(data_directory).expanduser()
     if config.kind == "marian":
         tokenizer = _ready_marian(config, base, settings)
+        _check_languages(tokenizer, corpus.languages, config.source_model)
         tokenizer.save(directory)
         return tokenizer
 
@@ -241,10 +261,12 @@ def build_tokenizer(
 
     if config.shared:
         both = vocabulary("both", source_file or target_file)
-        tokenizer = Tokenizer(both, both, settings)
+        tokenizer = Tokenizer(both, both, settings, corpus.languages)
     else:
         source, target = vocabulary("source", source_file), vocabulary("target", target_file)
-        tokenizer = Tokenizer(source, target, settings)
+        tokenizer = Tokenizer(source, target, settings, corpus.languages)
+    known = dataclasses.replace(tokenizer, languages=languages_in(tokenizer.source.pieces))
+    _check_languages(known, corpus.languages, source_file or target_file)
     tokenizer.save(directory)
     return tokenizer
 
@@ -257,20 +279,23 @@ def _ready_marian(config: TokenizerConfig, base: Path, settings: Mapping[str, An
         )
     directory = base / Path(config.source_model).expanduser()
     sides = read_marian_vocabularies(directory, sampling_alpha=config.sampling_alpha)
-    return Tokenizer(*sides, settings)
+    return Tokenizer(*sides, settings, languages_in(sides[0].pieces))
 
 
 def _learn(
     config: TokenizerConfig, corpus: Corpus, side: Literal["source", "target", "both"]
 ) -> Vocabulary:
+    tags = [] if side == "target" else [tag_of(language) for language in corpus.languages]
     if config.kind == "word":
         lines = _lines(corpus, side, max_lines=0)
-        return WordVocabulary.learn(lines, max_size=config.vocab_size, min_count=config.min_count)
+        return WordVocabulary.learn(
+            lines, max_size=config.vocab_size, min_count=config.min_count, symbols=tags
+        )
     lines = _lines(corpus, side, max_lines=config.max_lines)
-    return SentencePieceVocabulary(_learn_pieces(config, lines), config.sampling_alpha)
+    return SentencePieceVocabulary(_learn_pieces(config, lines, tags), config.sampling_alpha)
 
 
-def _learn_pieces(config: TokenizerConfig, lines: Iterator[str]) -> bytes:
+def _learn_pieces(config: TokenizerConfig, lines: Iterator[str], tags: Sequence[str]) -> bytes:
     model = io.BytesIO()
     try:
         SentencePieceTrainer.train(
@@ -282,6 +307,7 @@ def _learn_pieces(config: TokenizerConfig, lines: Iterator[str]) -> bytes:
             byte_fallback=config.byte_fallback,
             character_coverage=config.character_coverage,
             normalization_rule_name=config.normalization,
+            user_defined_symbols=tags,
             pad_id=PAD_ID,
             unk_id=UNK_ID,
             bos_id=BOS_ID,
@@ -309,7 +335,10 @@ def _explain(error: str, config: TokenizerConfig) -> str:
 def _lines(
     corpus: Corpus, side: Literal["source", "target", "both"], *, max_lines: int
 ) -> Iterator[str]:
-    """The lines of one side or of both, or the same random `max_lines` pairs of them each time."""
+    """The lines of one side or of both, or the same random `max_lines` pairs of them each time.
+
+    Without language tags, which are not learnt.
+    """
     total = len(corpus)
     chosen = np.ones(total, bool)
     if 0 < max_lines < total:
@@ -320,7 +349,7 @@ def _lines(
         for index in np.flatnonzero(chosen[start : start + len(source)]).tolist():
             pair = source[index]
             if side != "target":
-                yield pair.source
+                yield split_tag(pair.source)[1] if corpus.languages else pair.source
             if side != "source":
                 yield pair.target
         start += len(source)
@@ -354,6 +383,20 @@ def _check_same_settings(
         raise ValueError(
             f"{directory} holds a tokenizer made by other settings: {'; '.join(differences)}. Take "
             "those settings back, or start in a new workdir."
+        )
+
+
+def _check_languages(
+    tokenizer: Tokenizer, wanted: Sequence[str], place: str | os.PathLike[str]
+) -> None:
+    """Raises ValueError unless the tags of the training text are tokens of the vocabulary."""
+    missing = [tag_of(language) for language in wanted if language not in tokenizer.languages]
+    if missing:
+        raise ValueError(
+            f"the vocabulary in {place} has no token for {', '.join(missing)}, which "
+            f"data.train.target_languages asks for; it has "
+            f"{', '.join(map(tag_of, tokenizer.languages)) or 'no such tags'}. Learn a new one in "
+            "a new workdir, or add them to the ready file as user-defined symbols."
         )
 
 

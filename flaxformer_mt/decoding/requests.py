@@ -168,7 +168,8 @@ def _seed(seed: int, inputs: Int[np.ndarray, " s"]) -> int:
 
 
 def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.ndarray, " V"]:
-    """True for tokens that no translation may contain: padding, BOS, the unknown word, and more.
+    """True for tokens that no translation may contain: padding, BOS, the unknown word, and more:
+    tags of languages, and what the config forbids.
 
     Raises ValueError for a forbidden token that is EOS or none, and if the beam is wider than what
     remains.
@@ -183,6 +184,8 @@ def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.n
     suppressed = np.zeros(target.size, bool)
     suppressed[[target.pad_id, target.bos_id]] = not config.allow_special
     suppressed[target.unk_id] = not config.allow_unknown
+    if tokenizer.needs_tag:  # Marian's own search would let its tags appear
+        suppressed[list(tokenizer.target_tags)] = not config.allow_special
     suppressed[list(config.forbidden)] = True
     suppressed[target.eos_id] = False  # where it is padding or BOS as well
     num_allowed = int(np.count_nonzero(~suppressed))

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from flaxformer_mt.data.vocabulary import Vocabulary
+from flaxformer_mt.data.language_tags import split_tag, tag_of
+from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.decoding.long_lines import split_text
 
 
@@ -21,26 +22,80 @@ class Segment(NamedTuple):
     """Tokens that were cut off."""
 
 
+def tag_lines(
+    lines: Sequence[str], tokenizer: Tokenizer, language: str | None, *, first_line: int = 1
+) -> list[str]:
+    """The lines with the tag of a target language before each, where the model knows such tags.
+
+    Lines that begin with a tag are left as they are, and so are blank ones. Without a language,
+    those of a model that needs it must have tags themselves.
+
+    Raises ValueError for a language that is not known (or contradicts a tag), and for a line that
+    needs one; the message gives its number and the languages known.
+    """
+    known = ", ".join(tokenizer.languages)
+    if language and language not in tokenizer.languages:
+        raise ValueError(
+            f"the target language {language!r} is none of those that this model knows: {known}"
+            if known
+            else f"the target language {language!r} is asked for, but this model translates into "
+            "one language alone: leave it out"
+        )
+    if not known:
+        return list(lines)
+    tagged = []
+    for line, text in enumerate(lines, start=first_line):
+        tag, rest = split_tag(text)
+        if language and tag and tag != tag_of(language) and rest:
+            raise ValueError(
+                f"line {line} begins with {tag}, but the target language is {language}: leave out "
+                "the one or the other"
+            )
+        if (
+            tokenizer.needs_tag
+            and not language
+            and rest.strip()
+            and tag[2:-2] not in tokenizer.languages
+        ):
+            raise ValueError(
+                f"line {line} begins with {tag or 'no tag of a target language'}, and no target "
+                f"language is asked for: give one of {known} (--target-language), or begin the "
+                f"line with its tag, as in {tag_of(tokenizer.languages[0])}"
+            )
+        tagged.append(
+            f"{tag_of(language)} {text}" if language and not tag and text.strip() else text
+        )
+    return tagged
+
+
 def segment_lines(
     lines: Iterable[str],
-    vocabulary: Vocabulary,
+    tokenizer: Tokenizer,
     *,
     max_source_length: int,
     over_long: Literal["split", "truncate"],
     first_line: int,
 ) -> list[Segment]:
-    """The segments of every line, in order, with a warning for each line that is too long."""
+    """The segments of every line, in order, with a warning for each line that is too long.
 
-    def fits(text: str) -> bool:
-        return len(vocabulary.tokenize(text)) <= max_source_length
-
+    Each piece of a line that is split begins with its tag.
+    """
+    vocabulary = tokenizer.source
     segments = []
     for line, text in enumerate(lines, start=first_line):
         tokens = vocabulary.tokenize(text) if text.strip() else []
         pieces = [tokens]
         if len(tokens) > max_source_length and over_long == "split":
-            texts = split_text(text, fits)
-            pieces = [vocabulary.tokenize(piece) for piece in texts]
+            tag, rest = split_tag(text)
+            if tag[2:-2] not in tokenizer.languages:
+                tag, rest = "", text
+            before = f"{tag} " if tag else ""
+
+            def fits(piece: str, before: str = before) -> bool:
+                return len(vocabulary.tokenize(before + piece)) <= max_source_length
+
+            texts = split_text(rest, fits)
+            pieces = [vocabulary.tokenize(before + piece) for piece in texts]
             _warn(line, len(tokens), "source", max_source_length, f"split into {len(texts)} pieces")
         for piece in pieces:
             if len(piece) > 1:  # otherwise only EOS: characters that the tokenizer drops

@@ -43,7 +43,7 @@ from flaxformer_mt.decoding.results import (
     make_hypothesis,
     no_details,
 )
-from flaxformer_mt.decoding.segments import Segment, segment_lines, truncate
+from flaxformer_mt.decoding.segments import Segment, segment_lines, tag_lines, truncate
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.decoding.word_ends import TargetWords
 from flaxformer_mt.metrics import default_tokenize
@@ -144,6 +144,7 @@ class Translator:
         *,
         prefixes: Sequence[str | None] | None = None,
         constraints: Sequence[Sequence[str] | None] | None = None,
+        target_language: str | None = None,
         details: bool = False,
         first_line: int = 1,
         **changes: Any,
@@ -155,6 +156,8 @@ class Translator:
           prefixes: what each translation must begin with; "" or None for nothing. Its last word
             may go on.
           constraints: phrases that must appear in each translation, as whole words.
+          target_language: into which of its languages a multilingual model shall translate, as
+            "fr"; None = each sentence begins with its tag, as in ">>fr<< A dog runs.".
           details: add `Hypothesis.details`, for the price of a second pass over what was found.
           first_line: the number of the first sentence, for messages.
           changes: fields of `DecodingConfig` (beam_size, length_penalty, ...) that shall differ
@@ -166,11 +169,13 @@ class Translator:
         sentence. A sentence that is too long is split or truncated, with a warning that gives its
         number.
 
-        Raises ValueError for an impossible config, prefix or constraint, and if the model's scores
-        are not finite.
+        Raises ValueError for an impossible config, language, prefix or constraint, and if the
+        model's scores are not finite.
         """
         config = changed_config(self.config, changes)
-        requests = self._prepare(sentences, prefixes, constraints, first_line, config)
+        requests = self._prepare(
+            sentences, prefixes, constraints, target_language, first_line, config
+        )
         found = self._find(requests, config, details=details)
         pieces: list[list[list[Hypothesis]]] = [[] for _ in sentences]
         for request, hypotheses in zip(requests, found, strict=True):
@@ -186,6 +191,7 @@ class Translator:
         sources: Sequence[str],
         targets: Sequence[str | Sequence[int]],
         *,
+        target_language: str | None = None,
         details: bool = False,
         **changes: Any,
     ) -> list[PairScore]:
@@ -194,9 +200,10 @@ class Translator:
         A target is text, or tokens with EOS at the end (as in `Hypothesis.tokens`): a text can be
         cut into tokens in more than one way, and only the tokens that the search chose have exactly
         the score that it reported. What is longer than the limits is truncated, with a warning (a
-        line that `translate` splits has the sum of the scores of its pieces there). `details` and
-        `changes` are as in `translate`: what a score is depends on `length_penalty`,
-        `length_normalization`, `forced_end` and `renormalize`; `flag_faults` looks for faults.
+        line that `translate` splits has the sum of the scores of its pieces there).
+        `target_language`, `details` and `changes` are as in `translate`: what a score is depends on
+        `length_penalty`, `length_normalization`, `forced_end` and `renormalize`; `flag_faults`
+        looks for faults.
         A pair that is blank on both sides has score 0 and no tokens, as `translate` reports; one
         that is blank on one side is scored like any other, that side being EOS alone.
 
@@ -206,7 +213,8 @@ class Translator:
         check_is_list(targets, "targets")
         check_as_many(sources, targets, "target")
         config = changed_config(self.config, changes)
-        pairs = enumerate(zip(sources, targets, strict=True), start=1)
+        tagged = tag_lines(sources, self.tokenizer, target_language)
+        pairs = enumerate(zip(tagged, targets, strict=True), start=1)
         examples = [self._example(source, target, line, config) for line, (source, target) in pairs]
         found = self._score(examples, config, with_attention=details or config.flag_faults)
         blank = NO_TOKENS._replace(
@@ -230,27 +238,29 @@ class Translator:
         *,
         prefixes: Sequence[str | None] | None = None,
         constraints: Sequence[Sequence[str] | None] | None = None,
+        target_language: str | None = None,
         **changes: Any,
     ) -> None:
         """Raises what `translate` would raise for these, without translating."""
         config = changed_config(self.config, changes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of lines that will be split: in good time
-            self._prepare(sentences, prefixes, constraints, 1, config)
+            self._prepare(sentences, prefixes, constraints, target_language, 1, config)
 
     def _prepare(
         self,
         sentences: Sequence[str],
         prefixes: Sequence[str | None] | None,
         constraints: Sequence[Sequence[str] | None] | None,
+        target_language: str | None,
         first_line: int,
         config: DecodingConfig,
     ) -> list[Request]:
         """All that is to be searched, checked."""
         check_is_list(sentences, "sentences")
         segments = segment_lines(
-            sentences,
-            self.tokenizer.source,
+            tag_lines(sentences, self.tokenizer, target_language, first_line=first_line),
+            self.tokenizer,
             max_source_length=self.max_source_length,
             over_long=config.over_long,
             first_line=first_line,

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.attention import KeysValues, MultiHeadAttention
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.dropout import DropoutRows
 from flaxformer_mt.model.layers import (
     FeedForward,
     Identity,
@@ -38,14 +39,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = residual(self.config)
 
     def __call__(
-        self, x: Float[Array, "B S D"], view: View, *, deterministic: bool
+        self, x: Float[Array, "B S D"], view: View, *, dropout_rows: DropoutRows
     ) -> Float[Array, "B S D"]:
         y = self.attention_residual.before(x)
         keys_values = self.self_attention.keys_values(y, view.key_positions)
-        y = self.self_attention(y, keys_values, view=view, deterministic=deterministic)
-        x = self.attention_residual.after(x, y, deterministic=deterministic)
-        y = self.feed_forward(self.feed_forward_residual.before(x), deterministic=deterministic)
-        return self.feed_forward_residual.after(x, y, deterministic=deterministic)
+        y = self.self_attention(y, keys_values, view=view, dropout_rows=dropout_rows)
+        x = self.attention_residual.after(x, y, dropout_rows=dropout_rows)
+        y = self.feed_forward(self.feed_forward_residual.before(x), dropout_rows=dropout_rows)
+        return self.feed_forward_residual.after(x, y, dropout_rows=dropout_rows)
 
 
 class DecoderLayer(nn.Module):
@@ -68,15 +69,15 @@ class DecoderLayer(nn.Module):
         memory: Float[Array, "B S D"],
         source_view: View,
         *,
-        deterministic: bool,
+        dropout_rows: DropoutRows,
     ) -> Float[Array, "B T D"]:
         """All T positions at once (training)."""
         y = self.self_residual.before(x)
         keys_values = self.self_attention.keys_values(y, view.key_positions)
-        y = self.self_attention(y, keys_values, view=view, deterministic=deterministic)
-        x = self.self_residual.after(x, y, deterministic=deterministic)
+        y = self.self_attention(y, keys_values, view=view, dropout_rows=dropout_rows)
+        x = self.self_residual.after(x, y, dropout_rows=dropout_rows)
         source = self.source_keys_values(memory)
-        return self._read_source(x, source, source_view, deterministic=deterministic)
+        return self._read_source(x, source, source_view, dropout_rows=dropout_rows)
 
     def source_keys_values(self, memory: Float[Array, "B S D"]) -> KeysValues:
         """This layer's keys and values of the encoder's output: [B G S d_k], [B G S d_v]."""
@@ -93,9 +94,9 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Float[Array, "B K D"], KeysValues]:
         """One new position of each of K hypotheses (translation); returns the longer past."""
         y, past = self.self_attention.step(self.self_residual.before(x), past, index, view)
-        x = self.self_residual.after(x, y, deterministic=True)
+        x = self.self_residual.after(x, y, dropout_rows=None)
         # The K hypotheses of a sentence stand where the T queries stood: all look at one source.
-        return self._read_source(x, source, source_view, deterministic=True), past
+        return self._read_source(x, source, source_view, dropout_rows=None), past
 
     def _read_source(
         self,
@@ -103,13 +104,13 @@ class DecoderLayer(nn.Module):
         source: KeysValues,
         source_view: View,
         *,
-        deterministic: bool,
+        dropout_rows: DropoutRows,
     ) -> Float[Array, "B T D"]:
         y = self.source_residual.before(x)
-        y = self.source_attention(y, source, view=source_view, deterministic=deterministic)
-        x = self.source_residual.after(x, y, deterministic=deterministic)
-        y = self.feed_forward(self.feed_forward_residual.before(x), deterministic=deterministic)
-        return self.feed_forward_residual.after(x, y, deterministic=deterministic)
+        y = self.source_attention(y, source, view=source_view, dropout_rows=dropout_rows)
+        x = self.source_residual.after(x, y, dropout_rows=dropout_rows)
+        y = self.feed_forward(self.feed_forward_residual.before(x), dropout_rows=dropout_rows)
+        return self.feed_forward_residual.after(x, y, dropout_rows=dropout_rows)
 
 
 def attention(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.dropout import Dropout, DropoutRows
 
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
@@ -32,7 +32,7 @@ class Linear(nn.Module):
 
     `shape` is the shape of W and `axes` names its dimensions for sharding; the first
     `num_inputs` of them are contracted with the last axes of x. `init_scale` multiplies the
-    variance of the initialisation.
+    variance of the initialisation. `fixed_bias` leaves b as it is in training.
     """
 
     shape: tuple[int, ...]
@@ -40,6 +40,7 @@ class Linear(nn.Module):
     num_inputs: int = 1
     init_scale: float = 1.0
     use_bias: bool = True
+    fixed_bias: bool = False
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
@@ -57,6 +58,7 @@ class Linear(nn.Module):
             return y
         shape, axes = self.shape[self.num_inputs :], self.axes[self.num_inputs :]
         bias = parameter(self, "bias", nn.initializers.zeros, shape, axes)
+        bias = jax.lax.stop_gradient(bias) if self.fixed_bias else bias
         return y + bias.astype(self.dtype)
 
 
@@ -103,10 +105,12 @@ class FeedForward(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
-    def __call__(self, x: Float[Array, "B T D"], *, deterministic: bool) -> Float[Array, "B T D"]:
+    def __call__(
+        self, x: Float[Array, "B T D"], *, dropout_rows: DropoutRows
+    ) -> Float[Array, "B T D"]:
         d_model = x.shape[-1]
         x = self.inner(x)  # [B T F]
-        x = Dropout(self.dropout)(x, deterministic=deterministic)
+        x = Dropout(self.dropout)(x, dropout_rows=dropout_rows)
         return self.linear((self.d_ff, d_model), ("mlp", "embed"), "out")(x)
 
     def inner(self, x: Float[Array, "B T D"]) -> Float[Array, "B T F"]:
@@ -202,10 +206,10 @@ class Residual(nn.Module):
         return x
 
     def after(
-        self, x: Float[Array, "B T D"], y: Float[Array, "B T D"], *, deterministic: bool
+        self, x: Float[Array, "B T D"], y: Float[Array, "B T D"], *, dropout_rows: DropoutRows
     ) -> Float[Array, "B T D"]:
         """The sub-layer's output y brought back to the residual stream x."""
-        return self.layer_norm(x + self.drop(y, deterministic=deterministic))
+        return self.layer_norm(x + self.drop(y, dropout_rows=dropout_rows))
 
 
 class PreNormResidual(Residual):
@@ -215,6 +219,6 @@ class PreNormResidual(Residual):
         return self.layer_norm(x)
 
     def after(
-        self, x: Float[Array, "B T D"], y: Float[Array, "B T D"], *, deterministic: bool
+        self, x: Float[Array, "B T D"], y: Float[Array, "B T D"], *, dropout_rows: DropoutRows
     ) -> Float[Array, "B T D"]:
-        return x + self.drop(y, deterministic=deterministic)
+        return x + self.drop(y, dropout_rows=dropout_rows)

@@ -23,6 +23,9 @@ Related = Literal["relative", "bucketed", "rotary"]
 class Relation(nn.Module):
     """No order: queries and keys are compared by their contents alone."""
 
+    rotates = False
+    """Whether `rotate` changes anything."""
+
     def rotate(
         self, x: Float[Array, "B N T H"], positions: Int[Array, "#B #T"] | None
     ) -> Float[Array, "B N T H"]:
@@ -150,6 +153,8 @@ class Rotary(Relation):
     paired with i + H/2 and turned by pos / 10000^(2i / H), as in GPT-NeoX; the paper pairs
     neighbours, which is the same in another order.
     """
+
+    rotates = True
 
     def rotate(
         self, x: Float[Array, "B N T H"], positions: Int[Array, "#B #T"] | None

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from flaxformer_mt.model.dropout import DropoutRows
+
 LayerLoop = Literal["unrolled", "scan"]
 Remat = Literal["none", "full", "dots"]
 
@@ -24,14 +26,14 @@ _KEPT: dict[Remat, Callable[..., Any]] = {
 
 @runtime_checkable
 class RunLayers(Protocol):
-    """`(layers, x, *context, deterministic)` -> x after all of them; `context` goes to each."""
+    """`(layers, x, *context, dropout_rows)` -> x after all of them; `context` goes to each."""
 
     def __call__(
         self,
         layers: Sequence[nn.Module],
         x: Float[Array, "B T D"],
         *context: Any,
-        deterministic: bool,
+        dropout_rows: DropoutRows,
     ) -> Float[Array, "B T D"]:
         """The output of the last layer."""
         ...
@@ -47,20 +49,20 @@ def choose_run(layer_loop: LayerLoop, remat: Remat) -> RunLayers:
         layers: Sequence[nn.Module],
         x: Float[Array, "B T D"],
         *context: Any,
-        deterministic: bool,
+        dropout_rows: DropoutRows,
     ) -> Float[Array, "B T D"]:
         if layers[0].is_initializing():  # parameters are made layer by layer
-            return run_unrolled(layers, x, *context, deterministic=deterministic)
+            return run_unrolled(layers, x, *context, dropout_rows=dropout_rows)
         params = [layer.variables["params"] for layer in layers]
         keys = None
-        if not deterministic:
+        if dropout_rows is not None:
             keys = [layer.make_rng("dropout") for layer in layers]
         # A layer without its place in the model: a pure function of its parameters.
         layer = layers[0].clone(parent=None, name=None)
 
         def apply(x: Array, params: Any, key: Array | None) -> Array:
             rngs = None if key is None else {"dropout": key}
-            y = layer.apply({"params": params}, x, *context, deterministic=deterministic, rngs=rngs)
+            y = layer.apply({"params": params}, x, *context, dropout_rows=dropout_rows, rngs=rngs)
             return jnp.asarray(y)
 
         apply = jax.checkpoint(apply, policy=_KEPT[remat]) if remat in _KEPT else apply
@@ -73,11 +75,11 @@ def run_unrolled(
     layers: Sequence[nn.Module],
     x: Float[Array, "B T D"],
     *context: Any,
-    deterministic: bool,
+    dropout_rows: DropoutRows,
 ) -> Float[Array, "B T D"]:
     """One after another: the fastest program, and the longest to compile."""
     for layer in layers:
-        x = layer(x, *context, deterministic=deterministic)
+        x = layer(x, *context, dropout_rows=dropout_rows)
     return x
 
 

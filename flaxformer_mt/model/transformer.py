@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.model.attention import KeysValues
 from flaxformer_mt.model.cache import Cache
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.dropout import Dropout, DropoutRows
 from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer, final_norm
 from flaxformer_mt.model.layers import Embedding, Linear, parameter
 from flaxformer_mt.model.masks import View, causal_mask, neighborhood_mask, segment_mask
@@ -95,20 +95,21 @@ class Transformer(nn.Module):
         inputs_segment_ids: Int[Array, "B S"],
         targets_segment_ids: Int[Array, "B T"],
         *,
-        deterministic: bool = True,
+        dropout_rows: DropoutRows = None,
     ) -> Float[Array, "B T V"]:
         """Logits of every target token given the source and the target tokens before it.
 
         Args:
           inputs: source tokens; positions and segment ids as in `data.batch.Batch`.
           targets: target tokens, EOS inside; shifted right here.
-          deterministic: False switches dropout on and needs `rngs={"dropout": key}`.
+          dropout_rows: switches dropout on, and needs `rngs={"dropout": key}`: which row of the
+            whole batch each row is (jnp.arange(B), where the batch is not divided).
 
         Returns:
           float32 logits; position t predicts targets[:, t].
         """
         memory = self.encode(
-            inputs, inputs_positions, inputs_segment_ids, deterministic=deterministic
+            inputs, inputs_positions, inputs_segment_ids, dropout_rows=dropout_rows
         )
         length = targets.shape[1]
         mask = segment_mask(targets_segment_ids, targets_segment_ids) & causal_mask(length)
@@ -116,8 +117,8 @@ class Transformer(nn.Module):
         source_view = View(segment_mask(targets_segment_ids, inputs_segment_ids))  # [B 1 T S]
         x = self.target_embedding(shift_right(targets, targets_positions, self.bos_id))
         x = self.decoder_positions(x, targets_positions, length=length)
-        x = self.drop(x, deterministic=deterministic)
-        x = self.run_layers(self.decoder, x, view, memory, source_view, deterministic=deterministic)
+        x = self.drop(x, dropout_rows=dropout_rows)
+        x = self.run_layers(self.decoder, x, view, memory, source_view, dropout_rows=dropout_rows)
         return self._logits(x)
 
     def encode(
@@ -126,16 +127,16 @@ class Transformer(nn.Module):
         inputs_positions: Int[Array, "B S"],
         inputs_segment_ids: Int[Array, "B S"],
         *,
-        deterministic: bool = True,
+        dropout_rows: DropoutRows = None,
     ) -> Float[Array, "B S D"]:
         """The encoder's output ("memory"): what the decoder attends to."""
         tied = self.config.tie_embeddings == "all"
         embedding = self.target_embedding if tied else self.source_embedding
         x = self.encoder_positions(embedding(inputs), inputs_positions, length=inputs.shape[1])
-        x = self.drop(x, deterministic=deterministic)
+        x = self.drop(x, dropout_rows=dropout_rows)
         mask = segment_mask(inputs_segment_ids, inputs_segment_ids)  # [B 1 S S]
         view = self._near(View(mask, inputs_positions, inputs_positions))
-        x = self.run_layers(self.encoder, x, view, deterministic=deterministic)
+        x = self.run_layers(self.encoder, x, view, dropout_rows=dropout_rows)
         return self.encoder_norm(x)
 
     def init_cache(

@@ -3,9 +3,11 @@
     workdir/config.json                 the configuration
     workdir/tokenizer/                  see data.tokenizer
     workdir/checkpoints/<step>/params   parameters: all that translation reads
-    workdir/checkpoints/<step>/state    the rest of the TrainState: step, optimiser, random key
+    workdir/checkpoints/<step>/state    the rest of the TrainState: step, optimiser, random key (and
+                                        the parameters in training, where others translate)
     workdir/checkpoints/<step>/extras   JSON: data iterator, metrics, configuration, tokenizer
     workdir/averaged/                   params and extras, see training.averaging
+    workdir/newest_checkpoint           its step, by which a missing one is noticed
     workdir/damaged/                    checkpoints found damaged when a run resumed
 
 Orbax writes; what it lacks (noticing damage, deleting all at once) is added here.
@@ -32,20 +34,26 @@ from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.integrity import (
     find_damage,
+    note_newest,
     saved_steps,
     seal,
     set_aside_damaged,
+    warn_if_missing,
     write_failure,
 )
 from flaxformer_mt.training.reading import (
     check_fit,
     choose_checkpoint,
     quality,
+    rank_steps,
     read_extras,
     read_items,
     read_params,
+    whole_steps,
 )
 from flaxformer_mt.training.state import Params, TrainState, init_params
+
+_TRAINED = "trained_params"  # beside the optimiser's state, where others are published
 
 
 class Restored(NamedTuple):
@@ -91,6 +99,7 @@ class Checkpoints:
         self._remove([self._outdated])
         if jax.process_index() == 0:  # the others wait in CheckpointManager until this is done
             set_aside_damaged(self.directory, workdir / "damaged")
+            warn_if_missing(self.directory)
         kept = [LatestN(keep_last), BestN(get_metric_fn=quality, n=keep_best)]
         self._manager = ocp.CheckpointManager(
             self.directory,
@@ -112,6 +121,7 @@ class Checkpoints:
         metrics: Mapping[str, float] | None,
         config_json: str,
         tokenizer_fingerprint: str,
+        published: Params | None = None,
     ) -> None:
         """Copies `state` off the devices, then writes it while training goes on.
 
@@ -125,6 +135,8 @@ class Checkpoints:
             none.
           config_json: the whole configuration.
           tokenizer_fingerprint: `Tokenizer.fingerprint`.
+          published: the parameters that translate, where they are not those that are trained (an
+            average of them, or adapters merged into what they adapt).
 
         Raises:
           OSError: this save, or the one before it in the background, could not be written.
@@ -139,9 +151,12 @@ class Checkpoints:
             "tokenizer": tokenizer_fingerprint,
         }
         json.dumps(extras)  # a TypeError here is the caller's; those of the background are not
+        rest = _without_params(state)
+        if published is not None:
+            rest[_TRAINED] = state.params
         items = ocp.args.Composite(
-            params=ocp.args.StandardSave(state.params),
-            state=ocp.args.StandardSave(_without_params(state)),
+            params=ocp.args.StandardSave(state.params if published is None else published),
+            state=ocp.args.StandardSave(rest),
             extras=ocp.args.JsonSave(extras),
         )
         try:
@@ -153,13 +168,16 @@ class Checkpoints:
         """The newest checkpoint's step; None where there is none."""
         return self._manager.latest_step()
 
-    def restore(self, state_like: TrainState, step: int | None = None) -> Restored:
+    def restore(
+        self, state_like: TrainState, step: int | None = None, *, published_apart: bool = False
+    ) -> Restored:
         """Reads a checkpoint onto the devices of `state_like`, whatever devices wrote it.
 
         Args:
           state_like: arrays, or `jax.ShapeDtypeStruct`s with shardings: shape, type and place of
             every array.
           step: which; None = the newest.
+          published_apart: whether `save` was given `published`.
 
         Raises:
           FileNotFoundError: there is no such checkpoint.
@@ -169,16 +187,21 @@ class Checkpoints:
         self.wait()
         step = self.latest_step() if step is None else step
         path = self._path(step)
-        rest_like = _without_params(state_like)
-        check_fit(path, "params", state_like.params)
-        check_fit(path, "state", rest_like)
+        wanted = {"state": _without_params(state_like)}
+        if published_apart:
+            wanted["state"][_TRAINED] = state_like.params
+        else:
+            wanted["params"] = state_like.params
+        for item, like in wanted.items():
+            check_fit(path, item, like)
         items = read_items(
             path,
-            params=ocp.args.StandardRestore(state_like.params),
-            state=ocp.args.StandardRestore(rest_like),
+            **{item: ocp.args.StandardRestore(like) for item, like in wanted.items()},
             extras=ocp.args.JsonRestore(),
         )
-        state = dataclasses.replace(state_like, params=items["params"], **items["state"])
+        rest = dict(items["state"])
+        params = rest.pop(_TRAINED) if published_apart else items["params"]
+        state = dataclasses.replace(state_like, params=params, **rest)
         extras = dict(items["extras"])
         return Restored(state, extras.pop("data_state"), extras)
 
@@ -193,6 +216,8 @@ class Checkpoints:
         except Exception as error:
             raise self._failure(error) from error
         self._remove([self._outdated])
+        if jax.process_index() == 0:
+            note_newest(self.directory)
 
     def close(self) -> None:
         """Waits for the last save and stops the background threads.
@@ -289,6 +314,12 @@ def forget_unused_tokenizer(workdir: str | os.PathLike[str]) -> None:
         shutil.rmtree(workdir / "tokenizer", ignore_errors=True)
 
 
+def was_validated(workdir: str | os.PathLike[str]) -> bool:
+    """Whether one of the run's checkpoints is known to be the best."""
+    directory = Path(workdir).absolute() / "checkpoints"
+    return bool(rank_steps(directory, whole_steps(directory)))
+
+
 def _other_model(workdir: Path, config: Config, fingerprint: str | None) -> list[str]:
     """One line for each field in which the newest checkpoint is of another model."""
     directory = workdir / "checkpoints"
@@ -373,5 +404,5 @@ def _warn_if_outdated(extras: dict[str, Any], steps: list[int]) -> None:
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(state) if field.name != "params"]
-    return {name: getattr(state, name) for name in names}
+    fields = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+    return {name: x for name, x in fields.items() if name != "params" and x is not None}

@@ -12,6 +12,7 @@ import os
 import zlib
 from pathlib import Path
 
+_NEWEST = "newest_checkpoint"
 MANIFEST = "files.json"
 _CHUNK = 1 << 22
 
@@ -89,6 +90,30 @@ def set_aside_damaged(directory: Path, refuge: Path) -> None:
         logging.getLogger(__name__).warning(
             "checkpoint %d is damaged (%s): moved to %s; the newest whole one is %d",
             *(step, what, target, whole[0]),
+        )
+
+
+def note_newest(directory: Path) -> None:
+    """Writes down which checkpoint is the newest, so that its loss would be noticed."""
+    steps = saved_steps(directory)
+    if steps:
+        partial = directory.parent / f"{_NEWEST}.partial"
+        partial.write_text(f"{steps[-1]}\n", encoding="utf-8")
+        partial.replace(directory.parent / _NEWEST)
+
+
+def warn_if_missing(directory: Path) -> None:
+    """Warns where the newest checkpoint that was written is not there any more."""
+    try:
+        noted = int((directory.parent / _NEWEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return
+    steps = saved_steps(directory)
+    newest = max(steps, default=0)
+    if noted > newest:
+        logging.getLogger(__name__).warning(
+            "checkpoint %d is missing from %s: going on from %s",
+            *(noted, directory, f"checkpoint {newest}" if steps else "the start"),
         )
 
 

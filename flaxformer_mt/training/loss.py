@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy (section 5.4)."""
+"""Label-smoothed cross-entropy (section 5.4), and the agreement that R-Drop asks for."""
 
 import jax
 import jax.numpy as jnp
@@ -34,3 +34,15 @@ def cross_entropy(
     smoothed = log_z - (1 - label_smoothing) * right - label_smoothing * mean
     plain = log_z - right
     return jnp.sum(smoothed, where=mask), jnp.sum(plain, where=mask)
+
+
+def symmetric_kl(
+    logits: Float[Array, "B T V"], others: Float[Array, "B T V"], mask: Bool[Array, "B T"]
+) -> Float[Array, ""]:
+    """Sum over the real target tokens of KL(p || q) + KL(q || p), in nats (Liang et al. 2021).
+
+    With p and q the two softmaxes that is sum((p - q) * (log p - log q)) over the vocabulary.
+    """
+    log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(others)
+    both = jnp.sum((jnp.exp(log_p) - jnp.exp(log_q)) * (log_p - log_q), axis=-1)  # [B T]
+    return jnp.sum(both, where=mask)

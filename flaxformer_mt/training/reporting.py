@@ -25,7 +25,25 @@ class Sample(NamedTuple):
     translation: str
 
 
-class Reporter:
+class NoReporter:
+    """What all but the first of several processes report to."""
+
+    def train(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def validation(
+        self, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] = ()
+    ) -> None:
+        """Nothing."""
+
+    def message(self, text: str) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Reporter(NoReporter):
     """Writes a run's metrics to `workdir` and shows them on standard error.
 
     metrics.jsonl has one object a line: "step", "kind" ("train" or "validation"), the metrics,

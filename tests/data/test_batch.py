@@ -35,5 +35,5 @@ def test_what_does_not_fit_is_refused():
     example = make_example([5, 6, 3], [5, 3])
     with pytest.raises(ValueError, match="3 source tokens but the batch has 2"):
         pad_batch([example], BatchShape(1, 2, 2))
-    with pytest.raises(ValueError, match="2 examples do not fit into the 1 rows"):
+    with pytest.raises(ValueError, match="2 rows of examples do not fit into the 1 of"):
         pad_batch([example, example], BatchShape(1, 3, 3))

@@ -1,12 +1,13 @@
 """The training stream: what is restored goes on exactly where it stood."""
 
+import functools
 import itertools
 import json
 
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.batch import Batch, BatchShape
 from flaxformer_mt.data.buckets import choose_bucket_shapes
 from flaxformer_mt.data.iterator import BatchIterator
 from flaxformer_mt.data.plan import Epochs
@@ -27,6 +28,15 @@ def epochs() -> Epochs:
         corpus_sizes=(100, 50),
         weights=(0.5, 2.0),
     )
+
+
+def every_other_row(shape: BatchShape, process: int) -> np.ndarray:
+    """The share of one of two processes. At the top of the module, so that it can be pickled."""
+    return np.arange(process, shape.rows, 2)
+
+
+def interleave(shares) -> np.ndarray:
+    return np.stack(shares, axis=1).reshape(-1, shares[0].shape[1])
 
 
 def take(iterator: BatchIterator, count: int) -> list[Batch]:
@@ -83,19 +93,23 @@ def test_processes_share_each_batch_and_may_change_in_number(epochs):
     alone = BatchIterator(epochs)
     take(alone, 3)
     state, batches = alone.get_state(), take(alone, 4)
-    pair = [BatchIterator(epochs, process_index=i, process_count=2) for i in range(2)]
+    pair = [
+        BatchIterator(epochs, share=functools.partial(every_other_row, process=i)) for i in range(2)
+    ]
     for iterator in pair:
         iterator.set_state(state)
     for batch in batches:
         for whole, *shares in zip(batch, *map(next, pair), strict=True):
-            np.testing.assert_array_equal(np.concatenate(shares), whole)
+            np.testing.assert_array_equal(interleave(shares), whole)
     for iterator in (alone, *pair):
         iterator.close()
 
 
 def test_worker_processes_change_nothing(epochs):
     state = {"epoch": 1, "index": 2}
-    here, workers = BatchIterator(epochs), BatchIterator(epochs, num_workers=1)
+    share = functools.partial(every_other_row, process=1)
+    here = BatchIterator(epochs, share=share)
+    workers = BatchIterator(epochs, share=share, num_workers=1)
     here.set_state(state)
     workers.set_state(state)
     expect(workers, take(here, len(epochs.plan(1)) + 2))

@@ -11,6 +11,7 @@ from marian_directories import LANGUAGE, tokenizer_files, write_tokenizer
 from flaxformer_mt.data.marian_vocabulary import MarianVocabulary, read_marian_vocabularies
 from flaxformer_mt.data.sources import Corpus
 from flaxformer_mt.data.tokenizer import Tokenizer, TokenizerConfig, build_tokenizer
+from flaxformer_mt.decoding.segments import tag_lines
 
 NOTHING = Corpus(sources=(), weights=(), names=())
 
@@ -40,6 +41,19 @@ def test_a_language_is_one_token_at_the_beginning_alone(source):
     assert source.tokenize(f"{LANGUAGE} the cat") == [language, *source.tokenize("the cat")]
     assert source.tokenize(">>xyz<< the cat") == [1, *source.tokenize("the cat")]
     assert language not in source.tokenize(f"the {LANGUAGE} cat")
+
+
+def test_the_languages_of_the_json_may_be_asked_for_but_need_not(tmp_path):
+    write_tokenizer(tmp_path / "model")
+    config = TokenizerConfig(kind="marian", source_model="model")
+    options = {"directory": tmp_path / "workdir", "data_directory": tmp_path}
+    build_tokenizer(config, NOTHING, **options)
+    tokenizer = Tokenizer.load(tmp_path / "workdir")
+    assert tokenizer.languages == ("deu",) and not tokenizer.needs_tag
+    assert tag_lines(["the cat", f"{LANGUAGE} a"], tokenizer, None) == ["the cat", f"{LANGUAGE} a"]
+    assert tag_lines(["the cat"], tokenizer, "deu") == [f"{LANGUAGE} the cat"]
+    with pytest.raises(ValueError, match="'fra' is none of those that this model knows: deu"):
+        tag_lines(["the cat"], tokenizer, "fra")
 
 
 def test_text_that_spells_a_special_token_gets_it_unless_the_settings_say_no(source):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flaxformer_mt.data.batch import BatchShape
 from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
 from flaxformer_mt.data.sources import CorpusConfig
 from flaxformer_mt.data.tokenizer import TokenizerConfig
@@ -65,6 +66,14 @@ def build(tmp_path_factory):
     return build
 
 
+def first_half(shape: BatchShape) -> np.ndarray:
+    return np.arange(shape.rows // 2)
+
+
+def second_half(shape: BatchShape) -> np.ndarray:
+    return np.arange(shape.rows // 2, shape.rows)
+
+
 def texts(data: Data, batches) -> Counter[tuple[str, str]]:
     """The sentence pairs in the batches, turned back into text."""
     found = Counter()
@@ -91,6 +100,14 @@ def test_an_epoch_is_the_usable_training_text(config, build):
     data = build(config)
     expected = Counter(zip(sentences(0, 197), sentences(1, 197), strict=True))
     assert texts(data, one_epoch(data)) == expected
+
+
+def test_the_first_epoch_is_planned_once(config, build):
+    epochs = build(config).epochs
+    assert epochs.plan(0) is epochs.plan(0)
+    again = dataclasses.replace(epochs, first=None).plan(0)
+    np.testing.assert_array_equal(again.order, epochs.plan(0).order)
+    assert epochs.plan(1).order.tolist() != again.order.tolist()
 
 
 def test_the_report_counts_every_pair(config, build):
@@ -149,7 +166,7 @@ def test_validation_is_every_pair_once_in_the_same_order(config, build):
 
 def test_batches_do_not_depend_on_the_number_of_processes(config, build):
     alone = build(config)
-    pair = [build(config, process_index=i, process_count=2, rows_multiple_of=8) for i in range(2)]
+    pair = [build(config, share=share) for share in (first_half, second_half)]
     assert alone.shapes == pair[0].shapes
     streams = [one_epoch(data) for data in (alone, *pair)]
     for whole, *shares in zip(*streams, strict=True):

@@ -96,21 +96,22 @@ def test_the_order_is_a_function_of_seed_and_epoch():
     assert np.mean(np.abs(np.diff(once.order)) == 1) < 0.1
 
 
-@pytest.mark.parametrize("process_count", [1, 2, 4])
-def test_the_shares_of_the_processes_are_the_global_batch(process_count):
+def test_any_rows_can_be_read_and_rows_beyond_the_shape_are_empty():
     pairs = random_pairs(300)
     this = plan(pairs, choose(pairs, multiple=4))
+    rows = np.array([3, 0, 999, 1])
     for index in range(len(this)):
-        shares = [this.batch(index, process, process_count) for process in range(process_count)]
-        for shared, whole in zip(zip(*shares, strict=True), this.batch(index), strict=True):
-            np.testing.assert_array_equal(np.concatenate(shared), whole)
-            assert len({len(share) for share in shared}) == 1
+        assert max(shape.rows for shape in this.shapes) < 999
+        for part, whole in zip(this.batch(index, rows), this.batch(index), strict=True):
+            np.testing.assert_array_equal(part[[0, 1, 3]], whole[[3, 0, 1]])
+            assert part.shape == (4, whole.shape[1]) and not part[2].any()
+        assert this.batch(index, rows[:0]).inputs.shape[0] == 0
 
 
-def test_rows_that_cannot_be_shared_evenly_are_refused():
+def test_negative_rows_are_refused():
     pairs = make_pairs([5] * 9, [5] * 9)
-    with pytest.raises(ValueError, match="5 rows cannot be shared evenly by 2 processes"):
-        plan(pairs, [BatchShape(5, 5, 5)]).batch(0, 0, 2)
+    with pytest.raises(ValueError, match="rows of a batch are numbered from 0, got -1"):
+        plan(pairs, [BatchShape(5, 5, 5)]).batch(0, np.array([2, -1]))
 
 
 def test_weights_say_how_often_a_corpus_is_seen():

@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from flaxformer_mt.data import tokenized
 from flaxformer_mt.data.pair import Pair
 from flaxformer_mt.data.tokenized import Resampler, TokenizedPairs, tokenize_source
 from flaxformer_mt.data.tokenizer import Tokenizer
@@ -98,3 +99,13 @@ def test_sampling_is_repeatable_differs_by_epoch_and_respects_the_limits(tokeniz
     assert max(pairs.target_lengths.max() for pairs in epochs) == 8
     np.testing.assert_array_equal(resampler.pairs_of(3).inputs, epochs[3].inputs)
     assert len({pairs.inputs.tobytes() for pairs in epochs}) > 10
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 7])
+def test_how_many_are_tokenized_at_once_changes_nothing(tokenizer, monkeypatch, at_once):
+    limits = {"max_source_length": 4, "max_target_length": 5}
+    expected = tokenize_source(PAIRS, tokenizer, **limits)
+    monkeypatch.setattr(tokenized, "_TOKENIZED_AT_ONCE", at_once)
+    found = tokenize_source(PAIRS, tokenizer, **limits)
+    assert as_text(found.pairs) == as_text(expected.pairs)
+    assert (found.kept.tolist(), found.dropped) == (expected.kept.tolist(), expected.dropped)

@@ -16,6 +16,8 @@ from flaxformer_mt.model.attention import (
     masked_softmax,
     mix,
 )
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.encoder_decoder import self_attention
 from flaxformer_mt.model.masks import View, causal_mask, neighborhood_mask, segment_mask
 from flaxformer_mt.model.relations import BucketedBias, RelativePositions, Rotary
 
@@ -96,7 +98,7 @@ def apply_self_attention(rng, make_relation, positions, mask, *, kv_heads=2, val
 
     def whole(module, x):
         keys_values = module.keys_values(x, view.key_positions)
-        return module(x, keys_values, view=view, deterministic=True)
+        return module(x, keys_values, view=view, dropout_rows=None)
 
     shapes = jax.eval_shape(functools.partial(layer.init, method=whole), jax.random.key(0), x)
     params = jax.tree.map(lambda leaf: draw(rng, *leaf.shape), nn.unbox(shapes))
@@ -202,7 +204,7 @@ def test_steps_equal_the_whole(rng):
     x = draw(rng, 3, 5, 8)
 
     def whole(module, x):
-        return module(x, module.keys_values(x), view=View(causal_mask(5)), deterministic=True)
+        return module(x, module.keys_values(x), view=View(causal_mask(5)), dropout_rows=None)
 
     params = attention.init(jax.random.key(0), x, method=whole)
     expected = attention.apply(params, x, method=whole)
@@ -214,3 +216,23 @@ def test_steps_equal_the_whole(rng):
         new = x[:, t : t + 1]
         y, past = attention.apply(params, new, past, jnp.int32(t), view, method="step")
         np.testing.assert_allclose(y[:, 0], expected[:, t], atol=1e-5)
+
+
+@pytest.mark.parametrize(("positions", "learns"), [("sinusoidal", False), ("rotary", True)])
+def test_the_bias_of_keys_learns_only_where_softmax_sees_it(positions, learns):
+    """Else its gradient is rounding, another on every number of devices, and Adam amplifies it."""
+    config = TransformerConfig(d_model=16, num_heads=2, positions=positions)
+    module = self_attention(config, bidirectional=True)
+    x = jax.random.normal(jax.random.key(0), (2, 5, 16))
+    view = View(jnp.ones((2, 1, 5, 5), bool), *[jnp.tile(jnp.arange(5), (2, 1))] * 2)
+
+    def output(module, x):
+        seen = module.keys_values(x, view.key_positions)
+        return module(x, seen, view=view, dropout_rows=None)
+
+    variables = nn.init(output, module)(jax.random.key(1), x)
+    # A bias that is not 0 must not change what there is to see.
+    gradients = jax.grad(lambda v: jnp.sum(jnp.sin(nn.apply(output, module)(v, x))))(variables)
+    gradients = nn.unbox(gradients)["params"]
+    assert bool(jnp.any(gradients["key"]["bias"] != 0)) == learns
+    assert jnp.any(gradients["query"]["bias"] != 0)

@@ -8,16 +8,17 @@ import pytest
 from flaxformer_mt.model.dropout import Dropout, dropout
 
 SIZE = (256, 1024)
+ROWS = jnp.arange(SIZE[0])
 KEPT_SD = 1 / np.sqrt(SIZE[0] * SIZE[1])  # of a correlation between independent masks
 
 
 def mask(key: int, rate: float = 0.3) -> np.ndarray:
-    return np.asarray(dropout(jnp.ones(SIZE), rate, jax.random.key(key)) > 0, np.float64)
+    return np.asarray(dropout(jnp.ones(SIZE), rate, jax.random.key(key), ROWS) > 0, np.float64)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
 def test_keeps_the_right_share_and_the_mean(rate):
-    y = np.asarray(dropout(jnp.ones(SIZE), rate, jax.random.key(1)))
+    y = np.asarray(dropout(jnp.ones(SIZE), rate, jax.random.key(1), ROWS))
     np.testing.assert_allclose(np.mean(y > 0), 1 - rate, atol=5 * KEPT_SD)
     np.testing.assert_allclose(np.unique(y), [0, 1 / (1 - rate)], rtol=1e-6)
 
@@ -53,7 +54,14 @@ def test_a_key_gives_one_mask():
     assert np.array_equal(mask(6), mask(6))
 
 
-def test_deterministic_and_zero_rate_are_the_identity():
+def test_a_row_has_its_mask_wherever_it_is():
+    """So that devices and micro-batches may divide a batch as they like."""
+    rows = jnp.array([7, 200, 3])
+    part = dropout(jnp.ones((3, SIZE[1])), 0.3, jax.random.key(6), rows)
+    assert np.array_equal(np.asarray(part > 0), mask(6)[np.asarray(rows)])
+
+
+def test_no_rows_and_zero_rate_are_the_identity():
     x = jnp.arange(6.0)
-    assert jnp.array_equal(Dropout(0.5).apply({}, x, deterministic=True), x)
-    assert jnp.array_equal(Dropout(0.0).apply({}, x, deterministic=False), x)
+    assert jnp.array_equal(Dropout(0.5).apply({}, x, dropout_rows=None), x)
+    assert jnp.array_equal(Dropout(0.0).apply({}, x, dropout_rows=jnp.arange(6)), x)

@@ -254,7 +254,7 @@ def test_dropout_needs_a_key_and_changes_with_it(rng):
 
     def noisy(key: int) -> jax.Array:
         rngs = {"dropout": jax.random.key(key)}
-        return model.apply(params, *batch, deterministic=False, rngs=rngs)
+        return model.apply(params, *batch, dropout_rows=jnp.arange(1), rngs=rngs)
 
     assert jnp.array_equal(noisy(0), noisy(0))
     assert not jnp.allclose(noisy(0), noisy(1))

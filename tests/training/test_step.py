@@ -1,24 +1,28 @@
 """One update: the same on one device and on eight, a function of (seed, step), and it learns."""
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.sharding import Mesh
 
 from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.sharding import replicated, shard_batch
+from flaxformer_mt.sharding import BatchPlacement, MeshConfig, make_mesh, make_share
+from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.state import TrainState, init_state
-from flaxformer_mt.training.step import batch_loss, make_eval_step, make_train_step
+from flaxformer_mt.training.state import TrainState, init_state, place
+from flaxformer_mt.training.step import batch_loss, make_eval_step, make_loss, make_train_step
 
 MODEL = Transformer(
     TransformerConfig(d_model=16, d_ff=32, num_encoder_layers=1, num_decoder_layers=1), 12, 12, 2
 )
+ONE = MeshConfig()
 OPTIMIZER = make_optimizer(TrainingConfig(warmup_steps=10, learning_rate=0.01), d_model=16)
 
 
@@ -32,35 +36,85 @@ def batch_of(rng: np.random.Generator, rows: int = 8) -> Batch:
     return pad_batch(examples, BatchShape(rows, 6, 6))
 
 
+def whole(batch: Batch) -> Batch:
+    """As one micro-batch [1 B T]."""
+    return jax.tree.map(lambda x: jnp.asarray(x)[None], batch)
+
+
 def run(
-    num_devices: int, batches: list[Batch], optimizer: optax.GradientTransformation = OPTIMIZER
+    batches: list[Batch],
+    mesh_config: MeshConfig = ONE,
+    *,
+    num_devices: int = 1,
+    optimizer: optax.GradientTransformation = OPTIMIZER,
+    **options: float,
 ) -> tuple[TrainState, list[float]]:
-    mesh = Mesh(np.array(jax.devices()[:num_devices]), ("data",))
-    state = jax.device_put(init_state(MODEL, optimizer, seed=0), replicated(mesh))
-    step = make_train_step(MODEL, optimizer, label_smoothing=0.1)
+    """Training on the first of the devices; the losses are those before each update."""
+    mesh = make_mesh(mesh_config, jax.devices()[:num_devices])
+    shape = BatchShape(*batches[0].inputs.shape, batches[0].targets.shape[1])
+    share = make_share(mesh, mesh_config.tokens_per_device)
+    placement = BatchPlacement(mesh, share, (shape,))
+    make = functools.partial(init_state, MODEL, optimizer, 0, with_ema="ema_decay" in options)
+    like = place(make, MODEL, TRAIN_ALL, mesh, mesh_config.rules)
+    state = jax.jit(make, out_shardings=jax.tree.map(lambda x: x.sharding, like))()
+    step = make_train_step(MODEL, optimizer, label_smoothing=0.1, **options)
     losses = []
     for batch in batches:
-        state, metrics = step(state, shard_batch(batch, mesh))
+        rows = share(shape)
+        local = Batch(*(np.pad(x, ((0, len(rows) - len(x)), (0, 0)))[rows] for x in batch))
+        state, metrics = step(state, placement(local))
         losses.append(float(metrics.loss))
     return state, losses
 
 
+DIVISIONS = {
+    "8 devices": (8, MeshConfig()),
+    "8 micro-batches": (1, MeshConfig(tokens_per_device=6)),
+    "2 devices x 4 micro-batches": (2, MeshConfig(tokens_per_device=6)),
+    "3 devices, a row empty": (3, MeshConfig()),
+    "fsdp 8": (8, MeshConfig(fsdp=8)),
+    "tensor 4": (4, MeshConfig(tensor=4)),
+    "data 2, fsdp 2, tensor 2": (8, MeshConfig(fsdp=2, tensor=2)),
+    "fsdp 2, tensor 2, 2 micro-batches": (4, MeshConfig(fsdp=2, tensor=2, tokens_per_device=12)),
+}
+
+
 @pytest.mark.skipif(len(jax.devices()) < 8, reason="needs 8 devices")
-def test_eight_devices_equal_one(rng):
+@pytest.mark.parametrize("options", [{}, {"r_drop": 1.0}], ids=["plain", "r_drop"])
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_however_a_batch_is_divided_the_run_is_the_same(rng, name, options):
+    """With dropout: what is dropped in a row depends on the row's number in the whole batch."""
     # Not with Adam: the gradient of a key's bias is zero but for rounding (softmax does not see
     # it), and Adam scales rounding up to full steps.
     batches = [batch_of(rng) for _ in range(4)]
-    one, one_losses = run(1, batches, optax.sgd(0.5))
-    eight, eight_losses = run(8, batches, optax.sgd(0.5))
-    np.testing.assert_allclose(eight_losses, one_losses, rtol=1e-5)
-    for a, b in zip(jax.tree.leaves(eight.params), jax.tree.leaves(one.params), strict=True):
+    one, one_losses = run(batches, optimizer=optax.sgd(0.5), **options)
+    num_devices, config = DIVISIONS[name]
+    other, other_losses = run(
+        batches, config, num_devices=num_devices, optimizer=optax.sgd(0.5), **options
+    )
+    np.testing.assert_allclose(other_losses, one_losses, rtol=1e-5)
+    for a, b in zip(jax.tree.leaves(other.params), jax.tree.leaves(one.params), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.skipif(len(jax.devices()) < 8, reason="needs 8 devices")
+def test_parameters_and_moments_are_divided_as_the_mesh_says(rng):
+    state, _ = run([batch_of(rng)], MeshConfig(fsdp=2, tensor=2), num_devices=4)
+    inner = state.params["encoder_0"]["feed_forward"]["in"]["kernel"]
+    (moments,) = (
+        x.mu["encoder_0"]["feed_forward"]["in"]["kernel"]
+        for x in jax.tree.leaves(state.opt_state, is_leaf=lambda x: hasattr(x, "mu"))
+        if hasattr(x, "mu")
+    )
+    for x in (inner, moments):
+        assert x.shape == (16, 32)
+        assert x.sharding.shard_shape(x.shape) == (8, 16)
 
 
 def test_the_same_seed_gives_the_same_run_bit_for_bit(rng):
     batches = [batch_of(rng) for _ in range(3)]
-    first, _ = run(2, batches)
-    second, _ = run(2, batches)
+    first, _ = run(batches, num_devices=2)
+    second, _ = run(batches, num_devices=2)
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -70,7 +124,7 @@ def test_dropout_changes_from_step_to_step(rng):
     optimizer = optax.set_to_zero()
     state = init_state(MODEL, optimizer, seed=0)
     step = make_train_step(MODEL, optimizer, label_smoothing=0.0)
-    batch = jax.tree.map(jnp.asarray, batch_of(rng))
+    batch = whole(batch_of(rng))
     state, first = step(state, batch)
     state, second = step(state, batch)
     assert first.loss != second.loss
@@ -78,7 +132,7 @@ def test_dropout_changes_from_step_to_step(rng):
 
 def test_it_learns_to_copy(rng):
     batches = [batch_of(rng, rows=32) for _ in range(60)]
-    _, losses = run(1, batches)
+    _, losses = run(batches)
     assert np.mean(losses[-5:]) < 0.6 * losses[0]
 
 
@@ -86,12 +140,10 @@ def test_padding_counts_nothing(rng):
     batch = batch_of(rng)
     state = init_state(MODEL, OPTIMIZER, seed=0)
     evaluate = make_eval_step(MODEL)
-    metrics = evaluate(state.params, jax.tree.map(jnp.asarray, batch))
+    metrics = evaluate(state.params, whole(batch))
     assert metrics.target_tokens == np.count_nonzero(batch.targets_segment_ids)
     garbled = batch._replace(targets=np.where(batch.targets_segment_ids, batch.targets, 7))
-    np.testing.assert_allclose(
-        evaluate(state.params, jax.tree.map(jnp.asarray, garbled)).loss, metrics.loss, rtol=1e-6
-    )
+    np.testing.assert_allclose(evaluate(state.params, whole(garbled)).loss, metrics.loss, rtol=1e-6)
 
 
 def test_gradient_is_that_of_the_whole_batch(rng):
@@ -111,3 +163,46 @@ def test_gradient_is_that_of_the_whole_batch(rng):
     )
     assert n != m
     np.testing.assert_allclose(whole, (one * n + other * m) / (n + m), rtol=1e-5)
+
+
+def test_what_is_not_finite_never_enters_the_parameters(rng):
+    """The step counts all the same: the batches that follow are those of an unharmed run."""
+    state = init_state(MODEL, OPTIMIZER, seed=0, with_ema=True)
+    state = dataclasses.replace(
+        state, params={**state.params, "target_embedding": {"table": jnp.full((12, 16), jnp.inf)}}
+    )
+    before = jax.tree.map(np.asarray, state)
+    step = make_train_step(MODEL, OPTIMIZER, label_smoothing=0.1, ema_decay=0.9)
+    after, metrics = step(state, whole(batch_of(rng)))
+    assert metrics.skipped == 1 and after.step == 1
+    for x, y in zip(jax.tree.leaves(after)[1:], jax.tree.leaves(before)[1:], strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_the_average_follows_the_parameters(rng):
+    """By its definition, from the parameters of each step."""
+    batches = [batch_of(rng) for _ in range(3)]
+    states = [run(batches[:n], ema_decay=0.15)[0] for n in range(1, 4)]
+    average = init_state(MODEL, OPTIMIZER, seed=0).params["encoder_0"]
+    for n, state in enumerate(states):
+        decay = min(0.15, (1 + n) / (10 + n))
+        average = jax.tree.map(
+            lambda old, new, d=decay: d * old + (1 - d) * new, average, state.params["encoder_0"]
+        )
+    for x, y in zip(
+        jax.tree.leaves(states[-1].ema["encoder_0"]), jax.tree.leaves(average), strict=True
+    ):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+
+
+def test_r_drop_draws_two_passes_together(rng):
+    """Without dropout the two passes are one: nothing is added. With it, something is."""
+    batch, key = jax.tree.map(jnp.asarray, batch_of(rng)), jax.random.key(1)
+    params, rows = init_state(MODEL, OPTIMIZER, seed=0).params, jnp.arange(8)
+    still = MODEL.clone(config=dataclasses.replace(MODEL.config, dropout=0.0))
+    losses = [make_loss(still, r_drop=r)(params, batch, rows, key).loss for r in (0.0, 5.0)]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+    sums = [make_loss(MODEL, r_drop=r)(params, batch, rows, key) for r in (1.0, 2.0, 3.0)]
+    added = np.diff([float(s.loss) for s in sums])
+    assert added[0] > 0.1
+    np.testing.assert_allclose(added[1], added[0], rtol=1e-4)

@@ -1,0 +1,108 @@
+"""How good the parameters are, in the midst of training and at its end: loss, BLEU, samples."""
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from flaxformer_mt import metrics
+from flaxformer_mt.config import Config
+from flaxformer_mt.data.pair import Pair
+from flaxformer_mt.data.pipeline import Data
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.processes import in_parts
+from flaxformer_mt.sharding import BatchPlacement, replicated
+from flaxformer_mt.training.reporting import Sample
+from flaxformer_mt.training.state import Params
+from flaxformer_mt.training.step import EvalStep, Metrics
+
+NUM_SAMPLES = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation:
+    """What validates the parameters of one run.
+
+    Attributes:
+      eval_step: compiled once for each batch shape.
+    """
+
+    config: Config
+    placement: BatchPlacement
+    data: Data
+    model: Transformer
+    eval_step: EvalStep
+
+    def __call__(self, params: Params) -> tuple[dict[str, float], list[Sample]]:
+        """Loss and perplexity of the validation set, BLEU of its first pairs, some translations.
+
+        All processes must call it; each translates its share, and all get the same scores.
+        """
+        batches = map(self.placement, self.data.validation_batches())
+        losses = jax.device_get([self.eval_step(params, batch) for batch in batches])
+        scores: dict[str, float] = {}
+        if losses:  # none where every pair is too long to train on
+            nll = average_metrics(losses)["nll"]
+            scores = {"loss": nll, "perplexity": float(np.exp(nll))}
+        samples: list[Sample] = []
+        pairs = self.data.validation[: self.config.training.validation_pairs]
+        if pairs:
+            translator = self._translator(params)
+            beam_size = self.config.training.validation_beam_size
+            bleu, samples = translate_and_score(self.config, translator, pairs, beam_size=beam_size)
+            scores["bleu"] = bleu.value
+        return scores, samples
+
+    def _translator(self, params: Params) -> Translator:
+        """Of parameters that are in training: on one device of each process, whole."""
+        whole = jax.jit(lambda x: x, out_shardings=replicated(self.placement.mesh))(params)
+        return Translator(
+            self.model,
+            jax.tree.map(lambda x: x.addressable_data(0), whole),
+            self.data.tokenizer,
+            self.config.decoding,
+            max_source_length=self.config.data.max_source_length,
+        )
+
+
+def average_metrics(window: list[Metrics]) -> dict[str, float]:
+    """Means per target token over several batches, their target tokens, mean gradient norm.
+
+    Of steps that were skipped, only how many ("skipped", where there are any).
+    """
+    done = [m for m in window if not m.skipped]
+    tokens = np.array([m.target_tokens for m in done])
+    total = max(float(tokens.sum()), 1.0)
+    averages = {
+        "loss": float(np.dot([m.loss for m in done], tokens)) / total,
+        "nll": float(np.dot([m.nll for m in done], tokens)) / total,
+        "grad_norm": float(np.mean([m.grad_norm for m in done])) if done else 0.0,
+        "target_tokens": total,
+    }
+    skipped = len(window) - len(done)
+    return averages | ({"skipped": float(skipped)} if skipped else {})
+
+
+def translate_and_score(
+    config: Config, translator: Translator, pairs: tuple[Pair, ...], *, beam_size: int | None = None
+) -> tuple[metrics.MetricScore, list[Sample]]:
+    """BLEU of the translations of `pairs`, and the first few of them to read.
+
+    All processes must call it; each translates its share.
+    """
+    num_hypotheses = 1 if beam_size is not None else None
+    sources = [pair.source for pair in pairs]
+
+    def translate(mine: slice) -> list[str]:
+        found = translator.translate(
+            sources[mine], beam_size=beam_size, num_hypotheses=num_hypotheses
+        )
+        return [hypotheses[0].text for hypotheses in found]
+
+    translations = in_parts(len(sources), translate)
+    references = [pair.target for pair in pairs]
+    tokenize = metrics.default_tokenize(config.data.target_language)
+    score = metrics.bleu(translations, references, tokenize=tokenize)
+    texts = zip(sources, references, translations, strict=True)
+    return score, [Sample(*text) for text in texts][:NUM_SAMPLES]

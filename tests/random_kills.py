@@ -1,0 +1,157 @@
+"""Kills a training run at random moments and resumes it on other hardware; is it the same run?
+
+    python tests/random_kills.py --kills 24 --seed 1 --directory /tmp/kills
+
+Not a test but a recorded run (docs/same_run.md): it takes half a minute for each kill. Two runs of
+one config are killed with SIGKILL, uniformly in time, so in all phases, saving and validating too:
+
+    same      always resumed on 2 devices; its parameters must equal, bit for bit, those of a run
+              that was never killed
+    elastic   resumed on 1, 2, 4 or 8 devices, or on 2 processes of 1, 2 or 4, by chance; the loss
+              of every step must be that of the run that was never killed but for rounding
+"""
+
+import argparse
+import json
+import os
+import random
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ARGUMENTS = shlex.split(
+    """--config configs/demo.py --data.train.pairs grammar:train:4000
+    --data.validation.pairs grammar:validation:40 --data.test.pairs grammar:test:20
+    --data.tokenizer.sampling-alpha 0.5
+    --model.d-model 32 --model.d-ff 64 --model.num-encoder-layers 1 --model.num-decoder-layers 1
+    --training.num-steps 400 --training.learning-rate 0.001 --training.warmup-steps 100
+    --training.log-every 1 --training.validate-every 40 --training.checkpoint-every 10
+    --training.average-last 3"""
+)
+PLACES = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4)]  # processes, devices of each
+
+
+def start(workdir: Path, processes: int, devices: int) -> list[subprocess.Popen[bytes]]:
+    """The verb `train`, each process with its number of CPU devices."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    started = []
+    for index in range(processes):
+        environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
+        if processes > 1:
+            environment |= {
+                "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
+                "JAX_NUM_PROCESSES": str(processes),
+                "JAX_PROCESS_ID": str(index),
+            }
+        log = workdir.with_name(f"{workdir.name}.{index}.log").open("ab")
+        command = [sys.executable, "-m", "flaxformer_mt.train", *ARGUMENTS]
+        started.append(
+            subprocess.Popen(
+                [*command, "--workdir", str(workdir)], env=environment, stdout=log, stderr=log
+            )
+        )
+    return started
+
+
+def run(workdir: Path, places: list[tuple[int, int]], kills: int, chance: random.Random) -> None:
+    """Trains to the end, killed so many times on the way."""
+    done = 0
+    while True:
+        processes, devices = chance.choice(places)
+        begun = time.monotonic()
+        running = start(workdir, processes, devices)
+        patience = chance.uniform(4, 45) if done < kills else float("inf")
+        while running[0].poll() is None and time.monotonic() - begun < patience:
+            time.sleep(0.02)
+        finished = running[0].poll()
+        for process in running if finished is None else running[1:]:
+            if finished is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait(timeout=120)
+        if finished is not None:
+            if finished:
+                raise SystemExit(f"{workdir}: exit status {finished}: see {workdir}.0.log")
+            print(f"{workdir.name}: finished on {processes} x {devices}", flush=True)
+            if done < kills:  # it was done before all the kills: once more, from the start
+                print(f"{workdir.name}: only {done} kills hit it")
+            return
+        done += 1
+        print(
+            f"{workdir.name}: kill {done:2} after {patience:4.1f} s on {processes} x {devices}: "
+            f"{phase(workdir)}",
+            flush=True,
+        )
+
+
+def phase(workdir: Path) -> str:
+    """Where the kill hit, from what it left."""
+    checkpoints = workdir / "checkpoints"
+    names = [path.name for path in checkpoints.iterdir()] if checkpoints.is_dir() else []
+    steps = sorted(int(name) for name in names if name.isdecimal())
+    lines = metrics(workdir)
+    last = lines[-1] if lines else {}
+    what = f"step {last.get('step', 0)}, newest checkpoint {steps[-1] if steps else 'none'}"
+    if any(not name.isdecimal() and name != "outdated" for name in names):
+        return f"while saving ({what})"
+    if last and last["kind"] == "train" and last["step"] % 40 == 0:
+        return f"while validating ({what})"
+    return f"while training ({what})" if lines else "while starting"
+
+
+def metrics(workdir: Path) -> list[dict[str, float]]:
+    file = workdir / "metrics.jsonl"
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def compare(workdir: Path, other: Path) -> str:
+    """Largest differences of losses and parameters between two finished runs."""
+    import jax
+    import numpy as np
+
+    from flaxformer_mt.training.checkpoint import load_model
+
+    losses = [
+        np.array([line["loss"] for line in metrics(path) if line["kind"] == "train"])
+        for path in (workdir, other)
+    ]
+    assert len(losses[0]) == len(losses[1]) == 400, [len(x) for x in losses]
+    leaves = [
+        np.concatenate([np.ravel(x) for x in jax.tree.leaves(load_model(path, "last").params)])
+        for path in (workdir, other)
+    ]
+    bits = "bit-identical" if np.array_equal(*leaves) else "not bit-identical"
+    return (
+        f"400 losses differ by at most {np.abs(losses[0] - losses[1]).max():.1e} nats, parameters "
+        f"by {np.abs(leaves[0] - leaves[1]).max():.1e} at most and "
+        f"{np.abs(leaves[0] - leaves[1]).mean():.1e} on average ({bits})"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=24, help="half of them for each run")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--directory", type=Path, required=True)
+    told = parser.parse_args()
+    shutil.rmtree(told.directory, ignore_errors=True)
+    told.directory.mkdir(parents=True)
+    chance = random.Random(told.seed)
+    whole, same, elastic = (told.directory / name for name in ("whole", "same", "elastic"))
+    run(whole, [(1, 2)], 0, chance)
+    run(same, [(1, 2)], told.kills // 2, chance)
+    run(elastic, PLACES, told.kills - told.kills // 2, chance)
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    print("same against whole:   ", compare(same, whole))
+    print("elastic against whole:", compare(elastic, whole))
+
+
+if __name__ == "__main__":
+    main()

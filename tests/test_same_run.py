@@ -1,0 +1,212 @@
+"""One recipe, whatever the hardware: the same run on other devices, and after any stop."""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_run import CONFIG, losses, params, start, two_processes, wait_for_step
+
+from flaxformer_mt.config import Config, to_json
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.train import main, train
+from flaxformer_mt.training.checkpoint import load_model
+
+
+def changed(config: Config, **sections) -> Config:
+    """The config with some fields of some sections changed."""
+    parts = {
+        name: dataclasses.replace(getattr(config, name), **fields)
+        for name, fields in sections.items()
+    }
+    return dataclasses.replace(config, **parts)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """Trained on 8 devices without interruption."""
+    workdir = tmp_path_factory.mktemp("whole")
+    train(CONFIG, str(workdir), quiet=True)
+    return workdir
+
+
+def assert_same_run(workdir: Path, other: Path) -> None:
+    """But for rounding, which Adam scales up where a gradient is next to nothing."""
+    np.testing.assert_allclose(losses(workdir), losses(other), rtol=2e-5)
+    for one, two in zip(params(workdir), params(other), strict=True):
+        np.testing.assert_allclose(np.mean(np.abs(one - two)), 0, atol=2e-5)
+        np.testing.assert_allclose(one, two, atol=5e-3)
+
+
+def test_accumulated_micro_batches_are_the_same_run(whole, tmp_path):
+    process = start(CONFIG, tmp_path, "--mesh.tokens-per-device", "64", devices=1)
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0 and "accumulated over up to 8 micro-batches" in output, output
+    assert_same_run(tmp_path / "run", whole)
+
+
+def test_divided_parameters_are_the_same_run_and_resume_undivided(whole, tmp_path):
+    half = changed(CONFIG, mesh={"fsdp": 4, "tensor": 2}, training={"num_steps": 7})
+    train(half, str(tmp_path), quiet=True)
+    train(CONFIG, str(tmp_path), quiet=True)
+    assert_same_run(tmp_path, whole)
+
+
+def test_two_processes_are_the_same_run_and_one_goes_on_after_them(whole, tmp_path):
+    """Killed in both on the way; finished by one process of 2 devices."""
+    processes = [start(CONFIG, tmp_path, devices=4, **place) for place in two_processes()]
+    try:
+        wait_for_step(processes[0], tmp_path / "run", 7)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    last = start(CONFIG, tmp_path, devices=2)
+    output, _ = last.communicate(timeout=200)
+    assert last.returncode == 0, output
+    assert_same_run(tmp_path / "run", whole)
+
+
+def test_two_processes_train_score_and_translate_as_one(whole, tmp_path):
+    processes = [start(CONFIG, tmp_path, devices=1, **place) for place in two_processes()]
+    outputs = [process.communicate(timeout=200)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert_same_run(tmp_path / "run", whole)
+    assert "held-out (validation, 8 pairs): BLEU" in outputs[0]
+    assert "held-out" not in outputs[1]  # one of them speaks
+
+    source = tmp_path / "source.txt"
+    source.write_text("The dog sleeps.\n\nThe cats sing.\nWe laugh.\nYou?\n", encoding="utf-8")
+    command = [sys.executable, "-m", "flaxformer_mt.translate", "--workdir", str(tmp_path / "run")]
+    command += ["--input", str(source), "--decoding.max-target-length", "8"]
+    alone = subprocess.run(command, capture_output=True, check=True)
+    assert alone.stdout.count(b"\n") == 5
+    output = ["--output", str(tmp_path / "output.txt")]
+    together = [
+        subprocess.Popen(command + output, env=os.environ | place) for place in two_processes()
+    ]
+    assert [process.wait(timeout=200) for process in together] == [0, 0]
+    assert (tmp_path / "output.txt").read_bytes() == alone.stdout
+
+
+def test_a_deadline_leaves_a_usable_model(tmp_path, capsys):
+    config = changed(CONFIG, training={"num_steps": 10**6, "average_last": 2})
+    deadline = time.time() + 60
+    assert train(config, str(tmp_path), deadline=deadline) == "deadline"
+    assert time.time() < deadline
+    output = capsys.readouterr().out
+    assert "for the deadline; the same command goes on from there" in output
+    assert "held-out (validation, 8 pairs): BLEU" in output
+    assert load_model(tmp_path).checkpoint == "averaged"
+
+
+@pytest.fixture
+def files(tmp_path) -> Config:
+    """A config of text files, of which one can be changed."""
+    text = [f"{word} {number}\n" for number in range(60) for word in ("one", "two", "three")]
+    for name in ("train.en", "train.de"):
+        (tmp_path / name).write_text("".join(text), encoding="utf-8")
+    corpus = CorpusConfig(source=("train.en",), target=("train.de",))
+    return changed(
+        CONFIG,
+        data={
+            "directory": str(tmp_path),
+            "train": corpus,
+            "validation": CorpusConfig(),
+            "tokenizer": TokenizerConfig(vocab_size=40, byte_fallback=False),
+        },
+        training={"num_steps": 4, "checkpoint_every": 2, "validate_every": 0},
+        mesh={"cpu_devices": 1},
+    )
+
+
+def test_changed_data_is_named_and_needs_a_flag(files, tmp_path):
+    # Of a vocabulary that can still write what changes.
+    files = changed(
+        files, data={"tokenizer": dataclasses.replace(files.data.tokenizer, vocab_size=60)}
+    )
+    workdir = tmp_path / "run"
+    train(files, str(workdir), quiet=True)
+    lines = (tmp_path / "train.de").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "train.de").write_text(
+        "".join(lines[:7] + lines[8:] + lines[7:8]), encoding="utf-8"
+    )
+    more = changed(files, training={"num_steps": 6})
+    with pytest.raises(
+        ValueError, match=r"(?s)train\.en \| train\.de has changed.*--accept-changed"
+    ):
+        train(more, str(workdir), quiet=True)
+    assert train(more, str(workdir), quiet=True, accept_changed_data=True) == "complete"
+    assert train(changed(more, training={"num_steps": 7}), str(workdir), quiet=True) == "complete"
+
+
+def test_another_seed_is_another_order_of_the_data(files, tmp_path):
+    files = changed(
+        files, data={"tokenizer": dataclasses.replace(files.data.tokenizer, vocab_size=60)}
+    )
+    train(files, str(tmp_path / "run"), quiet=True)
+    other = dataclasses.replace(changed(files, training={"num_steps": 6}), seed=1)
+    with pytest.raises(ValueError, match="what makes batches of the pairs has changed: the seed"):
+        train(other, str(tmp_path / "run"), quiet=True)
+
+
+def test_a_missing_newest_checkpoint_is_named(whole, tmp_path, caplog):
+    shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "12")
+    train(CONFIG, str(tmp_path / "run"), quiet=True)
+    assert "checkpoint 12 is missing" in caplog.text and "going on from checkpoint 9" in caplog.text
+    for one, two in zip(params(tmp_path / "run"), params(whole), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_what_is_not_finite_stops_the_run_and_names_the_batch(tmp_path):
+    config = changed(CONFIG, training={"learning_rate": 1e30, "clip_norm": 0.0, "warmup_steps": 1})
+    with pytest.raises(ValueError, match=r"update of step \d+: .* batch \d+ of epoch 0, \d+ x \("):
+        train(config, str(tmp_path), quiet=True)
+
+
+def test_an_average_is_what_translates_and_the_run_resumes(tmp_path):
+    config = changed(CONFIG, training={"ema_decay": 0.9})
+    train(config, str(tmp_path / "whole"), quiet=True)
+    train(changed(config, training={"num_steps": 7}), str(tmp_path / "half"), quiet=True)
+    train(config, str(tmp_path / "half"), quiet=True)
+    for one, two in zip(params(tmp_path / "half"), params(tmp_path / "whole"), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    "options", [{"lora_rank": 2}, {"trainable": ("decoder.*",)}], ids=["lora", "decoder alone"]
+)
+def test_fine_tuning_starts_from_a_workdir_resumes_and_leaves_an_ordinary_model(
+    whole, tmp_path, options
+):
+    config = changed(CONFIG, training={"init_from": str(whole), **options})
+    train(config, str(tmp_path / "whole"), quiet=True)
+    train(changed(config, training={"num_steps": 7}), str(tmp_path / "half"), quiet=True)
+    train(config, str(tmp_path / "half"), quiet=True)
+    tuned, base = params(tmp_path / "whole"), params(whole)
+    for one, two in zip(params(tmp_path / "half"), tuned, strict=True):
+        np.testing.assert_array_equal(one, two)
+    same = [np.array_equal(one, two) for one, two in zip(tuned, base, strict=True)]
+    assert any(same) and not all(same)
+
+
+def test_hardware_that_does_not_fit_is_refused_in_words(tmp_path, capsys):
+    text = "from flaxformer_mt.config import from_json\n"
+    text += f"config = from_json({to_json(CONFIG)!r})\n"
+    (tmp_path / "config.py").write_text(text, encoding="utf-8")
+    arguments = ["--config", str(tmp_path / "config.py"), "--workdir", str(tmp_path / "run")]
+    assert main([*arguments, "--mesh.fsdp", "3"]) == 2
+    assert "mesh.data x mesh.fsdp x mesh.tensor" in capsys.readouterr().err
+    assert main([*arguments, "--mesh.tokens-per-device", "3"]) == 2
+    assert "is less than one row" in capsys.readouterr().err
+    assert main([*arguments, "--deadline", "2020-01-01T00:00"]) == 2
+    assert "in the past" in capsys.readouterr().err
+    assert main([*arguments, "--deadline", "soon"]) == 2
+    assert "a time span such as 5h" in capsys.readouterr().err

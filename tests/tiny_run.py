@@ -1,0 +1,97 @@
+"""A tiny model that trains in seconds, here and in processes of its own."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from flaxformer_mt.config import Config, to_json
+from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.training.checkpoint import load_model
+from flaxformer_mt.training.config import TrainingConfig
+
+CONFIG = Config(
+    data=DataConfig(
+        train=CorpusConfig(pairs=("grammar:train:300",)),
+        validation=CorpusConfig(pairs=("grammar:validation:8",)),
+        tokenizer=TokenizerConfig(vocab_size=400, sampling_alpha=0.5),
+        tokens_per_batch=512,
+        num_buckets=1,
+        max_source_length=64,
+        max_target_length=64,
+    ),
+    model=TransformerConfig(d_model=16, d_ff=16, num_encoder_layers=1, num_decoder_layers=1),
+    training=TrainingConfig(
+        num_steps=12,
+        warmup_steps=4,
+        log_every=1,
+        validate_every=6,
+        validation_pairs=2,
+        checkpoint_every=3,
+        keep_last=2,
+        keep_best=1,
+    ),
+    decoding=DecodingConfig(beam_size=2, max_target_length=16),
+)
+
+
+def start(config: Config, directory: Path, *arguments: str, devices: int = 0, **environment: str):
+    """The verb in a process of its own, with the devices of this one or another number."""
+    file = directory / "config.py"
+    text = f"from flaxformer_mt.config import from_json\nconfig = from_json({to_json(config)!r})\n"
+    file.write_text(text, encoding="utf-8")
+    devices = devices or jax.device_count()
+    command = [sys.executable, "-m", "flaxformer_mt.train", "--config", str(file)]
+    return subprocess.Popen(
+        [*command, "--workdir", str(directory / "run"), *arguments],
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for_step(process: subprocess.Popen[str], workdir: Path, step: int) -> None:
+    """Returns when metrics.jsonl has reached the step."""
+    file = workdir / "metrics.jsonl"
+    for _ in range(2400):
+        if file.exists() and f'"step": {step},' in file.read_text(encoding="utf-8"):
+            return
+        assert process.poll() is None, process.stdout and process.stdout.read()
+        time.sleep(0.05)
+    raise TimeoutError(f"no step {step} after two minutes")
+
+
+def params(workdir: Path) -> list[np.ndarray]:
+    return [np.asarray(x) for x in jax.tree.leaves(load_model(workdir, "last").params)]
+
+
+def metric_lines(workdir: Path) -> list[dict]:
+    """metrics.jsonl without what depends on the clock."""
+    lines = (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    timed = ("time", "tokens_per_second")
+    return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines]
+
+
+def losses(workdir: Path) -> list[float]:
+    """Of all steps."""
+    return [line["loss"] for line in metric_lines(workdir) if line["kind"] == "train"]
+
+
+def two_processes() -> list[dict[str, str]]:
+    """The environments of two processes that find each other."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    common = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2"}
+    return [common | {"JAX_PROCESS_ID": number} for number in "01"]

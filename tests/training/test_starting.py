@@ -1,0 +1,114 @@
+"""Starting from another workdir: its parameters bit for bit, or a word on why not."""
+
+import dataclasses
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.config import Config, save_config, to_json
+from flaxformer_mt.data.tokenizer import Tokenizer, WordVocabulary
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.training.checkpoint import Checkpoints
+from flaxformer_mt.training.starting import adopt_tokenizer, start_params
+from flaxformer_mt.training.state import TrainState, init_params
+
+TINY = TransformerConfig(
+    d_model=8, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
+)
+
+
+def tokenizer_of(*words):
+    special = ("<pad>", "<unk>", "<s>", "</s>")
+    vocabulary = WordVocabulary([(word, 1) for word in (*special, *words)])
+    return Tokenizer(vocabulary, vocabulary)
+
+
+TOKENIZER = tokenizer_of("a", "dog", "runs")  # V = 7 with the special ones
+
+
+def model_of(config=TINY):
+    return Transformer(config, 7, 7, 2)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The workdir of a tiny model, and its parameters."""
+    workdir = tmp_path_factory.mktemp("runs") / "general"
+    workdir.mkdir()
+    TOKENIZER.save(workdir / "tokenizer")
+    params = jax.jit(lambda: init_params(model_of(), jax.random.key(5)))()
+    checkpoints = Checkpoints(workdir, keep_last=1, keep_best=0)
+    config = Config(model=TINY)
+    checkpoints.save(
+        3,
+        TrainState(jnp.int32(3), params, (), jnp.zeros(2, jnp.uint32)),
+        data_state={},
+        metrics=None,
+        config_json=to_json(config),
+        tokenizer_fingerprint=TOKENIZER.fingerprint,
+    )
+    checkpoints.close()
+    save_config(config, str(workdir))
+    return workdir, params
+
+
+def test_the_parameters_are_those_of_the_other_workdir(trained):
+    workdir, params = trained
+    found = start_params(workdir, model_of(), TOKENIZER.fingerprint)
+    assert jax.tree.structure(found) == jax.tree.structure(params)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_how_it_is_trained_may_differ(trained):
+    other = dataclasses.replace(TINY, dropout=0.3, dtype="bfloat16", layer_loop="scan")
+    start_params(trained[0], model_of(other), TOKENIZER.fingerprint)
+
+
+def test_another_model_is_refused_with_what_differs(trained):
+    other = dataclasses.replace(TINY, norm="pre", d_ff=32, dropout=0.3)
+    with pytest.raises(ValueError, match=r"init_from: .*general holds another model") as error:
+        start_params(trained[0], model_of(other), TOKENIZER.fingerprint)
+    lines = str(error.value).splitlines()
+    assert lines[1:3] == ["  model.d_ff: 16 -> 32", "  model.norm: 'post' -> 'pre'"]
+    assert lines[3].startswith("Set these as they are there (--config ")
+
+
+def test_another_tokenizer_is_refused(trained):
+    with pytest.raises(ValueError, match=rf"fingerprint {TOKENIZER.fingerprint}, but this run has"):
+        start_params(trained[0], model_of(), tokenizer_of("a", "cat", "runs").fingerprint)
+
+
+def test_what_is_no_workdir_is_refused(tmp_path):
+    for refused in (
+        lambda: start_params(tmp_path / "none", model_of(), "abc"),
+        lambda: adopt_tokenizer(tmp_path / "none", tmp_path / "new"),
+    ):
+        with pytest.raises(FileNotFoundError, match=r"training.init_from: .*none does not exist"):
+            refused()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_new_workdir_gets_the_tokenizer_and_one_that_has_its_own_keeps_it(trained, tmp_path):
+    new = tmp_path / "new"
+    assert adopt_tokenizer(trained[0], new)
+    assert Tokenizer.load(new / "tokenizer").fingerprint == TOKENIZER.fingerprint
+    own = tokenizer_of("a", "cat")
+    shutil.rmtree(new / "tokenizer")
+    own.save(new / "tokenizer")
+    assert not adopt_tokenizer(trained[0], new)
+    assert Tokenizer.load(new / "tokenizer").fingerprint == own.fingerprint
+
+
+def test_a_resumed_run_does_not_need_the_workdir_that_it_started_from(tmp_path):
+    TOKENIZER.save(tmp_path / "tokenizer")
+    assert not adopt_tokenizer(tmp_path / "gone", tmp_path)
+
+
+def test_a_workdir_cannot_start_from_itself(trained):
+    with pytest.raises(ValueError, match=r"are both .*general; to go on .* leave out"):
+        adopt_tokenizer(trained[0], trained[0])
