@@ -1,6 +1,7 @@
 # make demo    install, train the built-in demo, show its translations (about 5 minutes on 2 cores)
 # make test    lint, types, tests (under 10 minutes on 2 cores)
 # make parity  models, tokenizers and searches against Hugging Face's; installs torch first
+# make plans   the recipes compiled for TPU slices, without a TPU; installs libtpu first
 # make clean   forget the demo's training run, so that `make demo` trains anew
 
 # The first Python of at least 3.11; choose another one with `make demo PYTHON=python3.12`.
@@ -10,7 +11,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 IN_VENV := .venv/bin/python -m
 PIP_INSTALL := $(IN_VENV) pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test parity clean
+.PHONY: demo test parity plans clean
 
 demo: .venv/installed
 	$(IN_VENV) flaxformer_mt.train --config configs/demo.py --workdir runs/demo
@@ -23,6 +24,10 @@ test: .venv/installed-test
 
 parity: .venv/installed-parity
 	$(IN_VENV) pytest -n 2 --dist loadfile tests/parity
+
+# Compiling takes a core and gigabytes: one at a time.
+plans: .venv/installed-plans
+	$(IN_VENV) pytest tests/planning tests/test_plan.py
 
 clean:
 	rm -rf runs/demo
@@ -43,4 +48,9 @@ clean:
 .venv/installed-parity: .venv/installed-test
 	@echo "Installing torch and transformers ..."
 	$(PIP_INSTALL) -e '.[parity]'
+	@touch $@
+
+.venv/installed-plans: .venv/installed-test
+	@echo "Installing libtpu ..."
+	$(PIP_INSTALL) -e '.[tpu]'
 	@touch $@

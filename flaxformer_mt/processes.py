@@ -8,6 +8,7 @@ SLURM (`srun`) and under Open MPI; elsewhere three environment variables say whe
 
 import glob
 import importlib.util
+import itertools
 import os
 import pickle
 import sys
@@ -17,8 +18,12 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
+from orbax.checkpoint.multihost import sync_global_processes
 
 T = TypeVar("T")
+
+_HOURS = 24 * 3600  # in seconds
+_meetings = itertools.count()  # each needs a name of its own
 
 _EXPLICIT = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 # How many tasks SLURM and Open MPI started; of one there is nobody to be found.
@@ -53,6 +58,16 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
+def meet() -> None:
+    """Waits, for hours if need be, until all processes are here.
+
+    To be called before they exchange arrays wherever one may come much later than another: that
+    fails after half a minute between CPUs.
+    """
+    everyone = set(range(jax.process_count()))
+    sync_global_processes(f"meeting {next(_meetings)}", timeout=_HOURS, processes=everyone)
+
+
 def first_before_others(work: Callable[[], T]) -> T:
     """Does `work` in the first process, then in all others: what it writes, they find.
 
@@ -67,6 +82,7 @@ def first_before_others(work: Callable[[], T]) -> T:
             result = work()
         except Exception as error:
             failure = error
+    meet()
     failed = multihost_utils.broadcast_one_to_all(np.array(failure is not None))
     if failure is not None:
         raise failure
@@ -88,6 +104,7 @@ def in_parts(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
     processes, index = jax.process_count(), jax.process_index()
     if processes == 1:
         return list(work(slice(0, count)))
+    meet()
     counts = np.ravel(multihost_utils.process_allgather(np.array([count])))
     if np.any(counts != count):
         raise ValueError(
@@ -95,7 +112,9 @@ def in_parts(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
             "give all of them the same input, as a file"
         )
     mine = slice(index * count // processes, (index + 1) * count // processes)
-    return _gather(work(mine))
+    done = work(mine)
+    meet()
+    return _gather(done)
 
 
 def _gather(part: Sequence[T]) -> list[T]:

@@ -248,11 +248,18 @@ class BatchPlacement:
       mesh: of all processes.
       share: which rows the process reads.
       shapes: of the whole batches; no two with the same lengths.
+
+    Raises:
+      ValueError: a batch that cannot be divided so; see `division.divide`.
     """
 
     mesh: Mesh
     share: Share
     shapes: tuple[BatchShape, ...]
+
+    def __post_init__(self) -> None:
+        for shape in self.shapes:
+            self.share.division(shape)
 
     @functools.cached_property
     def _micro_batches(self) -> dict[tuple[int, int], int]:

@@ -22,12 +22,14 @@ from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.decoding.requests import suppressed_tokens
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
 from flaxformer_mt.processes import connect, first_before_others, is_first, print_first
 from flaxformer_mt.sharding import (
     BatchPlacement,
     configure_cpu_devices,
     make_mesh,
     make_share,
+    parse_memory,
 )
 from flaxformer_mt.training.adapting import make_adaptation
 from flaxformer_mt.training.averaging import average_checkpoints
@@ -137,6 +139,7 @@ def train(
     data = first_before_others(prepare_data)
     check_workdir(workdir, config, data.tokenizer.fingerprint)
     check_beams(config, data.tokenizer)
+    BatchPlacement(mesh, share, data.shapes)  # refuses now what cannot be divided so
 
     # ------------------------------------------------------------------ model, state, checkpoints
     model = Transformer(
@@ -152,6 +155,12 @@ def train(
     adaptation = make_adaptation(
         config.training, jax.eval_shape(lambda: boxed_params(model, jax.random.key(0)))
     )
+    if limit := parse_memory(config.mesh.memory_limit):
+        plan = plan_micro_batches(config, model, optimizer, adaptation, mesh, data.shapes, limit)
+        share = make_share(mesh, plan.tokens_per_device)
+        data = dataclasses.replace(data, share=share)
+        if not quiet:
+            print_first(memory_table(plan, limit, shards=share.shards))
     run = Run(
         config=config,
         data=data,

@@ -18,6 +18,7 @@ VERBS = {
     "calibrate",
     "convert",
     "summary",
+    "plan",
     "sweep",
     "attention_maps",
 }

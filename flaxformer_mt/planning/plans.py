@@ -64,12 +64,13 @@ def _make_plan(
     )
     mesh = make_mesh(config.mesh, place.devices)
     step = train_program(config, model, optimizer, adaptation, mesh)
+    shapes = (workload.largest,) if only_largest else workload.shapes
     chosen, tokens = None, config.mesh.tokens_per_device
     if config.mesh.memory_limit:
         limit = parse_memory(config.mesh.memory_limit)
         progress(f"the micro-batch that fits {config.mesh.memory_limit}")
         chosen = plan_micro_batches(
-            *(config, model, optimizer, adaptation, mesh, workload.shapes, limit),
+            *(config, model, optimizer, adaptation, mesh, shapes, limit),
             compiler_options=place.compiler_options,
         )
         tokens = chosen.tokens_per_device
@@ -83,7 +84,6 @@ def _make_plan(
         micro_batches = arguments[1].inputs.shape[0]
         return estimate(f"{name} {shape}", place, jitted, *arguments), micro_batches
 
-    shapes = (workload.largest,) if only_largest else workload.shapes
     train, evaluate, search = [], [], []
     if "train" in programs:
         for shape in shapes:

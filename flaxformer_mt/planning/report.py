@@ -44,6 +44,10 @@ def _peaks(plan: Plan) -> str:
     )
 
 
+def _operations(flops: int) -> str:
+    return f"{flops / 1e15:,.1f} P" if flops >= 1e15 else short(flops).strip()
+
+
 def _others(plan: Plan) -> list[Estimate]:
     return [*plan.evaluate, *(one.estimate for one in plan.search)]
 
@@ -90,7 +94,7 @@ def _row(one: Estimate, plan: Plan, name: str, tokens: float, *, of_one: bool = 
         name,
         f"{one.peak / GIB:.2f} GiB",
         share,
-        short(one.flops).strip(),
+        _operations(one.flops),
         short(sum(each.sent for each in one.collectives)).strip() + "B" if kinds else "",
         kinds,
         seconds,

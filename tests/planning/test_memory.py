@@ -77,6 +77,8 @@ def test_not_one_row_fits():
 def test_what_a_refusing_compiler_wanted():
     message = "Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded by 4.75G."
     assert wanted_memory(message) == int(20.5 * 2**30)
+    message = "total memory required for HLO temporaries (834.50G) exceeds available HBM (15.75G)."
+    assert wanted_memory(message) == int(834.5 * 2**30)
     assert wanted_memory("no such thing") == 0
 
 
