@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from absl import flags
 from jax.experimental import multihost_utils
 from orbax.checkpoint.multihost import sync_global_processes
 
@@ -51,6 +52,17 @@ def connect() -> None:
         if not explicit and _is_tpu_vm():  # a TPU of one machine: nobody to be found
             return
         raise OSError(f"could not join the other processes of this run: {error}") from error
+    _let_orbax_wait_without_devices()
+
+
+def _let_orbax_wait_without_devices() -> None:
+    """Its barriers are sums over all devices, from any thread, unless it is told otherwise.
+
+    Between CPUs, two sums that meet in another order in another process end both.
+    """
+    flags.FLAGS.experimental_orbax_use_distributed_barrier = True
+    if not flags.FLAGS.is_parsed():  # only absl's own `app.run` would have parsed them
+        flags.FLAGS.mark_as_parsed()
 
 
 def is_first() -> bool:
@@ -64,6 +76,8 @@ def meet() -> None:
     To be called before they exchange arrays wherever one may come much later than another: that
     fails after half a minute between CPUs.
     """
+    if jax.process_count() == 1:
+        return
     everyone = set(range(jax.process_count()))
     sync_global_processes(f"meeting {next(_meetings)}", timeout=_HOURS, processes=everyone)
 
@@ -82,13 +96,20 @@ def first_before_others(work: Callable[[], T]) -> T:
             result = work()
         except Exception as error:
             failure = error
-    meet()
-    failed = multihost_utils.broadcast_one_to_all(np.array(failure is not None))
+    failed = first_says(failure is not None)
     if failure is not None:
         raise failure
     if failed:
         raise OSError("the first process of this run could not start: it says why")
     return work() if result is None else result
+
+
+def first_says(value: bool) -> bool:
+    """What the first process finds, in all of them: clocks differ, and they must do the same."""
+    if jax.process_count() == 1:
+        return value
+    meet()
+    return bool(multihost_utils.broadcast_one_to_all(np.array(value)))
 
 
 def in_parts(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:

@@ -46,7 +46,7 @@ from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.reporting import NoReporter, Reporter
 from flaxformer_mt.training.starting import adopt_tokenizer, start_params
 from flaxformer_mt.training.state import TrainState, boxed_params, init_state, place
-from flaxformer_mt.training.step import make_train_step
+from flaxformer_mt.training.step import train_step_of
 from flaxformer_mt.training.stopping import stop_signal
 from flaxformer_mt.training.validation import translate_and_score
 
@@ -169,14 +169,7 @@ def train(
         adaptation=adaptation,
         placement=BatchPlacement(mesh, share, data.shapes),
         checkpoints=checkpoints,
-        train_step=make_train_step(
-            model,
-            optimizer,
-            label_smoothing=config.training.label_smoothing,
-            r_drop=config.training.r_drop,
-            ema_decay=config.training.ema_decay,
-            adaptation=adaptation,
-        ),
+        train_step=train_step_of(config.training, model, optimizer, adaptation),
         deadline=deadline,
         pace=pace,
     )

@@ -21,7 +21,7 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.sharding import BatchPlacement, make_mesh, replicated
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.state import TrainState, init_params, init_state, place
-from flaxformer_mt.training.step import make_eval_step, make_train_step
+from flaxformer_mt.training.step import make_eval_step, train_step_of
 
 Program = tuple[Any, tuple[Any, ...]]
 """What is jitted, and the shapes (with shardings) of its arguments."""
@@ -87,14 +87,7 @@ def train_program(
 
     Raises ValueError where the rules of the mesh do not fit the model.
     """
-    step = make_train_step(
-        model,
-        optimizer,
-        label_smoothing=config.training.label_smoothing,
-        r_drop=config.training.r_drop,
-        ema_decay=config.training.ema_decay,
-        adaptation=adaptation,
-    )
+    step = train_step_of(config.training, model, optimizer, adaptation)
     return BatchProgram(step, state_like(config, model, optimizer, adaptation, mesh), mesh)
 
 

@@ -54,7 +54,7 @@ class Pace:
 
     Attributes:
       started: of this start, in seconds since 1970.
-      longest_step: between two updates, seconds; compilation counts.
+      longest_step: between two updates, seconds; as compilation counts, it tells of that too.
       window: from one log line to the next: the device may be so much behind the host.
       save: seconds of a checkpoint.
       validation: seconds of a validation.
@@ -78,8 +78,9 @@ class Pace:
           beam_size: of that.
         """
         tenth = (deadline - self.started) / 10
-        evaluation = self.evaluation(pairs, beam_size) if self.per_pair or not pairs else tenth
-        after = 3 * self.save + evaluation if self.save else tenth
+        evaluation = self.evaluation(pairs, beam_size) if self.per_pair else tenth
+        # Saved, averaged (which reads and writes as much), and saved once more.
+        after = (3 * self.save or tenth) + (evaluation if pairs else 0)
         # The step that is under way, and a validation that may be due.
         return after + self.longest_step + self.window + self.validation
 
@@ -90,7 +91,7 @@ class Pace:
 
     def evaluation(self, pairs: int, beam_size: int) -> float:
         """Seconds of the final score: as validation, times the beam, and compiling anew."""
-        return self.per_pair * pairs * beam_size + self.validation
+        return self.per_pair * pairs * beam_size + self.validation + self.longest_step
 
     def too_late(self, deadline: float, *, pairs: int, beam_size: int) -> bool:
         """Whether to stop training now."""

@@ -13,16 +13,17 @@ import optax
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.processes import first_says
 from flaxformer_mt.sharding import BatchPlacement
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.checkpoint import Checkpoints
 from flaxformer_mt.training.deadline import Pace
 from flaxformer_mt.training.optimizer import make_schedule
 from flaxformer_mt.training.reporting import NoReporter
-from flaxformer_mt.training.state import Params, TrainState, published
+from flaxformer_mt.training.state import TrainState, published
 from flaxformer_mt.training.step import Metrics, TrainStep, make_eval_step
 from flaxformer_mt.training.stopping import StopRequest, should_stop
-from flaxformer_mt.training.validation import Validation, average_metrics
+from flaxformer_mt.training.validation import Validation, describe_window
 
 Ending: TypeAlias = Literal["complete", "preempted", "interrupted", "deadline"]
 
@@ -107,30 +108,18 @@ class Run:
                 done = jax.device_get(window)
                 self._check_finite(done, places, step)
             if log:
-                averages = average_metrics(done)
                 seconds = time.monotonic() - window_start
-                rates = {
-                    "tokens_per_second": averages.pop("target_tokens") / seconds,
-                    "learning_rate": float(np.asarray(schedule(step - 1))),
-                }
-                reporter.train(step, averages | rates)
+                rate = float(np.asarray(schedule(step - 1)))
+                reporter.train(step, describe_window(done, seconds) | {"learning_rate": rate})
                 self.pace.window = seconds
                 window, places, window_start = [], [], time.monotonic()
-
             if save:
                 pause = time.monotonic()
                 progress = progress._replace(data=dict(batches.get_state()))
-                shown = published(state, self.adaptation)
-                scores = None
-                if validate and self.data.validation and not (stop and not last):
-                    scores, samples = validation(shown)
-                    reporter.validation(step, scores, samples)
-                    progress = progress.after_validation(scores.get("bleu"))
-                    self.pace.validated(
-                        time.monotonic() - pause,
-                        min(len(self.data.validation), config.validation_pairs),
-                    )
-                self._save(step, state, shown, progress, scores)
+                wanted = validate and (last or not stop)  # who is stopped has no time to validate
+                progress = self._save(
+                    step, state, progress, reporter, validation if wanted else None
+                )
                 window_start += time.monotonic() - pause  # tokens/s are those of training
             last_update = time.monotonic()
 
@@ -150,7 +139,7 @@ class Run:
     def time_to_evaluate(self, pairs: int) -> bool:
         """Whether the deadline leaves time for the held-out score."""
         needed = self.pace.evaluation(pairs, self.config.decoding.beam_size)
-        return time.time() + needed < self.deadline
+        return first_says(time.time() + needed < self.deadline)
 
     def _out_of_patience(self, progress: Progress) -> bool:
         patience = self.config.training.patience
@@ -185,10 +174,23 @@ class Run:
         self,
         step: int,
         state: TrainState,
-        shown: Params,
         progress: Progress,
-        scores: dict[str, float] | None,
-    ) -> None:
+        reporter: NoReporter,
+        validation: Validation | None,
+    ) -> Progress:
+        """Validates, where there is something to validate with, and saves.
+
+        Returns `progress` with the validation counted.
+        """
+        start = time.monotonic()
+        shown = published(state, self.adaptation)
+        scores = None
+        if validation and self.data.validation:
+            scores, samples = validation(shown)
+            reporter.validation(step, scores, samples)
+            progress = progress.after_validation(scores.get("bleu"))
+            pairs = min(len(self.data.validation), self.config.training.validation_pairs)
+            self.pace.validated(time.monotonic() - start, pairs)
         start = time.monotonic()
         self.checkpoints.save(
             step,
@@ -200,3 +202,4 @@ class Run:
             tokenizer_fingerprint=self.data.tokenizer.fingerprint,
         )
         self.pace.save = max(self.pace.save, time.monotonic() - start)
+        return progress

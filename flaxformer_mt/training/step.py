@@ -17,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.adapting import TRAIN_ALL, Adaptation
+from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.loss import cross_entropy, symmetric_kl
 from flaxformer_mt.training.state import Params, TrainState
 
@@ -161,6 +162,23 @@ def make_train_step(
         return dataclasses.replace(kept, step=state.step + 1), metrics
 
     return jax.jit(train_step, donate_argnums=0)
+
+
+def train_step_of(
+    config: TrainingConfig,
+    model: Transformer,
+    optimizer: optax.GradientTransformation,
+    adaptation: Adaptation,
+) -> TrainStep:
+    """`make_train_step` with the settings of a config."""
+    return make_train_step(
+        model,
+        optimizer,
+        label_smoothing=config.label_smoothing,
+        r_drop=config.r_drop,
+        ema_decay=config.ema_decay,
+        adaptation=adaptation,
+    )
 
 
 def make_eval_step(model: Transformer) -> EvalStep:

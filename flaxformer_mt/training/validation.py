@@ -84,6 +84,13 @@ def average_metrics(window: list[Metrics]) -> dict[str, float]:
     return averages | ({"skipped": float(skipped)} if skipped else {})
 
 
+def describe_window(window: list[Metrics], seconds: float) -> dict[str, float]:
+    """What is told of the updates since the last line: averages, and target tokens per second."""
+    averages = average_metrics(window)
+    tokens = averages.pop("target_tokens")
+    return averages | {"tokens_per_second": tokens / seconds}
+
+
 def translate_and_score(
     config: Config, translator: Translator, pairs: tuple[Pair, ...], *, beam_size: int | None = None
 ) -> tuple[metrics.MetricScore, list[Sample]]:
