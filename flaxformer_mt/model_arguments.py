@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import inspect
 import os
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -61,9 +62,14 @@ def run_model_verb(
 
 def output_of_first(path: str) -> str:
     """Of several processes, which this one joins here, the first writes; the others to nowhere."""
-    from flaxformer_mt.processes import connect, is_first  # not above: with jax
+    import jax  # not above: --help does without
+
+    from flaxformer_mt.processes import connect, is_first
 
     connect()
+    if jax.process_count() > 1:
+        # JAX takes SIGTERM for a notice of preemption; here is nothing to be saved.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return path if is_first() else os.devnull
 
 

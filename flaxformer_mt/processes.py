@@ -6,13 +6,14 @@ SLURM (`srun`) and under Open MPI; elsewhere three environment variables say whe
     JAX_COORDINATOR_ADDRESS=host:port  JAX_NUM_PROCESSES=2  JAX_PROCESS_ID=0   (of the second: 1)
 """
 
+import contextlib
 import glob
 import importlib.util
 import itertools
 import os
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -63,6 +64,27 @@ def _let_orbax_wait_without_devices() -> None:
     flags.FLAGS.experimental_orbax_use_distributed_barrier = True
     if not flags.FLAGS.is_parsed():  # only absl's own `app.run` would have parsed them
         flags.FLAGS.mark_as_parsed()
+
+
+@contextlib.contextmanager
+def end_with_the_others() -> Iterator[None]:
+    """Of several processes: when another one is gone, says so and ends this one as well, at once.
+
+    It could only wait for the other, and a scheduler would pay for that.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if jax.process_count() == 1:
+            raise
+        reason = str(error).splitlines()[0]
+        print(
+            f"error: another process of this run is gone, or cannot be reached ({reason}). Start "
+            "all of them again: the same command goes on from the newest checkpoint.",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(1)  # not sys.exit, which would wait for the others
 
 
 def is_first() -> bool:

@@ -13,17 +13,24 @@ import time
 import jax
 
 from flaxformer_mt.cli import guard
-from flaxformer_mt.config import Config, Place, parse
+from flaxformer_mt.config import Config, Place, differences, parse
 from flaxformer_mt.data.fingerprints import changed
 from flaxformer_mt.data.pair import Pair
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources import CorpusConfig
 from flaxformer_mt.data.tokenizer import Tokenizer
+from flaxformer_mt.dataclass_json import from_dict
 from flaxformer_mt.decoding.requests import suppressed_tokens
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
-from flaxformer_mt.processes import connect, first_before_others, is_first, print_first
+from flaxformer_mt.processes import (
+    connect,
+    end_with_the_others,
+    first_before_others,
+    is_first,
+    print_first,
+)
 from flaxformer_mt.sharding import (
     BatchPlacement,
     configure_cpu_devices,
@@ -40,6 +47,7 @@ from flaxformer_mt.training.checkpoint import (
     forget_unused_tokenizer,
     was_validated,
 )
+from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.deadline import Pace, parse_deadline
 from flaxformer_mt.training.loop import Ending, Progress, Run
 from flaxformer_mt.training.optimizer import make_optimizer
@@ -124,7 +132,8 @@ def train(
     connect()
     mesh = make_mesh(config.mesh)
     share = make_share(mesh, config.mesh.tokens_per_device)
-    check_workdir(workdir, config)
+    if is_first():
+        check_workdir(workdir, config)
 
     # ------------------------------------------------------------------ data
     def prepare_data() -> Data:
@@ -132,12 +141,14 @@ def train(
             forget_unused_tokenizer(workdir)
             if config.training.init_from:
                 adopt_tokenizer(config.training.init_from, workdir)
-        return build_data(
+        data = build_data(
             config.data, tokenizer_directory=f"{workdir}/tokenizer", seed=config.seed, share=share
         )
+        if is_first():
+            check_workdir(workdir, config, data.tokenizer.fingerprint)
+        return data
 
     data = first_before_others(prepare_data)
-    check_workdir(workdir, config, data.tokenizer.fingerprint)
     check_beams(config, data.tokenizer)
     BatchPlacement(mesh, share, data.shapes)  # refuses now what cannot be divided so
 
@@ -188,7 +199,7 @@ def train(
 
     # ------------------------------------------------------------------ train, average, evaluate
     try:
-        with stop_signal() as stopped:
+        with end_with_the_others(), stop_signal() as stopped:
             state, ending = run.loop(state, progress, reporter, stopped)
         checkpoints.close()
     finally:
@@ -259,11 +270,14 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
         first = dict(run.data.train_iterator().get_state())
         return state, Progress(first, fingerprints=fingerprints)
     apart = adaptation.merges or config.training.ema_decay > 0
+    saved = from_dict(Config, run.checkpoints.extras()["config"])
+    check_same_state(saved.training, config.training)
     restored = run.checkpoints.restore(state_like, published_apart=apart)
-    progress = Progress(**restored.data_state)
+    progress = Progress.from_dict(restored.data_state)
     lines = changed(progress.fingerprints, fingerprints)
     if not lines:
-        return restored.state, progress
+        return restored.state, progress._replace(fingerprints=fingerprints)
+    lines += differences(saved.data, config.data, where="data")
     if not accept_changed_data:
         raise ValueError(
             "the training data is not what it was when this run stopped:\n  "
@@ -272,6 +286,25 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
         )
     next_epoch = {"epoch": progress.data["epoch"] + 1, "index": 0}
     return restored.state, progress._replace(data=next_epoch, fingerprints=fingerprints)
+
+
+def check_same_state(saved: TrainingConfig, config: TrainingConfig) -> None:
+    """Raises ValueError for what would make another training state of a checkpoint's."""
+    names = ("optimizer", "trainable", "lora_rank", "lora_alpha", "lora_target")
+    lines = [
+        f"training.{name}: {getattr(saved, name)!r} -> {getattr(config, name)!r}"
+        for name in names
+        if getattr(saved, name) != getattr(config, name)
+    ]
+    if bool(saved.ema_decay) != bool(config.ema_decay):
+        lines.append(f"training.ema_decay: {saved.ema_decay} -> {config.ema_decay}")
+    if lines:
+        raise ValueError(
+            "the checkpoints of this run hold another training state (there -> here):\n  "
+            + "\n  ".join(lines)
+            + "\nSet these back, or start from its parameters in a new --workdir, with "
+            "--training.init-from."
+        )
 
 
 def describe(run: Run, state: TrainState, workdir: str) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -97,7 +98,7 @@ def test_two_processes_train_score_and_translate_as_one(whole, tmp_path):
 
 def test_a_deadline_leaves_a_usable_model(tmp_path, capsys):
     config = changed(CONFIG, training={"num_steps": 10**6, "average_last": 2})
-    deadline = time.time() + 60
+    deadline = time.time() + 45
     assert train(config, str(tmp_path), deadline=deadline) == "deadline"
     assert time.time() < deadline + 10  # of a busy machine; it aims at less
     output = capsys.readouterr().out
@@ -163,6 +164,49 @@ def test_a_missing_newest_checkpoint_is_named(whole, tmp_path, caplog):
     assert "checkpoint 12 is missing" in caplog.text and "going on from checkpoint 9" in caplog.text
     for one, two in zip(params(tmp_path / "run"), params(whole), strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+def test_sigterm_in_the_midst_of_a_validation_saves_at_once(tmp_path):
+    """Of 3,000 pairs with a beam of 8: it would take minutes."""
+    config = changed(
+        CONFIG,
+        data={"validation": CorpusConfig(pairs=("grammar:validation:3000",))},
+        training={"validate_every": 2, "validation_pairs": 3000, "validation_beam_size": 8},
+        decoding={"beam_size": 8, "max_target_length": 64},
+    )
+    process = start(config, tmp_path, devices=1)
+    wait_for_step(process, tmp_path / "run", 2)
+    time.sleep(3)
+    assert process.poll() is None and not (tmp_path / "run" / "checkpoints" / "2").exists()
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, output
+    assert (tmp_path / "run" / "checkpoints" / "2").exists()
+    assert "validation bleu" not in output
+
+
+def test_another_training_state_is_refused_in_words(whole):
+    config = changed(CONFIG, training={"optimizer": "lion", "ema_decay": 0.9})
+    with pytest.raises(
+        ValueError, match=r"(?s)optimizer: 'adam' -> 'lion'.*ema_decay: 0\.0 -> 0\.9"
+    ):
+        train(config, str(whole), quiet=True)
+
+
+def test_skipping_for_ever_is_refused(tmp_path):
+    config = changed(
+        CONFIG,
+        training={
+            "learning_rate": 1e38,
+            "clip_norm": 0.0,
+            "warmup_steps": 1,
+            "on_nonfinite": "skip",
+            "num_steps": 40,
+            "validate_every": 0,
+        },
+    )
+    with pytest.raises(ValueError, match="10 updates in a row were skipped"):
+        train(config, str(tmp_path), quiet=True)
 
 
 def test_what_is_not_finite_stops_the_run_and_names_the_batch(tmp_path):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from flaxformer_mt.data.packing import pack_pairs
 from flaxformer_mt.data.plan import Epochs
 from flaxformer_mt.data.tokenized import TokenizedPairs
 
@@ -34,8 +35,7 @@ def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
     recipe = (
         epochs.seed,
         [tuple(shape) for shape in epochs.shapes],
-        epochs.cut.__name__,
-        list(names),
+        "pack" if epochs.cut is pack_pairs else "bucket",
         list(epochs.weights),
         sampling and sampling.get("sampling_alpha"),
     )
@@ -43,8 +43,11 @@ def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
 
 
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """A line for each difference between two fingerprints, in words; none if nothing was known."""
-    if not before:
+    """A line for each difference between two fingerprints, in words; none if nothing was known.
+
+    The same text under another name, in another directory say, is the same.
+    """
+    if not before or list(before.values()) == list(now.values()):
         return []
     lines = []
     for name in [*before, *(name for name in now if name not in before)]:
@@ -59,7 +62,7 @@ def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
                 if name == BATCHES
                 else f"{name} has changed"
             )
-    return lines
+    return lines or ["the corpora stand in another order"]
 
 
 def _of_pairs(pairs: TokenizedPairs, start: int, end: int) -> str:

@@ -38,7 +38,7 @@ from flaxformer_mt.training.integrity import (
     saved_steps,
     seal,
     set_aside_damaged,
-    warn_if_missing,
+    was_saved,
     write_failure,
 )
 from flaxformer_mt.training.reading import (
@@ -99,7 +99,6 @@ class Checkpoints:
         self._remove([self._outdated])
         if jax.process_index() == 0:  # the others wait in CheckpointManager until this is done
             set_aside_damaged(self.directory, workdir / "damaged")
-            warn_if_missing(self.directory)
         kept = [LatestN(keep_last), BestN(get_metric_fn=quality, n=keep_best)]
         self._manager = ocp.CheckpointManager(
             self.directory,
@@ -167,6 +166,10 @@ class Checkpoints:
     def latest_step(self) -> int | None:
         """The newest checkpoint's step; None where there is none."""
         return self._manager.latest_step()
+
+    def extras(self) -> dict[str, Any]:
+        """Of the newest checkpoint: see `Restored`."""
+        return read_extras(self._path(self.latest_step()))
 
     def restore(
         self, state_like: TrainState, step: int | None = None, *, published_apart: bool = False
@@ -309,7 +312,7 @@ def forget_unused_tokenizer(workdir: str | os.PathLike[str]) -> None:
     directory of that name is somebody's work.
     """
     workdir = Path(workdir).absolute()
-    trained = saved_steps(workdir / "checkpoints") or (workdir / "averaged").exists()
+    trained = was_saved(workdir) or (workdir / "averaged").exists()
     if (workdir / CONFIG_FILE).exists() and not trained:
         shutil.rmtree(workdir / "tokenizer", ignore_errors=True)
 
@@ -323,12 +326,11 @@ def was_validated(workdir: str | os.PathLike[str]) -> bool:
 def _other_model(workdir: Path, config: Config, fingerprint: str | None) -> list[str]:
     """One line for each field in which the newest checkpoint is of another model."""
     directory = workdir / "checkpoints"
-    steps = [
-        s for s in saved_steps(directory) if not find_damage(directory / str(s), contents=False)
-    ]
-    if not steps:
+    newest_first = (directory / str(step) for step in reversed(saved_steps(directory)))
+    newest_whole = next((path for path in newest_first if not find_damage(path)), None)
+    if newest_whole is None:
         return []
-    saved = read_extras(directory / str(steps[-1]))
+    saved = read_extras(newest_whole)
     model = from_dict(TransformerConfig, saved["config"]["model"], where="model")
     lines = differences(model, config.model, where="model")
     if fingerprint is not None and saved["tokenizer"] != fingerprint:

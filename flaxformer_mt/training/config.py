@@ -56,7 +56,8 @@ class TrainingConfig:
     validate_every: int = 500
     """Steps between two validations (loss, BLEU, samples); 0 = only at the end."""
     validation_pairs: int = 1000
-    """Pairs translated for validation BLEU, from the front of the set; 0 = no BLEU."""
+    """Pairs translated for validation BLEU, from the front of the set (with target languages,
+    evenly from all of it); 0 = no BLEU."""
     validation_beam_size: int = 1
     """Beam of validation BLEU; 1 = greedy."""
     patience: int = 0

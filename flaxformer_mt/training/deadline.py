@@ -45,7 +45,10 @@ def _moment(text: str, now: float) -> float:
 
 
 def _ago(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} hours" if seconds > 7200 else f"{seconds / 60:.1f} minutes"
+    for unit, size in (("days", 86400), ("hours", 3600)):
+        if seconds > 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 60:.1f} minutes"
 
 
 @dataclasses.dataclass

@@ -63,12 +63,15 @@ def find_damage(checkpoint: Path, *, contents: bool = True) -> str:
 def set_aside_damaged(directory: Path, refuge: Path) -> None:
     """Moves damaged checkpoints to `refuge` with a warning each, so that the newest is whole.
 
+    The newest one that was written being missing is warned of as well.
+
     Every byte is read of the newest only; of the others, names and sizes.
 
     Raises:
-      OSError: not one checkpoint is whole. Nothing is moved then: starting from nothing over a
-        long run must be a person's decision.
+      OSError: not one checkpoint is whole, or none is left. Nothing is moved then: starting from
+        nothing over a long run must be a person's decision.
     """
+    _warn_if_missing(directory)
     damaged: dict[int, str] = {}
     whole: list[int] = []
     for step in reversed(saved_steps(directory)):
@@ -91,6 +94,8 @@ def set_aside_damaged(directory: Path, refuge: Path) -> None:
             "checkpoint %d is damaged (%s): moved to %s; the newest whole one is %d",
             *(step, what, target, whole[0]),
         )
+    if damaged:
+        note_newest(directory)
 
 
 def note_newest(directory: Path) -> None:
@@ -102,18 +107,30 @@ def note_newest(directory: Path) -> None:
         partial.replace(directory.parent / _NEWEST)
 
 
-def warn_if_missing(directory: Path) -> None:
-    """Warns where the newest checkpoint that was written is not there any more."""
+def was_saved(workdir: Path) -> bool:
+    """Whether a checkpoint was ever written there."""
+    return bool(saved_steps(workdir / "checkpoints")) or (workdir / _NEWEST).exists()
+
+
+def _warn_if_missing(directory: Path) -> None:
+    """Warns where the newest checkpoint that was written is not there any more.
+
+    Raises OSError if there is none at all.
+    """
     try:
         noted = int((directory.parent / _NEWEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return
     steps = saved_steps(directory)
-    newest = max(steps, default=0)
-    if noted > newest:
+    if not steps:
+        raise OSError(
+            f"every checkpoint is missing from {directory}; the newest was {noted}.\n"
+            f"Restore it from a copy, or remove {directory.parent / _NEWEST} to start from step 0."
+        )
+    if noted > steps[-1]:
         logging.getLogger(__name__).warning(
-            "checkpoint %d is missing from %s: going on from %s",
-            *(noted, directory, f"checkpoint {newest}" if steps else "the start"),
+            "checkpoint %d is missing from %s: going on from checkpoint %d",
+            *(noted, directory, steps[-1]),
         )
 
 

@@ -1,10 +1,11 @@
 """The loop of training: updates, and what happens between them."""
 
+import contextlib
 import dataclasses
 import math
 import signal
 import time
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -22,12 +23,14 @@ from flaxformer_mt.training.optimizer import make_schedule
 from flaxformer_mt.training.reporting import NoReporter
 from flaxformer_mt.training.state import TrainState, published
 from flaxformer_mt.training.step import Metrics, TrainStep, make_eval_step
-from flaxformer_mt.training.stopping import StopRequest, should_stop
+from flaxformer_mt.training.stopping import Interrupted, StopRequest, should_stop
 from flaxformer_mt.training.validation import Validation, describe_window
 
 Ending: TypeAlias = Literal["complete", "preempted", "interrupted", "deadline"]
 
 
+MOST_SKIPPED = 10
+"""Updates in a row that are not finite: more of them is no accident."""
 _ENDINGS: dict[int, Ending] = {signal.SIGTERM: "preempted", signal.SIGINT: "interrupted"}
 
 
@@ -45,6 +48,16 @@ class Progress(NamedTuple):
     best_bleu: float = -1.0
     waited: int = 0
     fingerprints: dict[str, str] = {}  # noqa: RUF012
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Progress":
+        """What a checkpoint holds; raises ValueError for one of another version."""
+        if unknown := sorted(set(values) - set(cls._fields)):
+            raise ValueError(
+                f"the checkpoint tells of {', '.join(unknown)}, which this version does not know: "
+                "resume it with the version that wrote it"
+            )
+        return cls(**values)
 
     def after_validation(self, bleu: float | None) -> "Progress":
         """Counts the validations since the best one."""
@@ -88,6 +101,7 @@ class Run:
         batches.set_state(progress.data)
         window: list[Metrics] = []
         places: list[dict[str, int]] = []
+        skipped = 0  # updates in a row, up to the last log line
         window_start = last_update = time.monotonic()
         step = int(state.step)
         while step < config.num_steps and not self._out_of_patience(progress):
@@ -106,8 +120,9 @@ class Run:
 
             if log or save:  # nothing is kept before it is known to be finite
                 done = jax.device_get(window)
-                self._check_finite(done, places, step)
+                self._check_finite(done, places, step, skipped)
             if log:
+                skipped = skipped_in_a_row(done, skipped)
                 seconds = time.monotonic() - window_start
                 rate = float(np.asarray(schedule(step - 1)))
                 reporter.train(step, describe_window(done, seconds) | {"learning_rate": rate})
@@ -118,7 +133,7 @@ class Run:
                 progress = progress._replace(data=dict(batches.get_state()))
                 wanted = validate and (last or not stop)  # who is stopped has no time to validate
                 progress = self._save(
-                    step, state, progress, reporter, validation if wanted else None
+                    step, state, progress, reporter, validation if wanted else None, stopped
                 )
                 window_start += time.monotonic() - pause  # tokens/s are those of training
             last_update = time.monotonic()
@@ -145,24 +160,25 @@ class Run:
         patience = self.config.training.patience
         return bool(patience) and progress.waited >= patience
 
-    def _check_finite(self, window: list[Metrics], places: list[dict[str, int]], step: int) -> None:
-        """Raises ValueError for the first update that was skipped, if that is the policy.
+    def _check_finite(
+        self, window: list[Metrics], places: list[dict[str, int]], step: int, skipped: int
+    ) -> None:
+        """Raises ValueError for the first update that was skipped, if that is the policy; and
+        whatever the policy, for too many of them in a row (`skipped` are those before the window).
 
         What is not finite never enters the parameters, so the checkpoints are good ones.
         """
         bad = [index for index, metrics in enumerate(window) if metrics.skipped]
-        if not bad:
-            return
         stop = self.config.training.on_nonfinite == "stop"
-        if not stop and len(bad) < max(2, len(window)):
+        if not bad or (not stop and skipped_in_a_row(window, skipped) < MOST_SKIPPED):
             return
         metrics, place = window[bad[0]], places[bad[0]]
         number = step - len(window) + bad[0] + 1
         plan = self.data.epochs.plan(place["epoch"])
         newest = self.checkpoints.latest_step()
         raise ValueError(
-            f"{'the' if stop else 'every update of the last window failed; the first is the'} "
-            f"update of step {number}: loss {metrics.loss}, gradient norm {metrics.grad_norm}, "
+            f"{'' if stop else f'{MOST_SKIPPED} updates in a row were skipped, such as '}"
+            f"the update of step {number}: loss {metrics.loss}, gradient norm {metrics.grad_norm}, "
             f"with batch {place['index']} of epoch {place['epoch']}, {plan.shape(place['index'])}. "
             "The parameters were left as they were; "
             + (f"the newest checkpoint is step {newest}" if newest else "no checkpoint is there")
@@ -177,8 +193,11 @@ class Run:
         progress: Progress,
         reporter: NoReporter,
         validation: Validation | None,
+        stopped: StopRequest,
     ) -> Progress:
         """Validates, where there is something to validate with, and saves.
+
+        A signal ends the validation, so that there is time to save.
 
         Returns `progress` with the validation counted.
         """
@@ -186,11 +205,12 @@ class Run:
         shown = published(state, self.adaptation)
         scores = None
         if validation and self.data.validation:
-            scores, samples = validation(shown)
-            reporter.validation(step, scores, samples)
-            progress = progress.after_validation(scores.get("bleu"))
-            pairs = min(len(self.data.validation), self.config.training.validation_pairs)
-            self.pace.validated(time.monotonic() - start, pairs)
+            with contextlib.suppress(Interrupted), stopped.may_interrupt():
+                scores, samples = validation(shown)
+                reporter.validation(step, scores, samples)
+                progress = progress.after_validation(scores.get("bleu"))
+                pairs = min(len(self.data.validation), self.config.training.validation_pairs)
+                self.pace.validated(time.monotonic() - start, pairs)
         start = time.monotonic()
         self.checkpoints.save(
             step,
@@ -203,3 +223,10 @@ class Run:
         )
         self.pace.save = max(self.pace.save, time.monotonic() - start)
         return progress
+
+
+def skipped_in_a_row(window: list[Metrics], before: int) -> int:
+    """How many of the last updates were skipped, with `before` of them before the window."""
+    for metrics in window:
+        before = before + 1 if metrics.skipped else 0
+    return before

@@ -10,10 +10,31 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 
+class Interrupted(Exception):
+    """Raised by a signal in the midst of work that is not worth the time that is left."""
+
+
 class StopRequest(threading.Event):
     """Set by a signal; `number` is which, 0 before."""
 
     number = 0
+    _may_interrupt = False
+
+    @contextmanager
+    def may_interrupt(self) -> Iterator[None]:
+        """Work that a signal ends at once, by `Interrupted`. (Of several processes, none does.)"""
+        self._may_interrupt = True
+        try:
+            yield
+        finally:
+            self._may_interrupt = False
+
+    def receive(self, number: int) -> None:
+        """What a signal does."""
+        self.number = number
+        self.set()
+        if self._may_interrupt and jax.process_count() == 1:
+            raise Interrupted
 
 
 @contextmanager
@@ -35,9 +56,8 @@ def stop_signal() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
     def stop(number: int, _: object) -> None:
-        stopped.number = number
-        stopped.set()
         restore()
+        stopped.receive(number)
 
     for number in signals:
         signal.signal(number, stop)

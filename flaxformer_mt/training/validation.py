@@ -1,6 +1,7 @@
 """How good the parameters are, in the midst of training and at its end: loss, BLEU, samples."""
 
 import dataclasses
+import math
 
 import jax
 import numpy as np
@@ -46,13 +47,20 @@ class Validation:
             nll = average_metrics(losses)["nll"]
             scores = {"loss": nll, "perplexity": float(np.exp(nll))}
         samples: list[Sample] = []
-        pairs = self.data.validation[: self.config.training.validation_pairs]
+        pairs = self._sample()
         if pairs:
             translator = self._translator(params)
             beam_size = self.config.training.validation_beam_size
             bleu, samples = translate_and_score(self.config, translator, pairs, beam_size=beam_size)
             scores["bleu"] = bleu.value
         return scores, samples
+
+    def _sample(self) -> tuple[Pair, ...]:
+        """The pairs to translate; of several languages, from the whole set."""
+        pairs, count = self.data.validation, self.config.training.validation_pairs
+        if not self.config.data.validation.target_languages or len(pairs) <= count:
+            return pairs[:count]
+        return tuple(pairs[i * len(pairs) // count] for i in range(count))
 
     def _translator(self, params: Params) -> Translator:
         """Of parameters that are in training: on one device of each process, whole."""
@@ -72,16 +80,18 @@ def average_metrics(window: list[Metrics]) -> dict[str, float]:
     Of steps that were skipped, only how many ("skipped", where there are any).
     """
     done = [m for m in window if not m.skipped]
+    skipped = {"skipped": float(len(window) - len(done))} if len(done) < len(window) else {}
+    if not done:
+        return {"loss": math.nan, "target_tokens": 0.0} | skipped
     tokens = np.array([m.target_tokens for m in done])
     total = max(float(tokens.sum()), 1.0)
     averages = {
         "loss": float(np.dot([m.loss for m in done], tokens)) / total,
         "nll": float(np.dot([m.nll for m in done], tokens)) / total,
-        "grad_norm": float(np.mean([m.grad_norm for m in done])) if done else 0.0,
+        "grad_norm": float(np.mean([m.grad_norm for m in done])),
         "target_tokens": total,
     }
-    skipped = len(window) - len(done)
-    return averages | ({"skipped": float(skipped)} if skipped else {})
+    return averages | skipped
 
 
 def describe_window(window: list[Metrics], seconds: float) -> dict[str, float]:
