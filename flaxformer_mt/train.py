@@ -9,6 +9,7 @@ import functools
 import math
 import sys
 import time
+from pathlib import Path
 
 import jax
 
@@ -49,6 +50,7 @@ from flaxformer_mt.training.checkpoint import (
 )
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.deadline import Pace, parse_deadline
+from flaxformer_mt.training.integrity import saved_steps
 from flaxformer_mt.training.loop import Ending, Progress, Run
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.reporting import NoReporter, Reporter
@@ -334,8 +336,15 @@ def _processes() -> str:
 
 
 def average(config: Config, workdir: str) -> None:
-    """Averages checkpoints, if the config asks for it."""
+    """Averages checkpoints, if the config asks for it.
+
+    Of the last ones, those of the first two thirds of the run so far are left out (there are some
+    after a deadline, or in a short run): they are of a model that knew far less.
+    """
     last, best = config.training.average_last, config.training.average_best
+    if last:
+        steps = saved_steps(Path(workdir, "checkpoints"))
+        last = min(last, sum(3 * step > 2 * steps[-1] for step in steps))
     if last or best:
         averaged = average_checkpoints(workdir, last=last or None, best=best or None, or_fewer=True)
         print_first(f"averaged the checkpoints of steps {', '.join(map(str, averaged.steps))}")

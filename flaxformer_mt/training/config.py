@@ -69,7 +69,8 @@ class TrainingConfig:
     keep_best: int = 5
     """How many checkpoints with the best validation BLEU to keep as well."""
     average_last: int = 0
-    """At the end, average the parameters of so many of the last checkpoints (section 6.1)."""
+    """At the end, average the parameters of so many of the last checkpoints (section 6.1), as far
+    as they are of the last third of the run."""
     average_best: int = 0
     """At the end, average so many of the best checkpoints instead; 0 = none."""
     init_from: str = ""
