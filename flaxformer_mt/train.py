@@ -354,7 +354,10 @@ def show_result(run: Run, workdir: str) -> None:
     """The held-out score, some translations, and what to do next."""
     config, data = run.config, run.data
     pairs = data.test or data.validation
-    if pairs and run.time_to_evaluate(len(pairs)):
+    in_time = run.time_to_evaluate(len(pairs))
+    if pairs and not in_time:
+        print_first("no time is left for the held-out score: `evaluate` gives it")
+    if pairs and in_time:
         # Not "auto": an average in the workdir may be of an earlier training.
         has_average = config.training.average_last or config.training.average_best
         which = "averaged" if has_average else "best" if was_validated(workdir) else "last"

@@ -122,7 +122,8 @@ def test_a_second_average_replaces_the_first(tmp_path):
     average_checkpoints(tmp_path, last=1)
     average_checkpoints(tmp_path, last=2)
     assert read_params(tmp_path / "averaged")["w"][0, 0] == 1.5
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["averaged", "checkpoints", "newest_checkpoint"]
+    there = sorted(path.name for path in tmp_path.iterdir())
+    assert there == ["averaged", "checkpoints", "newest_checkpoint"]
 
 
 def test_a_failed_write_leaves_the_old_average(tmp_path, monkeypatch):
@@ -136,7 +137,8 @@ def test_a_failed_write_leaves_the_old_average(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="could not write the average to .*: the disk is full"):
         average_checkpoints(tmp_path, last=2)
     assert read_params(tmp_path / "averaged")["w"][0, 0] == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["averaged", "checkpoints", "newest_checkpoint"]
+    there = sorted(path.name for path in tmp_path.iterdir())
+    assert there == ["averaged", "checkpoints", "newest_checkpoint"]
 
 
 def test_a_damaged_checkpoint_is_not_averaged(tmp_path):
