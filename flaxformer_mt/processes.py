@@ -44,9 +44,7 @@ def connect() -> None:
     explicit = _explicit_place()
     if not explicit and not _in_cluster():
         return
-    jax.config.update(
-        "jax_cpu_collectives_implementation", "gloo"
-    )  # several CPUs; others ignore it
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # only CPUs heed it
     try:
         jax.distributed.initialize(**explicit)
     except Exception as error:

@@ -11,6 +11,7 @@
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 from typing import Any, Literal, TypeAlias
 
@@ -231,9 +232,14 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(None, BATCH_AXES))
 
 
+def num_shards(mesh: Mesh) -> int:
+    """Devices that a batch is split over."""
+    return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+
+
 def make_share(mesh: Mesh, tokens_per_device: int = 0) -> Share:
     """Which rows of each batch this process reads: those of its own devices."""
-    shards = mesh.shape["data"] * mesh.shape["fsdp"]
+    shards = num_shards(mesh)
     one_row_each = NamedSharding(mesh, PartitionSpec(BATCH_AXES))
     held: Any = one_row_each.addressable_devices_indices_map((shards,)).values()
     mine = {row for (rows,) in held for row in range(*rows.indices(shards))}

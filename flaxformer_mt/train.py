@@ -5,7 +5,6 @@ same workdir goes on where the run stopped, whatever stopped it, on whatever dev
 """
 
 import dataclasses
-import functools
 import math
 import sys
 import time
@@ -55,7 +54,13 @@ from flaxformer_mt.training.loop import Ending, Progress, Run
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.reporting import NoReporter, Reporter
 from flaxformer_mt.training.starting import adopt_tokenizer, start_params
-from flaxformer_mt.training.state import TrainState, boxed_params, init_state, place
+from flaxformer_mt.training.state import (
+    TrainState,
+    boxed_params,
+    place,
+    published_apart,
+    state_maker,
+)
 from flaxformer_mt.training.step import train_step_of
 from flaxformer_mt.training.stopping import stop_signal
 from flaxformer_mt.training.validation import translate_and_score
@@ -72,6 +77,14 @@ class TrainPlace(Place):
     accept_changed_data: bool = False
     """Go on although the training data is not what it was when the run stopped: with the next epoch
     of the new data."""
+
+
+EXIT_STATUS: dict[Ending, int] = {
+    "complete": 0,
+    "deadline": 0,
+    "preempted": 143,
+    "interrupted": 130,
+}
 
 
 def main(args: list[str] | None = None) -> int:
@@ -93,14 +106,6 @@ def main(args: list[str] | None = None) -> int:
         statuses.append(EXIT_STATUS[ending])
 
     return guard(work) or statuses[0]
-
-
-EXIT_STATUS: dict[Ending, int] = {
-    "complete": 0,
-    "deadline": 0,
-    "preempted": 143,
-    "interrupted": 130,
-}
 
 
 def train(
@@ -250,14 +255,7 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
       ValueError: the data is not that of the checkpoint: says what has changed.
     """
     config, adaptation = run.config, run.adaptation
-    new_state = functools.partial(
-        init_state,
-        run.model,
-        run.optimizer,
-        config.seed,
-        adaptation=adaptation,
-        with_ema=config.training.ema_decay > 0,
-    )
+    new_state = state_maker(config.training, run.model, run.optimizer, adaptation, config.seed)
     mesh, rules = run.placement.mesh, config.mesh.rules
     state_like = place(new_state, run.model, adaptation, mesh, rules)
     fingerprints = dict(run.data.fingerprints)
@@ -269,12 +267,13 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
                 config.training.init_from, run.model, run.data.tokenizer.fingerprint
             )
         state = jax.jit(lambda params: new_state(params=params), out_shardings=shardings)(start)
-        first = dict(run.data.train_iterator().get_state())
+        first = run.data.train_iterator().get_state()
         return state, Progress(first, fingerprints=fingerprints)
-    apart = adaptation.merges or config.training.ema_decay > 0
     saved = from_dict(Config, run.checkpoints.extras()["config"])
     check_same_state(saved.training, config.training)
-    restored = run.checkpoints.restore(state_like, published_apart=apart)
+    restored = run.checkpoints.restore(
+        state_like, published_apart=published_apart(state_like, adaptation)
+    )
     progress = Progress.from_dict(restored.data_state)
     lines = changed(progress.fingerprints, fingerprints)
     if not lines:
@@ -292,11 +291,11 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
 
 def check_same_state(saved: TrainingConfig, config: TrainingConfig) -> None:
     """Raises ValueError for what would make another training state of a checkpoint's."""
-    names = ("optimizer", "trainable", "lora_rank", "lora_alpha", "lora_target")
+    shaping = {"optimizer", "trainable", "lora_rank", "lora_alpha", "lora_target"}
     lines = [
-        f"training.{name}: {getattr(saved, name)!r} -> {getattr(config, name)!r}"
-        for name in names
-        if getattr(saved, name) != getattr(config, name)
+        line
+        for line in differences(saved, config, where="training")
+        if line.split(":")[0].removeprefix("training.") in shaping
     ]
     if bool(saved.ema_decay) != bool(config.ema_decay):
         lines.append(f"training.ema_decay: {saved.ema_decay} -> {config.ema_decay}")

@@ -1,6 +1,6 @@
 """Kills a training run at random moments and resumes it on other hardware; is it the same run?
 
-    python tests/random_kills.py --kills 24 --seed 1 --directory /tmp/kills
+    python tests/random_kills.py --kills 24 --seed 1 --directory runs/kills
 
 Not a test but a recorded run (docs/same_run.md): it takes a minute for each kill. Two runs of
 one config are killed with SIGKILL, uniformly in time, so in all phases, saving and validating too:

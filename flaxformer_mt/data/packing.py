@@ -53,14 +53,8 @@ def pack_pairs(
             f"{np.count_nonzero(too_long)} pairs are longer than a row of {shape}; drop them, or "
             f"choose longer rows."
         )
-    row_of, num_packed = np.empty(len(order), np.int64), 0
-    for start in range(0, len(order), _PACKED_AT_ONCE):
-        chunk = slice(start, start + _PACKED_AT_ONCE)
-        sources, targets = source_lengths[chunk], target_lengths[chunk]
-        longest_first = np.argsort(-(sources + targets), kind="stable")
-        rows = best_fit(sources[longest_first], targets[longest_first], shape)
-        row_of[start + longest_first] = num_packed + rows
-        num_packed += int(rows.max()) + 1
+    row_of = pack_lengths(source_lengths, target_lengths, shape)
+    num_packed = int(row_of.max(initial=-1)) + 1
     # Those begun last have the most room left. This spreads them; it needs no seed, as the order
     # has been shuffled with one.
     row_of = np.random.default_rng(0).permutation(num_packed)[row_of]
@@ -73,6 +67,21 @@ def pack_pairs(
         end = ends[first + len(sizes) - 1]
         batches.append(PlannedBatch(len(shapes) - 1, by_row[end - sizes.sum() : end], sizes))
     return batches
+
+
+def pack_lengths(
+    source_lengths: Int[np.ndarray, "n"], target_lengths: Int[np.ndarray, "n"], shape: BatchShape
+) -> Int64[np.ndarray, "n"]:
+    """The row of each pair, numbered from 0: best-fit, of some thousands the longest first."""
+    row_of, num_packed = np.empty(len(source_lengths), np.int64), 0
+    for start in range(0, len(source_lengths), _PACKED_AT_ONCE):
+        chunk = slice(start, start + _PACKED_AT_ONCE)
+        sources, targets = source_lengths[chunk], target_lengths[chunk]
+        longest_first = np.argsort(-(sources + targets), kind="stable")
+        rows = best_fit(sources[longest_first], targets[longest_first], shape)
+        row_of[start + longest_first] = num_packed + rows
+        num_packed += int(rows.max()) + 1
+    return row_of
 
 
 def best_fit(

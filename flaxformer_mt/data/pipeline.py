@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from jaxtyping import Int
 
 from flaxformer_mt.data.batch import Batch, BatchShape
 from flaxformer_mt.data.buckets import choose_bucket_shapes
@@ -20,7 +21,7 @@ from flaxformer_mt.data.fingerprints import fingerprint_data
 from flaxformer_mt.data.mixture import temperature_weights
 from flaxformer_mt.data.packing import pack_pairs, packed_shape
 from flaxformer_mt.data.pair import Pair, PairSource
-from flaxformer_mt.data.plan import BatchPlan, Cut, Epochs, RowShare, bucket_pairs, plan_in_order
+from flaxformer_mt.data.plan import BatchPlan, Epochs, RowShare, bucket_pairs, plan_in_order
 from flaxformer_mt.data.report import DataReport, SplitCounts, describe_side
 from flaxformer_mt.data.selection import SelectedPairs, source_lines, without_lines
 from flaxformer_mt.data.sources import Corpus, CorpusConfig, open_corpus
@@ -331,7 +332,12 @@ def _plan_epochs(
             max_target_length=config.max_target_length,
         )
         first = resampler.pairs_of(0)
-    shapes, cut = _choose_batching(config, (first, train.pairs, validation))
+    measured = (first, train.pairs, validation)
+    shapes = choose_shapes(
+        config,
+        np.concatenate([pairs.source_lengths for pairs in measured]),
+        np.concatenate([pairs.target_lengths for pairs in measured]),
+    )
     if resampler is not None:
         resampler = dataclasses.replace(
             resampler,
@@ -345,15 +351,19 @@ def _plan_epochs(
         seed=seed,
         corpus_sizes=tuple(map(len, train.texts)),
         weights=tuple(weights),
-        cut=cut,
+        cut=pack_pairs if config.batching == "pack" else bucket_pairs,
         resampler=resampler,
     )
 
 
-def _choose_batching(
-    config: DataConfig, measured: Sequence[TokenizedPairs]
-) -> tuple[tuple[BatchShape, ...], Cut]:
-    """The shapes of the batches, and what cuts pairs into them."""
+def choose_shapes(
+    config: DataConfig, source_lengths: Int[np.ndarray, "n"], target_lengths: Int[np.ndarray, "n"]
+) -> tuple[BatchShape, ...]:
+    """The shapes of batches of pairs of these lengths (in tokens), in ascending order.
+
+    Raises:
+      ValueError: data.tokens_per_batch is too small for them.
+    """
     if config.batching == "pack":
         shape = packed_shape(
             max_source_length=config.max_source_length,
@@ -361,12 +371,11 @@ def _choose_batching(
             tokens_per_batch=config.tokens_per_batch,
             rows_multiple_of=_ROWS_MULTIPLE_OF,
         )
-        return (shape,), pack_pairs
-    shapes = choose_bucket_shapes(
-        np.concatenate([pairs.source_lengths for pairs in measured]),
-        np.concatenate([pairs.target_lengths for pairs in measured]),
+        return (shape,)
+    return choose_bucket_shapes(
+        source_lengths,
+        target_lengths,
         tokens_per_batch=config.tokens_per_batch,
         num_buckets=config.num_buckets,
         rows_multiple_of=_ROWS_MULTIPLE_OF,
     )
-    return shapes, bucket_pairs

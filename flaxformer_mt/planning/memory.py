@@ -21,6 +21,7 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.account import peak_memory, wanted_memory
 from flaxformer_mt.planning.recipe import train_program
 from flaxformer_mt.planning.workload import attention_cells
+from flaxformer_mt.sharding import num_shards
 from flaxformer_mt.training.adapting import Adaptation
 
 PeakOf = Callable[[BatchShape, int], int]
@@ -153,7 +154,7 @@ def plan_micro_batches(
                 raise
             return max(wanted, limit + 1)
 
-    shards = mesh.shape["data"] * mesh.shape["fsdp"]
+    shards = num_shards(mesh)
     return choose_tokens_per_device(
         peak_of, shapes, limit, shards=shards, state=bytes_on_device(program.held)
     )

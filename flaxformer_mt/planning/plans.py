@@ -21,7 +21,7 @@ from flaxformer_mt.planning.recipe import (
 )
 from flaxformer_mt.planning.topology import Slice
 from flaxformer_mt.planning.workload import Workload
-from flaxformer_mt.sharding import make_mesh, parse_memory
+from flaxformer_mt.sharding import make_mesh, num_shards, parse_memory
 from flaxformer_mt.training.adapting import make_adaptation
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import boxed_params
@@ -117,7 +117,7 @@ def _make_plan(
         evaluate=tuple(evaluate),
         search=tuple(search),
         state_bytes=bytes_on_device(state),
-        shards=mesh.shape["data"] * mesh.shape["fsdp"],
+        shards=num_shards(mesh),
         micro_batches=chosen,
     )
 

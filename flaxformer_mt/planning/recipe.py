@@ -2,7 +2,6 @@
 translation would compile."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -18,9 +17,9 @@ from flaxformer_mt.decoding.grouping import length_menu
 from flaxformer_mt.decoding.programs import SearchProgram, Wishes, search_batch
 from flaxformer_mt.division import Share
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.sharding import BatchPlacement, make_mesh, replicated
+from flaxformer_mt.sharding import BatchPlacement, make_mesh, num_shards, replicated
 from flaxformer_mt.training.adapting import Adaptation
-from flaxformer_mt.training.state import TrainState, init_params, init_state, place
+from flaxformer_mt.training.state import TrainState, init_params, place, state_maker
 from flaxformer_mt.training.step import make_eval_step, train_step_of
 
 Program = tuple[Any, tuple[Any, ...]]
@@ -29,30 +28,8 @@ Program = tuple[Any, tuple[Any, ...]]
 
 def whole_share(mesh: Mesh, tokens_per_device: int = 0) -> Share:
     """All rows: one plan is made for all processes."""
-    shards = mesh.shape["data"] * mesh.shape["fsdp"]
+    shards = num_shards(mesh)
     return Share(shards, tuple(range(shards)), tokens_per_device)
-
-
-def state_like(
-    config: Config,
-    model: Transformer,
-    optimizer: optax.GradientTransformation,
-    adaptation: Adaptation,
-    mesh: Mesh,
-) -> TrainState:
-    """The training state as `train` would make it: shapes and places.
-
-    Raises ValueError where the rules of the mesh do not fit the model.
-    """
-    make = functools.partial(
-        init_state,
-        model,
-        optimizer,
-        config.seed,
-        adaptation=adaptation,
-        with_ema=config.training.ema_decay > 0,
-    )
-    return place(make, model, adaptation, mesh, config.mesh.rules)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +65,8 @@ def train_program(
     Raises ValueError where the rules of the mesh do not fit the model.
     """
     step = train_step_of(config.training, model, optimizer, adaptation)
-    return BatchProgram(step, state_like(config, model, optimizer, adaptation, mesh), mesh)
+    make = state_maker(config.training, model, optimizer, adaptation, config.seed)
+    return BatchProgram(step, place(make, model, adaptation, mesh, config.mesh.rules), mesh)
 
 
 def eval_program(model: Transformer, mesh: Mesh, state: TrainState) -> BatchProgram:

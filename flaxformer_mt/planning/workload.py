@@ -10,15 +10,13 @@ from jaxtyping import Int
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.batch import BatchShape
-from flaxformer_mt.data.buckets import bucket_of, choose_bucket_shapes
-from flaxformer_mt.data.packing import best_fit, packed_shape
-from flaxformer_mt.data.pipeline import DataConfig, build_data
+from flaxformer_mt.data.buckets import bucket_of
+from flaxformer_mt.data.packing import pack_lengths
+from flaxformer_mt.data.pipeline import DataConfig, build_data, choose_shapes
 from flaxformer_mt.data.vocabulary import BOS_ID
 
 MEDIAN_LENGTH, SIGMA, NUM_PAIRS = 27, 0.55, 20_000
 """Of the assumed lengths, in tokens: news has about these. Log-normal, cut off at the limits."""
-_ROWS_MULTIPLE_OF = 8  # as data.pipeline has it: the same shapes
-_PACKED_AT_ONCE = 4096
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,22 +109,7 @@ def _is_prepared(name: str) -> bool:
 def _assumed(config: Config, why: str) -> Workload:
     data, size = config.data, config.data.tokenizer.vocab_size
     source, target = assumed_lengths(data.max_source_length, data.max_target_length)
-    if data.batching == "pack":
-        shape = packed_shape(
-            max_source_length=data.max_source_length,
-            max_target_length=data.max_target_length,
-            tokens_per_batch=data.tokens_per_batch,
-            rows_multiple_of=_ROWS_MULTIPLE_OF,
-        )
-        shapes = (shape,)
-    else:
-        shapes = choose_bucket_shapes(
-            source,
-            target,
-            tokens_per_batch=data.tokens_per_batch,
-            num_buckets=data.num_buckets,
-            rows_multiple_of=_ROWS_MULTIPLE_OF,
-        )
+    shapes = choose_shapes(data, source, target)
     origin = (
         f"ASSUMED ({why}): {NUM_PAIRS:,} pairs of log-normal lengths, median {MEDIAN_LENGTH} "
         f"tokens, sigma {SIGMA}, at most {data.max_source_length} -> {data.max_target_length}; a "
@@ -163,10 +146,8 @@ def _workload(
 ) -> Workload:
     """Counts what is real in the batches."""
     if config.data.batching == "pack":
-        some = slice(_PACKED_AT_ONCE)
-        longest_first = np.argsort(-(source[some] + target[some]), kind="stable")
-        rows = best_fit(source[some][longest_first], target[some][longest_first], shapes[-1])
-        tokens_per_row = [float(target[some].sum() / (rows.max() + 1))]
+        num_packed = pack_lengths(source, target, shapes[-1]).max() + 1
+        tokens_per_row = [float(target.sum() / num_packed)]
         batches = np.ones(1)
     else:
         buckets = bucket_of(shapes, source, target)

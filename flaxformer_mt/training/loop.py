@@ -21,7 +21,7 @@ from flaxformer_mt.training.checkpoint import Checkpoints
 from flaxformer_mt.training.deadline import Pace
 from flaxformer_mt.training.optimizer import make_schedule
 from flaxformer_mt.training.reporting import NoReporter
-from flaxformer_mt.training.state import TrainState, published
+from flaxformer_mt.training.state import TrainState, published, published_apart
 from flaxformer_mt.training.step import Metrics, TrainStep, make_eval_step
 from flaxformer_mt.training.stopping import Interrupted, StopRequest, should_stop
 from flaxformer_mt.training.validation import Validation, describe_window
@@ -47,7 +47,7 @@ class Progress(NamedTuple):
     data: dict[str, int]
     best_bleu: float = -1.0
     waited: int = 0
-    fingerprints: dict[str, str] = {}  # noqa: RUF012
+    fingerprints: dict[str, str] = {}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Progress":
@@ -105,7 +105,7 @@ class Run:
         window_start = last_update = time.monotonic()
         step = int(state.step)
         while step < config.num_steps and not self._out_of_patience(progress):
-            places.append(dict(batches.get_state()))
+            places.append(batches.get_state())
             state, step_metrics = self.train_step(state, self.placement(next(batches)))
             step += 1
             window.append(step_metrics)
@@ -130,7 +130,7 @@ class Run:
                 window, places, window_start = [], [], time.monotonic()
             if save:
                 pause = time.monotonic()
-                progress = progress._replace(data=dict(batches.get_state()))
+                progress = progress._replace(data=batches.get_state())
                 wanted = validate and (last or not stop)  # who is stopped has no time to validate
                 progress = self._save(
                     step, state, progress, reporter, validation if wanted else None, stopped
@@ -215,7 +215,7 @@ class Run:
         self.checkpoints.save(
             step,
             state,
-            published=None if shown is state.params else shown,
+            published=shown if published_apart(state, self.adaptation) else None,
             data_state=progress._asdict(),
             metrics=scores,
             config_json=to_json(self.config),

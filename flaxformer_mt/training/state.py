@@ -1,5 +1,6 @@
 """All that changes in training, in one pytree."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from jaxtyping import Array
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.sharding import ShardingRules, state_shardings
 from flaxformer_mt.training.adapting import TRAIN_ALL, Adaptation
+from flaxformer_mt.training.config import TrainingConfig
 
 Params = Any  # a nested dict of arrays, as Linen makes it
 Leaf = Any  # an array, or in trees that mirror a state its shape or its place
@@ -75,6 +77,24 @@ def init_state(
         key=jax.random.key_data(dropout_key),
         ema=jax.tree.map(jnp.copy, trained) if with_ema else None,
     )
+
+
+def state_maker(
+    config: TrainingConfig,
+    model: Transformer,
+    optimizer: optax.GradientTransformation,
+    adaptation: Adaptation,
+    seed: int,
+) -> Callable[..., TrainState]:
+    """`init_state` with the settings of a config; `params` is left to give."""
+    return functools.partial(
+        init_state, model, optimizer, seed, adaptation=adaptation, with_ema=config.ema_decay > 0
+    )
+
+
+def published_apart(state: TrainState, adaptation: Adaptation) -> bool:
+    """Whether `published` are others than those in training."""
+    return state.ema is not None or adaptation.merges
 
 
 def published(state: TrainState, adaptation: Adaptation) -> Params:
