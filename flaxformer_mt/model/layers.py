@@ -11,6 +11,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.dropout import Dropout, DropoutRows
+from flaxformer_mt.model.matmul import matmul
 
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
@@ -50,16 +51,12 @@ class Linear(nn.Module):
         scale = self.init_scale
         xavier = nn.initializers.variance_scaling(scale, "fan_avg", "uniform", inputs, outputs)
         kernel = parameter(self, "kernel", xavier, self.shape, self.axes)
-        contracted = tuple(range(x.ndim - self.num_inputs, x.ndim))
-        y = jax.lax.dot_general(
-            x.astype(self.dtype), kernel.astype(self.dtype), ((contracted, inputs), ((), ()))
-        )
-        if not self.use_bias:
-            return y
-        shape, axes = self.shape[self.num_inputs :], self.axes[self.num_inputs :]
-        bias = parameter(self, "bias", nn.initializers.zeros, shape, axes)
-        bias = jax.lax.stop_gradient(bias) if self.fixed_bias else bias
-        return y + bias.astype(self.dtype)
+        y = matmul(x.astype(self.dtype), kernel.astype(self.dtype), inputs)
+        if self.use_bias:
+            shape, axes = self.shape[self.num_inputs :], self.axes[self.num_inputs :]
+            bias = parameter(self, "bias", nn.initializers.zeros, shape, axes)
+            y += jax.lax.stop_gradient(bias) if self.fixed_bias else bias
+        return y.astype(self.dtype)
 
 
 class Embedding(nn.Module):
@@ -87,12 +84,7 @@ class Embedding(nn.Module):
 
     def logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         """X E^T, accumulated and returned in float32."""
-        return jax.lax.dot_general(
-            x.astype(self.dtype),
-            self.table.astype(self.dtype),
-            (((2,), (1,)), ((), ())),
-            preferred_element_type=jnp.float32,
-        )
+        return matmul(x.astype(self.dtype), self.table.astype(self.dtype), (1,))
 
 
 class FeedForward(nn.Module):

@@ -1,0 +1,90 @@
+"""Products with a matrix of parameters, each in the form that a CPU computes fastest.
+
+A TPU and a GPU are as fast in any form. A CPU's fast kernels want the rows of the left factor one
+after another in memory, and give float32. The product of a linear map and the gradient of its input
+are like that; the gradient of its matrix, x^T g, is not, and takes two to three times as long.
+So there x or g is transposed in memory first, which is cheap. `benchmarks/README.md` has the
+numbers.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+BLOCK = 8
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def matmul(
+    x: Float[Array, "..."], kernel: Float[Array, "..."], inputs: tuple[int, ...]
+) -> Float[Array, "..."]:
+    """The last dimensions of x, contracted with the dimensions `inputs` of the kernel.
+
+    Args:
+      x: [... K], in the dtype of the kernel. K may be several dimensions.
+      kernel: K and N, in any order; N too may be several dimensions.
+      inputs: which dimensions of the kernel are K, ascending.
+
+    Returns:
+      [... N], added up and returned in float32.
+    """
+    ours = tuple(range(x.ndim - len(inputs), x.ndim))
+    return _contract(x, kernel, ours, inputs)
+
+
+def _forward(x: Array, kernel: Array, inputs: tuple[int, ...]) -> tuple[Array, tuple[Array, Array]]:
+    return matmul(x, kernel, inputs), (x, kernel)
+
+
+def _backward(inputs: tuple[int, ...], seen: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    x, kernel = seen
+    g = g.astype(x.dtype)
+    outputs = tuple(axis for axis in range(kernel.ndim) if axis not in inputs)
+    of_x = _contract(g, kernel, tuple(range(g.ndim - len(outputs), g.ndim)), outputs)
+    first, last = (x, g) if inputs < outputs else (g, x)  # as the kernel has them
+    of_kernel = jax.lax.platform_dependent(
+        first,
+        last,
+        cpu=functools.partial(_sum_of_outer_products_on_cpu, leading=x.ndim - len(inputs)),
+        default=functools.partial(_sum_of_outer_products, leading=x.ndim - len(inputs)),
+    )
+    return of_x.astype(x.dtype), of_kernel.astype(kernel.dtype)
+
+
+matmul.defvjp(_forward, _backward)
+
+
+def _contract(a: Array, b: Array, of_a: tuple[int, ...], of_b: tuple[int, ...]) -> Array:
+    return jax.lax.dot_general(a, b, ((of_a, of_b), ((), ())), preferred_element_type=jnp.float32)
+
+
+def _sum_of_outer_products(a: Array, b: Array, *, leading: int) -> Array:
+    """Sums a ⊗ b over the `leading` dimensions, which both have first."""
+    summed = tuple(range(leading))
+    return _contract(a, b, summed, summed)
+
+
+def _sum_of_outer_products_on_cpu(a: Array, b: Array, *, leading: int) -> Array:
+    """The same, as A^T B or (B^T A)^T, in which only the narrower of both is transposed."""
+    shape = a.shape[leading:] + b.shape[leading:]
+    rows = math.prod(a.shape[:leading])
+    a, b = (x.reshape(rows, -1) for x in (a, b))
+    if any(size % BLOCK for size in (rows, a.shape[1], b.shape[1])):
+        return _sum_of_outer_products(a, b, leading=1).reshape(shape)
+    if a.shape[1] <= b.shape[1]:
+        return _contract(transpose_in_memory(a), b, (1,), (0,)).reshape(shape)
+    return transpose_in_memory(_contract(transpose_in_memory(b), a, (1,), (0,))).reshape(shape)
+
+
+def transpose_in_memory(x: Float[Array, "M N"]) -> Float[Array, "N M"]:
+    """X^T, M divisible by 8.
+
+    By way of three dimensions, since XLA would make a plain transpose part of the product again,
+    and so a slow one.
+    """
+    rows, columns = x.shape
+    blocks = x.reshape(rows // BLOCK, BLOCK, columns)
+    return blocks.transpose(2, 0, 1).reshape(columns, rows)

@@ -1,0 +1,81 @@
+"""`matmul` is a plain contraction, forwards and backwards, in whatever form it is computed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.model.matmul import matmul, transpose_in_memory
+
+# x, kernel, which dimensions of the kernel are its inputs
+SHAPES = [
+    ((4, 6, 16), (16, 32), (0,)),  # a map of the feed-forward network, wider
+    ((4, 6, 32), (32, 16), (0,)),  # and narrower
+    ((4, 6, 16), (16, 4, 8), (0,)),  # to the heads
+    ((4, 6, 4, 8), (4, 8, 16), (0, 1)),  # and back from them
+    ((4, 6, 16), (40, 16), (1,)),  # a table of embeddings, as the output
+    ((4, 6, 48), (40, 48), (1,)),
+    ((3, 5, 7), (7, 11), (0,)),  # nothing is divisible by 8
+    ((16, 16), (16, 24), (0,)),
+]
+
+
+def plain(x, kernel, inputs):
+    ours = tuple(range(x.ndim - len(inputs), x.ndim))
+    return jax.lax.dot_general(
+        x, kernel, ((ours, inputs), ((), ())), preferred_element_type=jnp.float32
+    )
+
+
+def value_and_gradients(product, x, kernel, inputs, g):
+    y, pull = jax.vjp(lambda x, kernel: product(x, kernel, inputs), x, kernel)
+    return y, *pull(g)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("x_shape, kernel_shape, inputs", SHAPES)
+def test_product_and_gradients_are_those_of_a_plain_contraction(
+    x_shape, kernel_shape, inputs, dtype
+):
+    keys = jax.random.split(jax.random.key(0), 3)
+    # Whole numbers: their products and sums are exact in any order, and in bfloat16 too.
+    x, kernel = (
+        jax.random.randint(key, shape, -2, 3).astype(dtype)
+        for key, shape in zip(keys, (x_shape, kernel_shape), strict=False)
+    )
+    wide = [value.astype(jnp.float32) for value in (x, kernel)]
+    g = jax.random.randint(keys[2], plain(*wide, inputs).shape, -2, 3).astype(jnp.float32)
+    found = jax.jit(lambda *args: value_and_gradients(matmul, *args[:2], inputs, args[2]))(
+        x, kernel, g
+    )
+    wanted = value_and_gradients(plain, *wide, inputs, g)
+    assert [part.dtype for part in found] == [jnp.float32, dtype, dtype]
+    for of_ours, of_plain in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(of_ours.astype(jnp.float32), of_plain)
+
+
+def test_a_transpose_in_memory_is_a_transpose():
+    x = jnp.arange(16.0 * 5).reshape(16, 5)
+    np.testing.assert_array_equal(transpose_in_memory(x), x.T)
+
+
+@pytest.mark.parametrize("x_shape, kernel_shape, inputs", SHAPES[:6])
+def test_on_a_cpu_no_product_reads_its_left_factor_by_columns(x_shape, kernel_shape, inputs):
+    """The slow form: `lhs_contracting_dims={0}`."""
+    x, kernel = jnp.ones(x_shape), jnp.ones(kernel_shape)
+    g = jnp.ones(plain(x, kernel, inputs).shape)
+
+    def compiled(product):
+        step = jax.jit(lambda x, kernel, g: value_and_gradients(product, x, kernel, inputs, g)[1:])
+        return step.lower(x, kernel, g).compile().as_text()
+
+    assert "lhs_contracting_dims={0}" not in compiled(matmul)
+
+
+def test_elsewhere_the_gradient_is_one_product():
+    """No transpose is put in the way of a TPU or GPU."""
+    x, kernel = jnp.ones((4, 6, 16)), jnp.ones((16, 32))
+    gradient = jax.jit(jax.grad(lambda kernel: matmul(x, kernel, (0,)).sum()))
+    for_tpu = gradient.trace(kernel).lower(lowering_platforms=("tpu",)).as_text()
+    for_cpu = gradient.trace(kernel).lower(lowering_platforms=("cpu",)).as_text()
+    assert "stablehlo.transpose" in for_cpu and "stablehlo.transpose" not in for_tpu
