@@ -72,8 +72,10 @@ def main(args: list[str] | None = None) -> int:
 
 def attention_maps(arguments: AttentionMapsArguments) -> None:
     """Translate, capture and write the file."""
+    from flaxformer_mt.compilation_cache import keep_programs
     from flaxformer_mt.decoding.translator import Translator
 
+    keep_programs()
     translator = Translator.load(arguments.workdir, which=arguments.checkpoint)
     maps = capture(translator, arguments.source, arguments.target or None)
     output = Path(arguments.output)

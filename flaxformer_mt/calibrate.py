@@ -50,10 +50,12 @@ def main(args: list[str] | None = None) -> int:
 
 def calibrate(arguments: CalibrateArguments) -> None:
     """Translate, fit, measure, write the calibration and say how good it is."""
+    from flaxformer_mt.compilation_cache import keep_programs
     from flaxformer_mt.config import workdir_config
     from flaxformer_mt.decoding.confidence import CALIBRATION_FILE, Calibration, held_out
     from flaxformer_mt.decoding.translator import Translator
 
+    keep_programs()
     config = workdir_config(arguments.workdir)
     if arguments.source:
         sources, references = read_parallel(arguments.source, arguments.target)

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from flaxformer_mt.cli import guard, parse_arguments
+from flaxformer_mt.cli import ABOUT_CACHE, guard, parse_arguments
 from flaxformer_mt.decoding.config import DecodingConfig
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def run_model_verb(
 
     def parse_and_work() -> None:
         defaults = _with_decoding_of(kind, _workdirs(args))
-        work(parse_arguments(defaults, args, verb=verb, description=inspect.getdoc(kind)))
+        description = f"{inspect.getdoc(kind)}\n\n{ABOUT_CACHE}"
+        work(parse_arguments(defaults, args, verb=verb, description=description))
 
     return guard(parse_and_work)
 
@@ -64,9 +65,11 @@ def output_of_first(path: str) -> str:
     """Of several processes, which this one joins here, the first writes; the others to nowhere."""
     import jax  # not above: --help does without
 
+    from flaxformer_mt.compilation_cache import keep_programs
     from flaxformer_mt.processes import connect, is_first
 
     connect()
+    keep_programs()
     if jax.process_count() > 1:
         # JAX takes SIGTERM for a notice of preemption; here is nothing to be saved.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import jax
 
-from flaxformer_mt.cli import guard
+from flaxformer_mt.cli import ABOUT_CACHE, guard
+from flaxformer_mt.compilation_cache import keep_programs
 from flaxformer_mt.config import Config, Place, differences, parse
 from flaxformer_mt.data.fingerprints import changed
 from flaxformer_mt.data.pair import Pair
@@ -94,7 +95,10 @@ def main(args: list[str] | None = None) -> int:
 
     def work() -> None:
         config, told = parse(
-            args, TrainPlace, verb="train", description="Train a translation model."
+            args,
+            TrainPlace,
+            verb="train",
+            description=f"Train a translation model.\n\n{ABOUT_CACHE}",
         )
         deadline = parse_deadline(told.deadline, time.time())
         ending = train(
@@ -137,6 +141,7 @@ def train(
     check_validation_set(config)
     configure_cpu_devices(config.mesh)
     connect()
+    keep_programs()
     mesh = make_mesh(config.mesh)
     share = make_share(mesh, config.mesh.tokens_per_device)
     if is_first():

@@ -1,12 +1,14 @@
 """The world that tests run in: the CPU as eight devices, and real corpora if there are any."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 os.environ["JAX_PLATFORMS"] = "cpu"  # before jax is imported; commands that tests start inherit it
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # nothing of a test stays in ~/.cache
 
 import jax
 
@@ -23,6 +25,20 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"needs the corpora of {SHARED_DATA}")
     return SHARED_DATA
+
+
+@pytest.fixture
+def compilations() -> Iterator[list[str]]:
+    """The names of the functions that JAX compiles from here on, as it does."""
+    names: list[str] = []
+
+    def listen(event: str, duration: float, **about: str | int) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(str(about["fun_name"]))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @pytest.fixture

@@ -203,6 +203,15 @@ class TestMain:
         check = f"import sys; {verbs}; sys.exit('jax' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
+    def test_a_translator_waits_for_nothing_that_it_does_not_use(self) -> None:
+        unused = {"scipy", "sacrebleu", "grain", "tensorflow_datasets", "tensorboardX", "tqdm"}
+        check = (
+            "import sys; from flaxformer_mt import Translator; "
+            f"print(*{unused!r} & set(sys.modules))"
+        )
+        done = subprocess.run([sys.executable, "-c", check], stdout=subprocess.PIPE, text=True)
+        assert done.returncode == 0 and done.stdout == "\n", done.stdout
+
 
 class TestGuard:
     @pytest.mark.parametrize(

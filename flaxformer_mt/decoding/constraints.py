@@ -20,6 +20,7 @@ A sentence without phrases in a batch with them is searched as ever.
 from collections.abc import Callable, Sequence
 
 import flax.struct
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -225,10 +226,10 @@ def make_banks(
             lengths[row, place] = len(phrase)
             table[row, place] = automaton(phrase, longest, whole_words=ends and whole_words(phrase))
     return Banks(
-        jnp.asarray(tokens),
-        jnp.asarray(lengths),
-        jnp.asarray(table),
-        jnp.asarray(boundary),
+        jax.device_put(tokens),
+        jax.device_put(lengths),
+        jax.device_put(table),
+        jax.device_put(boundary),
         eos_id,
     )
 

@@ -1,12 +1,15 @@
-"""What is asked for each sentence, and the arrays in which a batch of it reaches the device."""
+"""What is asked for each sentence, and the arrays in which a batch of it reaches the device.
+
+By `jax.device_put`: `jnp.asarray` compiles a program for every new shape that it is given.
+"""
 
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
-from jaxtyping import Array, Bool, Int, Integer
+from jaxtyping import Array, Bool, Float, Int, Integer
 
 from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenizer import Tokenizer
@@ -100,7 +103,7 @@ def make_wishes(
     limits = _column([request.limit(config) for request in requests], rows)
     rules: list[Rule] = []
     if config.repetition_penalty != 1:
-        rules.append(RepetitionPenalty(jnp.float32(config.repetition_penalty)))
+        rules.append(RepetitionPenalty(_number(config.repetition_penalty)))
     if config.no_repeat_ngram_size:
         rules.append(NoRepeatedNgram(config.no_repeat_ngram_size))
     if config.min_target_length or config.min_target_ratio:
@@ -112,13 +115,13 @@ def make_wishes(
         for row, request in enumerate(requests):
             tokens[row, : len(request.prefix)] = request.prefix
         lengths = _column([len(one.prefix) for one in requests], rows)
-        prefix = ForcedPrefix(jnp.asarray(tokens), lengths)
+        prefix = ForcedPrefix(jax.device_put(tokens), lengths)
     sampler = None
     if config.strategy != "beam":
         sampler = Sampler(
             seeds=_column([_seed(config.seed, one.inputs) for one in requests], rows, np.uint32),
-            temperature=jnp.float32(config.temperature),
-            top_p=jnp.float32(config.top_p) if config.top_p < 1 else None,
+            temperature=_number(config.temperature),
+            top_p=_number(config.top_p) if config.top_p < 1 else None,
             top_k=config.top_k,
         )
     selection: Selection | None = None
@@ -131,14 +134,14 @@ def make_wishes(
     ranks_by_coverage = config.coverage_penalty and (config.beam_size > 1 or num_phrases)
     return Wishes(
         length_limits=limits,
-        suppressed=jnp.asarray(suppressed),
-        length_penalty=jnp.float32(config.length_penalty),
-        weights=None if weights is None else jnp.asarray(weights, jnp.float32),
+        suppressed=jax.device_put(suppressed),
+        length_penalty=_number(config.length_penalty),
+        weights=None if weights is None else jax.device_put(np.array(weights, np.float32)),
         rules=tuple(rules),
         prefix=prefix,
         selection=selection,
         sampler=sampler,
-        coverage_penalty=jnp.float32(config.coverage_penalty) if ranks_by_coverage else None,
+        coverage_penalty=_number(config.coverage_penalty) if ranks_by_coverage else None,
     )
 
 
@@ -159,7 +162,11 @@ def _column(values: Sequence[int], rows: int, dtype: type = np.int32) -> Integer
     """One number for each row; 0 in rows left over."""
     column = np.zeros(rows, dtype)
     column[: len(values)] = values
-    return jnp.asarray(column)
+    return jax.device_put(column)
+
+
+def _number(value: float) -> Float[Array, ""]:
+    return jax.device_put(np.float32(value))
 
 
 def _seed(seed: int, inputs: Int[np.ndarray, " s"]) -> int:

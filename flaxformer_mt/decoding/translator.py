@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float
 from flaxformer_mt.data.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.data.vocabulary import Vocabulary
-from flaxformer_mt.decoding import mbr
 from flaxformer_mt.decoding.checks import (
     check_as_many,
     check_ensemble,
@@ -46,7 +45,6 @@ from flaxformer_mt.decoding.results import (
 from flaxformer_mt.decoding.segments import Segment, segment_lines, tag_lines, truncate
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.decoding.word_ends import TargetWords
-from flaxformer_mt.metrics import default_tokenize
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.checkpoint import load_model
 
@@ -424,6 +422,10 @@ class Translator:
 
     def _by_utility(self, drawn: list[Hypothesis], config: DecodingConfig) -> list[Hypothesis]:
         """The distinct samples that agree best with all."""
+        # Not above: for SciPy and sacreBLEU no other search should wait.
+        from flaxformer_mt.decoding import mbr
+        from flaxformer_mt.metrics import default_tokenize
+
         texts = [hypothesis.text for hypothesis in drawn]
         tokenize = default_tokenize(self.target_language)
         best = mbr.ranked(texts, config.utility, tokenize=tokenize)[: config.num_hypotheses]

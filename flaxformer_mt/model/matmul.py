@@ -17,7 +17,6 @@ from jaxtyping import Array, Float
 BLOCK = 8
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def matmul(
     x: Float[Array, "..."], kernel: Float[Array, "..."], inputs: tuple[int, ...]
 ) -> Float[Array, "..."]:
@@ -31,8 +30,12 @@ def matmul(
     Returns:
       [... N], added up and returned in float32.
     """
-    ours = tuple(range(x.ndim - len(inputs), x.ndim))
-    return _contract(x, kernel, ours, inputs)
+    return jnp.asarray(_matmul(x, kernel, inputs))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _matmul(x: Array, kernel: Array, inputs: tuple[int, ...]) -> Array:
+    return _contract(x, kernel, tuple(range(x.ndim - len(inputs), x.ndim)), inputs)
 
 
 def _forward(x: Array, kernel: Array, inputs: tuple[int, ...]) -> tuple[Array, tuple[Array, Array]]:
@@ -54,7 +57,7 @@ def _backward(inputs: tuple[int, ...], seen: tuple[Array, Array], g: Array) -> t
     return of_x.astype(x.dtype), of_kernel.astype(kernel.dtype)
 
 
-matmul.defvjp(_forward, _backward)
+_matmul.defvjp(_forward, _backward)
 
 
 def _contract(a: Array, b: Array, of_a: tuple[int, ...], of_b: tuple[int, ...]) -> Array:

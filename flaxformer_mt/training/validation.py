@@ -64,7 +64,7 @@ class Validation:
 
     def _translator(self, params: Params) -> Translator:
         """Of parameters that are in training: on one device of each process, whole."""
-        whole = jax.jit(lambda x: x, out_shardings=replicated(self.placement.mesh))(params)
+        whole = jax.jit(_same, out_shardings=replicated(self.placement.mesh))(params)
         return Translator(
             self.model,
             jax.tree.map(lambda x: x.addressable_data(0), whole),
@@ -72,6 +72,11 @@ class Validation:
             self.config.decoding,
             max_source_length=self.config.data.max_source_length,
         )
+
+
+def _same(params: Params) -> Params:
+    """A lambda in its place would be another function, compiled anew, at every validation."""
+    return params
 
 
 def average_metrics(window: list[Metrics]) -> dict[str, float]:

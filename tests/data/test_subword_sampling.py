@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from flaxformer_mt.data import subword_sampling
 from flaxformer_mt.data.subword_sampling import BpeDropout, PieceTable, UnigramSampler
 
 PROBABILITIES = {"a": 0.2, "b": 0.2, "c": 0.1, "ab": 0.3, "bc": 0.15, "abc": 0.05}
@@ -88,6 +89,16 @@ def test_merges_are_taken_in_their_order(rng):
     assert bpe("abcd", 0.0, rng) == ["ab", "cd"]
     assert bpe("abcabcab", 0.0, rng) == ["abc", "abc", "ab"]
     assert bpe("", 0.0, rng) == []
+
+
+@pytest.mark.parametrize("sampler", [UnigramSampler, BpeDropout])
+def test_what_is_remembered_of_a_word_changes_nothing(sampler, monkeypatch):
+    words = ["abcd", "abcabcab", "a", "dcba", "ab?d", ""] * 50
+    remembering, rng = sampler(BPE_TABLE, 0.4), np.random.default_rng(0)
+    cuts = [remembering.sample(word, rng.random) for word in words]
+    monkeypatch.setattr(subword_sampling, "_LONGEST_CACHED", -1)
+    rng = np.random.default_rng(0)
+    assert [sampler(BPE_TABLE, 0.4).sample(word, rng.random) for word in words] == cuts
 
 
 def test_dropout_skips_merges_as_often_as_asked(rng):

@@ -1,5 +1,6 @@
 """Tokenising a corpus: nothing is lost, nothing too long is kept, and sampling can be repeated."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -27,8 +28,8 @@ class Letters:
     def to_bytes(self) -> bytes:
         return b""
 
-    def sample(self, text: str, rng: np.random.Generator) -> list[int]:
-        return [self.unk_id] * int(rng.integers(0, 4)) + self.tokenize(text)
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
+        return [self.unk_id] * int(4 * random()) + self.tokenize(text)
 
 
 class Pairs(list[Pair]):
@@ -99,6 +100,11 @@ def test_sampling_is_repeatable_differs_by_epoch_and_respects_the_limits(tokeniz
     assert max(pairs.target_lengths.max() for pairs in epochs) == 8
     np.testing.assert_array_equal(resampler.pairs_of(3).inputs, epochs[3].inputs)
     assert len({pairs.inputs.tobytes() for pairs in epochs}) > 10
+
+
+def test_numbers_drawn_in_blocks_are_those_of_the_generator():
+    number, rng = tokenized._numbers(np.random.default_rng(7)), np.random.default_rng(7)
+    assert [number() for _ in range(200)] == [rng.random() for _ in range(200)]
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 7])

@@ -7,7 +7,7 @@ import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import hypothesis
@@ -51,7 +51,7 @@ class LetterVocabulary:
         ids = ids[: ids.index(EOS)] if EOS in ids else ids
         return "".join(LETTERS[token - 4] for token in ids if token >= 4)
 
-    def sample(self, text: str, rng: np.random.Generator) -> list[int]:
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         return self.tokenize(text)
 
     def to_bytes(self) -> bytes:
@@ -427,6 +427,30 @@ def test_no_program_is_compiled_twice(translator):
     assert num_programs() == compiled
     translator.translate(["a dog."], beam_size=2, num_hypotheses=1)
     assert num_programs() == compiled + 1
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"beam_size": 1, "num_hypotheses": 1},
+        {"beam_size": 3, "num_hypotheses": 1},
+        {"beam_size": 3, "num_hypotheses": 3},
+    ],
+    ids=["greedy", "beam", "n-best"],
+)
+@pytest.mark.usefixtures("compiled_quickly")
+def test_after_a_hundred_sentences_nothing_is_compiled(rng, compilations, search):
+    # With a limit of their own the programs are others than those of other tests.
+    translator = make_translator(dataclasses.replace(CONFIG, target_length_margin=6))
+    lengths = rng.integers(0, translator.max_source_length, 300)
+    sentences = ["".join(rng.choice(list(LETTERS[:-1]), length)) for length in lengths]
+    translator.translate(sentences[:100], **search)
+    assert compilations.count("jit(search_batch)") == 2  # programs of 16 and 24 tokens
+    compilations.clear()
+    for number in (1, 7, 192):  # as they come, in any company
+        some, sentences = sentences[-number:], sentences[:-number]
+        translator.translate(some, **search)
+    assert compilations == []
 
 
 LONG = "the first ends here. the second one is longer, and ends there."

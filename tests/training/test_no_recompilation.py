@@ -1,0 +1,48 @@
+"""A run that goes on compiles nothing: whatever it needs has been compiled in its first epoch."""
+
+import dataclasses
+
+from tiny_run import CONFIG
+
+from flaxformer_mt.data.pipeline import build_data
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.train import train
+from flaxformer_mt.training.checkpoint import Checkpoints
+
+
+def test_after_the_first_epoch_nothing_is_compiled(tmp_path, monkeypatch, compilations):
+    """Updates in every shape, log lines, validation (loss and BLEU) and checkpoints."""
+    data = dataclasses.replace(
+        CONFIG.data,
+        train=CorpusConfig(pairs=("grammar:train:100",)),
+        tokenizer=TokenizerConfig(vocab_size=400),
+        num_buckets=2,
+    )
+    epochs = build_data(data, tokenizer_directory=str(tmp_path / "tokenizer"), seed=0).epochs
+    one_epoch = len(epochs.plan(0))
+    assert len(epochs.shapes) == 2
+    config = dataclasses.replace(
+        CONFIG,
+        data=data,
+        training=dataclasses.replace(
+            CONFIG.training,
+            num_steps=2 * one_epoch + one_epoch // 2,
+            validate_every=one_epoch,
+            checkpoint_every=one_epoch // 2,
+        ),
+    )
+    when_saved: dict[int, int] = {}
+    save = Checkpoints.save
+
+    def save_and_count(self: Checkpoints, step: int, *args, **kwargs) -> None:
+        save(self, step, *args, **kwargs)
+        self.wait()
+        when_saved[step] = len(compilations)
+
+    monkeypatch.setattr(Checkpoints, "save", save_and_count)
+    train(config, str(tmp_path / "run"), quiet=True)
+    assert list(when_saved)[-1] == config.training.num_steps
+    first, last = when_saved[one_epoch], when_saved[config.training.num_steps]
+    assert compilations[:first].count("jit(train_step)") == 2  # it does count
+    assert compilations[first:last] == []
