@@ -1,0 +1,62 @@
+"""CTranslate2, by default with one worker of one thread on each core."""
+
+import math
+import time
+from pathlib import Path
+
+import ctranslate2
+
+from benchmarks.child import Answer, num_cpus
+from benchmarks.task import read_sentences, search_rules
+from flaxformer_mt.interop.ctranslate2_runner import _vocabulary
+
+
+class Decoding:
+    """Token ids in, token ids out: its pieces are looked up outside the time."""
+
+    def __init__(
+        self, *, directory: str, sentences: str, dtype: str, device: str, workers: int = 0
+    ) -> None:
+        """Loads an export.
+
+        Args:
+          directory: that `write_ctranslate2` wrote.
+          sentences: file of token ids.
+          dtype: CTranslate2's compute type: float32, int8, bfloat16, ...
+          device: cpu or gpu.
+          workers: how many batches at once, the cores divided among them; 0 = one for each core.
+        """
+        self._workers = 1 if device == "gpu" else workers or num_cpus()
+        self._translator = ctranslate2.Translator(
+            directory,
+            device="cuda" if device == "gpu" else "cpu",
+            compute_type=dtype,
+            inter_threads=self._workers,
+            intra_threads=max(1, num_cpus() // self._workers),
+        )
+        source, target = (_vocabulary(Path(directory), side) for side in ("source", "target"))
+        self._ids = {piece: number for number, piece in enumerate(target)}
+        self._sources = [
+            [source[token] for token in ids[:-1]] for ids in read_sentences(sentences)
+        ]  # it adds EOS itself
+        self.facts = {}
+
+    def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:
+        """The first `count` sentences; with a length, so many tokens for each."""
+        sources = self._sources[:count]
+        rules = search_rules(beam_size, length=length)
+        longest = max(map(len, sources)) + 1
+        start = time.perf_counter()
+        found = self._translator.translate_batch(
+            sources,
+            max_batch_size=min(batch, math.ceil(len(sources) / self._workers)),
+            beam_size=beam_size,
+            length_penalty=rules.length_penalty,
+            max_input_length=0,  # no limit
+            max_decoding_length=rules.length_limit(longest) - 1,  # EOS is not counted
+            min_decoding_length=length - 1 if length else 1,
+            return_end_token=True,
+        )
+        seconds = time.perf_counter() - start
+        outputs = [[self._ids[piece] for piece in one.hypotheses[0]] for one in found]
+        return {"seconds": seconds, "outputs": outputs}

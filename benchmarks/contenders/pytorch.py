@@ -1,0 +1,258 @@
+"""PyTorch's `nn.Transformer` and Hugging Face's Marian, as fast as they go without changing them.
+
+What costs them nothing to leave out is left out: a mask over target padding (which comes after all
+real tokens, so that the causal mask hides it), dropout of probability 0, gradients of None.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch  # pyright: ignore[reportMissingImports]
+import torch.nn.functional as F  # pyright: ignore[reportMissingImports]
+from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
+
+from benchmarks.child import Answer, num_cpus
+from benchmarks.task import read_batches, read_sentences, search_rules
+
+IGNORED = -100
+"""Label of padding, as PyTorch has it."""
+Logits = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(inputs [B S], whether they are real [B S], target tokens before each place [B T]) -> [B T V]"""
+
+
+class NnTransformer(nn.Module):
+    """The paper's model of `torch.nn.Transformer`, one embedding for all, sizes as given."""
+
+    def __init__(self, sizes: dict[str, Any]) -> None:
+        """`sizes` are fields of our TransformerConfig, and vocab_size."""
+        super().__init__()
+        width, dropout = sizes["d_model"], sizes["dropout"]
+        self.embedding = nn.Embedding(sizes["vocab_size"], width)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+        self.dropout = nn.Dropout(dropout)
+        self.transformer = nn.Transformer(
+            width,
+            sizes["num_heads"],
+            sizes["num_encoder_layers"],
+            sizes["num_decoder_layers"],
+            sizes["d_ff"],
+            dropout,
+            batch_first=True,
+        )
+        self.positions: Tensor
+        self.register_buffer("positions", sinusoids(1024, width), persistent=False)
+        for part in self.modules():  # the others have no dropout inside sub-layers
+            if isinstance(part, nn.MultiheadAttention):
+                part.dropout = 0.0
+            elif isinstance(part, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+                part.register_module("dropout", nn.Identity())
+
+    def forward(self, inputs: Tensor, real: Tensor, before: Tensor) -> Tensor:
+        """Logits [B T V]."""
+        causal = nn.Transformer.generate_square_subsequent_mask(
+            before.shape[1], device=before.device
+        )
+        hidden = self.transformer(
+            self.embed(inputs),
+            self.embed(before),
+            tgt_mask=causal,
+            src_key_padding_mask=~real,
+            memory_key_padding_mask=~real,
+            tgt_is_causal=True,
+        )
+        return F.linear(hidden, self.embedding.weight)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Tokens and positions [B L D]."""
+        scale = math.sqrt(self.embedding.embedding_dim)
+        return self.dropout(self.embedding(tokens) * scale + self.positions[: tokens.shape[1]])
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """The paper's positions [length width]."""
+    angles = torch.arange(length)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).reshape(length, width)
+
+
+def marian(directory: str) -> Any:
+    """The export of our model."""
+    import transformers  # pyright: ignore[reportMissingImports]
+
+    transformers.utils.logging.disable_progress_bar()
+    return transformers.MarianMTModel.from_pretrained(
+        directory, attn_implementation="sdpa", dtype=torch.float32
+    )
+
+
+def marian_logits(model: Any) -> Logits:
+    """Teacher-forced."""
+    return lambda inputs, real, before: (
+        model(
+            input_ids=inputs,
+            attention_mask=real.long(),
+            decoder_input_ids=before,
+            use_cache=False,
+        ).logits
+    )
+
+
+def start(device: str) -> torch.device:
+    """Where to work; on a CPU with as many threads as there are cores to use."""
+    torch.manual_seed(0)
+    torch.set_num_threads(num_cpus())
+    return torch.device("cuda" if device == "gpu" else "cpu")
+
+
+def wait_for(device: torch.device) -> None:
+    """Returns when all work is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def device_memory(device: torch.device) -> Answer:
+    """On a GPU its peak, which stands for that of the process."""
+    if device.type == "cuda":
+        return {"peak_memory": torch.cuda.max_memory_allocated()}
+    return {}
+
+
+class Training:
+    """Updates with label smoothing, clipping and fused Adam, as ours."""
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        directory: str,
+        batches: str,
+        dtype: str,
+        device: str,
+        compiled: bool,
+        sizes: dict[str, Any],
+        training: dict[str, Any],
+    ) -> None:
+        """Makes the model, and does an update with each shape of batch.
+
+        Args:
+          kind: "marian", with the weights in `directory`, or "torch", with random ones.
+          directory: of a Marian export.
+          batches: file.
+          dtype: bfloat16 is autocast, over float32 weights.
+          device: cpu or gpu.
+          compiled: by torch.compile.
+          sizes: fields of our TransformerConfig, vocab_size and bos_id.
+          training: fields of our TrainingConfig.
+        """
+        self._device, self._training = start(device), training
+        self._model = (marian(directory) if kind == "marian" else NnTransformer(sizes)).train()
+        self._model.to(self._device)
+        logits = marian_logits(self._model) if kind == "marian" else self._model
+        self._logits: Logits = torch.compile(logits) if compiled else logits
+        self._autocast = contextlib.nullcontext
+        if dtype == "bfloat16":
+            self._autocast = lambda: torch.autocast(self._device.type, torch.bfloat16)
+        self._optimizer = torch.optim.Adam(
+            self._model.parameters(),
+            lr=1e-4,
+            betas=(training["adam_b1"], training["adam_b2"]),
+            eps=training["adam_eps"],
+            fused=True,
+        )
+        self._batches = [self._tensors(batch, sizes["bos_id"]) for batch in read_batches(batches)]
+        shapes = {(one[0].shape, one[2].shape): one for one in self._batches}
+        losses = [float(self._update(*one)) for one in shapes.values()]
+        self.facts = {"first_loss": losses[0]}
+
+    def round(self) -> Answer:
+        """Each batch once."""
+        loss = torch.zeros(())
+        start = time.perf_counter()
+        for batch in self._batches:
+            loss = self._update(*batch)
+        wait_for(self._device)
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "loss": float(loss)} | device_memory(self._device)
+
+    def _update(self, inputs: Tensor, real: Tensor, before: Tensor, labels: Tensor) -> Tensor:
+        inputs, real, before, labels = (
+            x.to(self._device, non_blocking=True) for x in (inputs, real, before, labels)
+        )
+        with self._autocast():
+            logits = self._logits(inputs, real, before)
+            loss = F.cross_entropy(
+                logits.flatten(0, 1),
+                labels.flatten(),
+                ignore_index=IGNORED,
+                label_smoothing=self._training["label_smoothing"],
+            )
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self._training["clip_norm"]:
+            nn.utils.clip_grad_norm_(self._model.parameters(), self._training["clip_norm"])
+        self._optimizer.step()
+        return loss.detach()
+
+    def _tensors(self, batch: Any, bos_id: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """inputs, real, before, labels"""
+        before = np.roll(batch.targets, 1, axis=1)
+        before[:, 0] = bos_id
+        labels = np.where(batch.targets_segment_ids, batch.targets, IGNORED)
+        real = torch.from_numpy(batch.inputs_segment_ids != 0)
+        real[:, 0] = True  # a row without a sentence: attention to nothing would be no number
+        inputs, before, labels = (
+            torch.from_numpy(x.astype(np.int64)) for x in (batch.inputs, before, labels)
+        )
+        return inputs, real, before, labels
+
+
+class Decoding:
+    """Hugging Face `generate`: token ids in, token ids out, sorted by length."""
+
+    def __init__(self, *, directory: str, sentences: str, dtype: str, device: str) -> None:
+        """Loads the export; bfloat16 are then its weights too."""
+        self._device = start(device)
+        self._model = marian(directory).eval().to(self._device, getattr(torch, dtype))
+        self._model.generation_config.bad_words_ids = None  # see task.search_rules
+        self._sources = read_sentences(sentences)
+        self.facts = {}
+
+    def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:
+        """The first `count` sentences; with a length, so many tokens for each."""
+        sources = self._sources[:count]
+        outputs: list[list[int]] = [[] for _ in sources]
+        start = time.perf_counter()
+        longest_first = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+        for first in range(0, len(sources), batch):
+            places = longest_first[first : first + batch]
+            found = self._generate([sources[i] for i in places], beam_size, length)
+            for place, tokens in zip(places, found, strict=True):
+                outputs[place] = tokens
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "outputs": outputs} | device_memory(self._device)
+
+    def _generate(self, sources: list[list[int]], beam_size: int, length: int) -> list[list[int]]:
+        config, eos = self._model.config, self._model.config.eos_token_id
+        width = max(map(len, sources))
+        ids = torch.full((len(sources), width), config.pad_token_id)
+        mask = torch.zeros_like(ids)
+        for row, source in enumerate(sources):
+            ids[row, : len(source)] = torch.tensor(source)
+            mask[row, : len(source)] = 1
+        rules = search_rules(beam_size, length=length)
+        of_beams = {"length_penalty": rules.length_penalty, "early_stopping": True}
+        with torch.inference_mode():
+            found = self._model.generate(
+                input_ids=ids.to(self._device),
+                attention_mask=mask.to(self._device),
+                do_sample=False,
+                num_beams=beam_size,
+                max_length=rules.length_limit(width) + 1,  # the start token counts
+                min_new_tokens=length - 1 if length else None,  # EOS does not
+                **(of_beams if beam_size > 1 else {}),
+            )
+        rows = [row[1:] for row in found.tolist()]
+        return [row[: row.index(eos) + 1] if eos in row else row for row in rows]

@@ -1,0 +1,220 @@
+"""Rows as JSON lines and as Markdown: `python -m benchmarks.table FILE...` makes the README's."""
+
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import shlex
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.rounds import Sample, Settings, allowed_cpus, ratios
+
+PACKAGES = ("jax", "jaxlib", "flax", "numpy", "torch", "transformers", "ctranslate2")
+CACHE = Path(".cache/benchmarks")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one contender reached in one case.
+
+    Attributes:
+      benchmark: the script.
+      case: what was done: the model, the search, the data.
+      contender: who did it.
+      unit: of `value`.
+      values: one for each round.
+      value: their median.
+      ratios: how many times as fast it is as each other one: the median over the rounds.
+      fraction_of_limit: share of what the machine can do at best, where that is known.
+      peak_memory: bytes of the process, or of the device.
+      compile_seconds: what compiling took before the first round, where something is compiled.
+      compilations: how many programs that were.
+      busy: the largest percentage of the CPUs that other processes took before a round.
+      quiet: whether that was little each time.
+      details: what else was found.
+      run: when, where, with what.
+    """
+
+    benchmark: str
+    case: str
+    contender: str
+    unit: str
+    values: list[float]
+    value: float
+    ratios: dict[str, float]
+    fraction_of_limit: float | None = None
+    peak_memory: int = 0
+    compile_seconds: float | None = None
+    compilations: int | None = None
+    busy: float = 0.0
+    quiet: bool = True
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
+    run: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def make_rows(
+    samples: Mapping[str, Sample],
+    amount: float | None,
+    *,
+    facts: Mapping[str, Mapping[str, Any]],
+    settings: Settings,
+    limits: Mapping[str, float] | None = None,
+    details: Mapping[str, Mapping[str, Any]] | None = None,
+    peaks: Mapping[str, float] | None = None,
+    **same: Any,
+) -> list[Row]:
+    """One row for each contender.
+
+    Args:
+      samples: what each did.
+      amount: what a round yields: value = amount / seconds. None: the value is the seconds.
+      facts: what each told when it was warm: compile_seconds, compilations.
+      settings: how it was measured.
+      limits: the value that each could have at best on this machine.
+      details: of each.
+      peaks: what the machine can do at best.
+      same: fields that all rows have alike.
+    """
+    ratio, run = ratios(samples), describe_run(settings) | {"peaks": dict(peaks or {})}
+    rows = []
+    for name, sample in samples.items():
+        seconds = [answer["seconds"] for answer in sample.answers]
+        values = seconds if amount is None else [amount / each for each in seconds]
+        value, busy = statistics.median(values), max(sample.busy)
+        rows.append(
+            Row(
+                contender=name,
+                values=values,
+                value=value,
+                ratios=ratio[name],
+                fraction_of_limit=value / limits[name] if limits else None,
+                peak_memory=max(answer.get("peak_memory", 0) for answer in sample.answers),
+                compile_seconds=facts.get(name, {}).get("compile_seconds"),
+                compilations=facts.get(name, {}).get("compilations"),
+                busy=busy,
+                quiet=busy < settings.busy,
+                details=dict((details or {}).get(name, {})),
+                run=run,
+                **same,
+            )
+        )
+    return rows
+
+
+def describe_run(settings: Settings) -> dict[str, Any]:
+    """When, where and with what."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": _command(),
+        "device": settings.device,
+        "cpu": _cpu_model(),
+        "cpus": len(allowed_cpus()),
+        "memory": psutil.virtual_memory().total,
+        "versions": versions,
+    }
+
+
+def _command() -> str:
+    return shlex.join(["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def publish(rows: Sequence[Row], settings: Settings) -> None:
+    """Appends the rows to the file, and prints their table."""
+    file = Path(settings.out or CACHE / f"{rows[0].benchmark}.jsonl")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as lines:
+        for row in rows:
+            lines.write(json.dumps(dataclasses.asdict(row)) + os.linesep)
+    print(markdown(rows), flush=True)
+
+
+def read(files: Iterable[str]) -> list[Row]:
+    """The rows of several files: of each contender in each case the newest."""
+    newest: dict[tuple[str, str, str], Row] = {}
+    for file in files:
+        for line in Path(file).read_text(encoding="utf-8").splitlines():
+            row = Row(**json.loads(line))
+            newest[row.benchmark, row.case, row.contender] = row
+    return list(newest.values())
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A table for each case: who, how fast, how ours compares, at what cost."""
+    cases: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        cases.setdefault((row.benchmark, row.case), []).append(row)
+    return "\n".join(_case(*key, of_case) for key, of_case in cases.items())
+
+
+def _case(benchmark: str, case: str, rows: Sequence[Row]) -> str:
+    ours = [row for row in rows if row.contender.startswith("ours")]
+    compared = ours if len(ours) < len(rows) else []
+    table = [_cells(row, compared) for row in rows]
+    names = dict.fromkeys(name for cells in table for name in cells)
+    header = [name for name in names if any(cells.get(name) for cells in table)]
+    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    lines += [[cells.get(name, "") for name in header] for cells in table]
+    run = rows[0].run
+    packages = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+    peaks = ", ".join(f"{name} {peak / 1e9:,.0f} G/s" for name, peak in run["peaks"].items())
+    footer = f"{run['date'][:10]}, {run['cpus']} CPUs ({run['cpu']}); {packages}"
+    footer += f"; at best {peaks}" if peaks else ""
+    text = (" | ".join(cells) for cells in lines)
+    return "\n".join(
+        [f"**{benchmark}: {case}**", "", *(f"| {line} |" for line in text), "", footer, ""]
+        + [f"    {run['command']}", ""]
+    )
+
+
+def _cells(row: Row, compared: Sequence[Row]) -> dict[str, str]:
+    """By column; `compared` are those of ours that are compared with each other row."""
+    times = {
+        f"{one.contender} is": f"{one.ratios[row.contender]:.2f} x" if row is not one else ""
+        for one in compared
+    }
+    limit, compilations = row.fraction_of_limit, row.compilations
+    return {
+        "contender": row.contender,
+        row.unit: _number(row.value),
+        "least - most": f"{_number(min(row.values))} - {_number(max(row.values))}",
+        **times,
+        "of the limit": "" if limit is None else f"{limit:.0%}",
+        "memory, MB": f"{row.peak_memory / 1e6:,.0f}" if row.peak_memory else "",
+        "compiled": ""
+        if compilations is None
+        else f"{compilations} in {row.compile_seconds:.0f} s",
+        **{name: _number(value) for name, value in row.details.items()},
+        "not quiet": "" if row.quiet else f"{row.busy:.0f} %",
+    }
+
+
+def _number(value: Any) -> str:
+    """Three digits or more."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    print(markdown(read(sys.argv[1:])))

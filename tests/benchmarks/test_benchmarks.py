@@ -1,0 +1,132 @@
+"""The scripts from end to end on a tiny task: ours, and what is installed of the others."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import decode, startup, train
+from benchmarks import input as input_
+from benchmarks.task import (
+    Text,
+    make_config,
+    read_batches,
+    sample_batches,
+    shape_of,
+    target_tokens,
+    untrained,
+    write_batches,
+)
+from flaxformer_mt.data.synthetic import Grammar
+
+QUICK = ["--wait", "0", "--repeats", "1"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Text:
+    """300 pairs to learn from, 12 to translate."""
+    folder = tmp_path_factory.mktemp("text")
+    for split, size in (("train", 300), ("test", 12)):
+        pairs = [Grammar(split, size=size)[index] for index in range(size)]
+        for language, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+            (folder / f"{split}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return Text(data=str(folder), vocab_size=400, tokens_per_batch=2048)
+
+
+@pytest.fixture(scope="module")
+def workdir(text, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("model") / "workdir"
+    untrained(make_config("tiny", text.data_config()), directory)
+    return directory
+
+
+def arguments(text: Text) -> list[str]:
+    sizes = ["--vocab-size", str(text.vocab_size), "--tokens-per-batch", str(text.tokens_per_batch)]
+    return ["--data", text.data, *sizes, *QUICK]
+
+
+def rows(file: Path) -> dict[str, dict]:
+    lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return {row["contender"]: row for row in lines}
+
+
+def test_batches_reach_contenders_as_they_are(text, tmp_path):
+    _, data = untrained(make_config("tiny", text.data_config()), tmp_path / "workdir")
+    batches = sample_batches(data, 5)
+    write_batches(tmp_path / "batches.npz", batches)
+    again = read_batches(tmp_path / "batches.npz")
+    assert list(map(shape_of, again)) == list(map(shape_of, batches))
+    assert all(
+        np.array_equal(a, b)
+        for one, other in zip(batches, again, strict=True)
+        for a, b in zip(one, other, strict=True)
+    )
+    ends = sum((batch.targets == data.tokenizer.target.eos_id).sum() for batch in batches)
+    assert target_tokens(batches) > ends > 0
+
+
+def test_all_batches_of_an_epoch_are_a_fair_sample_of_it(text, tmp_path):
+    _, data = untrained(make_config("tiny", text.data_config()), tmp_path / "workdir")
+    assert target_tokens(sample_batches(data, 10_000)) == data.epochs.pairs.target_lengths.sum()
+
+
+def test_a_folder_without_the_text_is_named(text):
+    with pytest.raises(FileNotFoundError, match=r"no file train.fr; there is test.de, test.en"):
+        Text(data=text.data, source_language="fr").data_config()
+
+
+def test_training(text, tmp_path, capsys):
+    out = tmp_path / "rows.jsonl"
+    given = ["--size", "tiny", "--batches", "1", "--dtypes", "float32", "--contenders", "ours"]
+    assert train.main([*arguments(text), *given, "--out", str(out)]) == 0
+    ours = rows(out)["ours float32"]
+    assert ours["value"] > 0 and 0 < ours["fraction_of_limit"] < 1
+    assert ours["compilations"] >= 1 and ours["details"]["compiled later"] == 0
+    assert "**train: tiny" in capsys.readouterr().out
+
+
+def test_marian_has_the_same_weights_and_batches(text, tmp_path):
+    pytest.importorskip("torch", reason="needs the extra [bench]")
+    pytest.importorskip("transformers", reason="needs the extra [bench]")
+    out = tmp_path / "rows.jsonl"
+    given = ["--size", "tiny", "--batches", "1", "--dtypes", "float32"]
+    assert train.main([*arguments(text), *given, "--out", str(out)]) == 0
+    found = rows(out)
+    losses = {name: row["details"]["first loss"] for name, row in found.items()}
+    # Dropout differs.
+    assert losses["ours float32"] == pytest.approx(losses["marian float32"], rel=0.05)
+    assert found["ours float32"]["ratios"]["torch float32"] > 0
+
+
+def test_decoding(text, workdir, tmp_path, capsys):
+    out = tmp_path / "rows.jsonl"
+    given = ["--workdir", str(workdir), "--beam", "1", "--batch", "8", "--engine-types", "float32"]
+    given += ["--sentences", "8", "--contenders", "ours", "ctranslate2", "--out", str(out)]
+    given += ["--lengths", "6"]  # of its own accord a model that has learnt nothing never ends
+    assert decode.main([*arguments(text), *given]) == 0
+    found = rows(out)
+    assert found["ours float32"]["details"]["compiled later"] == 0
+    assert {row["case"].split(", ")[-1] for row in found.values()} == {"6 tokens each"}
+    assert len(found) == 2 and all(
+        row["details"]["found the same"] == "100.0%" for row in found.values()
+    )
+    assert "**decode: 128 wide, 2+2 layers, beam 1, batch 8**" in capsys.readouterr().out
+
+
+def test_input(text, tmp_path, capsys):
+    out = tmp_path / "rows.jsonl"
+    given = ["--workers", "0", "--batching", "pack", "--cut", "anew", "--steps", "0"]
+    assert input_.main([*arguments(text), *given, "--out", str(out)]) == 0
+    (row,) = rows(out).values()
+    assert row["value"] > 0 and row["details"]["shapes"] == 1
+    assert "pairs/s" in capsys.readouterr().out
+
+
+def test_startup(text, workdir, tmp_path):
+    out = tmp_path / "rows.jsonl"
+    given = ["--workdir", str(workdir), "--sentence", "The dog sleeps.", "--out", str(out)]
+    assert startup.main([*arguments(text), *given, "--contenders", "ours"]) == 0
+    found = rows(out)
+    assert found["import nothing"]["value"] < found["import jax"]["value"]
+    assert found["ours, warm"]["value"] > found["import nothing"]["value"]

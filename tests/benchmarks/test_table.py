@@ -1,0 +1,72 @@
+"""Rows: their numbers, their file, their Markdown."""
+
+import dataclasses
+
+import pytest
+
+from benchmarks.rounds import Sample, Settings
+from benchmarks.table import make_rows, markdown, publish, read
+
+
+def rows(**changes):
+    samples = {
+        "ours float32": Sample([{"seconds": s, "peak_memory": 5e6} for s in (1, 2, 4)], [0, 3, 1]),
+        "marian": Sample([{"seconds": s, "peak_memory": 7e6} for s in (3, 4, 4)], [0, 70, 0]),
+    }
+    given = {
+        "facts": {"ours float32": {"compilations": 2, "compile_seconds": 8.2}},
+        "settings": Settings(busy=10),
+        "limits": {"ours float32": 1000.0, "marian": 1000.0},
+        "details": {"marian": {"found the same": "99%"}},
+        "benchmark": "decode",
+        "case": "small",
+        "unit": "tokens/s",
+    }
+    return make_rows(samples, 1000, **given | changes)
+
+
+def test_numbers():
+    ours, marian = rows()
+    assert ours.value == 500 and ours.values == [1000, 500, 250]
+    assert ours.ratios == {"marian": 2.0} and marian.ratios == {"ours float32": 0.5}
+    assert ours.fraction_of_limit == 0.5 and ours.peak_memory == 5e6
+    assert ours.quiet and not marian.quiet and marian.busy == 70
+    assert ours.run["versions"]["jax"] and ours.run["cpus"] >= 1
+
+
+def test_without_an_amount_the_value_is_the_seconds():
+    (ours, _) = make_rows(
+        {name: Sample([{"seconds": 3.0}], [0]) for name in ("ours", "theirs")},
+        None,
+        facts={},
+        settings=Settings(),
+        benchmark="startup",
+        case="import",
+        unit="seconds",
+    )
+    assert ours.value == 3 and ours.ratios == {"theirs": 1.0}
+
+
+def test_markdown():
+    table = markdown(rows()).splitlines()
+    assert table[0] == "**decode: small**"
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:6]]
+    ours, marian = (dict(zip(cells[0], line, strict=True)) for line in cells[2:])
+    assert ours["tokens/s"] == "500" and ours["least - most"] == "250 - 1,000"
+    assert ours["compiled"] == "2 in 8 s" and ours["of the limit"] == "50%"
+    assert marian["ours float32 is"] == "2.00 x" and ours["ours float32 is"] == ""
+    assert marian["not quiet"] == "70 %" and marian["found the same"] == "99%"
+
+
+def test_a_column_without_a_cell_is_left_out():
+    assert "of the limit" not in markdown(rows(limits=None))
+
+
+def test_of_each_row_the_newest_is_read(tmp_path, capsys):
+    settings = dataclasses.replace(Settings(), out=str(tmp_path / "new" / "rows.jsonl"))
+    publish(rows(), settings)
+    newer = [dataclasses.replace(row, value=row.value + 1) for row in rows()]
+    publish(newer, settings)
+    found = read([settings.out])
+    assert [row.value for row in found] == [501, pytest.approx(251)]
+    assert capsys.readouterr().out.count("**decode: small**") == 2
