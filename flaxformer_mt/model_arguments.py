@@ -67,7 +67,9 @@ def output_of_first(path: str) -> str:
 
     from flaxformer_mt.compilation_cache import keep_programs
     from flaxformer_mt.processes import connect, is_first
+    from flaxformer_mt.sharding import MeshConfig, configure_cpu_devices
 
+    configure_cpu_devices(MeshConfig())
     connect()
     keep_programs()
     if jax.process_count() > 1:

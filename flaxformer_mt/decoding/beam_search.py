@@ -47,6 +47,7 @@ from flaxformer_mt.decoding.config import (
     LengthNormalization,
     check_beam,
 )
+from flaxformer_mt.decoding.continuous_batching import PerSentence, Queue, Search, run
 from flaxformer_mt.decoding.rules import Chosen, ForcedPrefix, Rule, apply_rules
 from flaxformer_mt.decoding.scoring import penalty
 from flaxformer_mt.decoding.selection import Best, Candidates, Live, Selection
@@ -57,6 +58,7 @@ from flaxformer_mt.decoding.step import (
     end_at_limit,
     lengths_to_eos,
     next_log_probs,
+    put,
 )
 
 
@@ -73,7 +75,7 @@ class Finished(NamedTuple):
 class BeamState(NamedTuple):
     """What the loop carries from token to token."""
 
-    step: Int[Array, ""]
+    step: Int[Array, " B"]
     """Tokens chosen so far."""
     last_tokens: Int[Array, "B K"]
     live: Live
@@ -104,6 +106,7 @@ def beam_search(
     prefix: ForcedPrefix | None = None,
     selection: Selection | None = None,
     coverage_bonus: Callable[[Any], Float[Array, "B K"]] | None = None,
+    queue: Queue | None = None,
 ) -> Hypotheses:
     """Search the `num_hypotheses` best translations of every sentence, by the rules above.
 
@@ -121,22 +124,22 @@ def beam_search(
         prefix: what translations must begin with.
         selection: which extensions are kept; the best ones if not given.
         coverage_bonus: from the cache, at most 0: added to the rank of hypotheses that end now.
+        queue: for more sentences than the cache has places (see `continuous_batching`).
     """
     check_beam(beam_size, num_hypotheses)
-    selection = selection or Best()
-    length_limits = jnp.minimum(length_limits, max_target_length)
 
     def penalty_of(lengths: Int[Array, "..."]) -> Float[Array, "..."]:
         return penalty(lengths, length_penalty, length_normalization)
 
-    def advance(state: BeamState) -> BeamState:
+    def advance(wishes: PerSentence, state: BeamState) -> BeamState:
+        selection, length_limits = wishes.selection or Best(), wishes.length_limits
         logits, cache = step(state.last_tokens, state.cache)
         log_probs = next_log_probs(logits, suppressed, renormalize=renormalize)
-        scores = apply_rules(rules, log_probs, Chosen(state.live.tokens, state.step))
+        scores = apply_rules(wishes.rules, log_probs, Chosen(state.live.tokens, state.step))
         tokens_left = length_limits - state.step
         scores = selection.allow(scores, log_probs, state.selected, tokens_left)
-        if prefix is not None:
-            scores = prefix(scores, log_probs, state.step)
+        if wishes.prefix is not None:
+            scores = wishes.prefix(scores, log_probs, state.step)
         scores, log_probs = (
             end_at_limit(x, log_probs, tokens_left <= 1, eos_id=eos_id, forced_end=forced_end)
             for x in (scores, log_probs)
@@ -144,7 +147,7 @@ def beam_search(
         found = selection.propose(state.live, scores, log_probs, state.selected, state.step)
         extended = append_tokens(state.live, found, state.step)  # [B C T]
         ended = found.tokens == eos_id
-        penalty_now = penalty_of(state.step + 1)
+        penalty_now = penalty_of(state.step + 1)[:, None]
         enders = selection.enders(found, beam_size)
         ranks = selection.rank(enders.totals, penalty_now)
         if coverage_bonus is not None:
@@ -160,7 +163,7 @@ def beam_search(
             live,
             finished,
             num_hypotheses=num_hypotheses,
-            rank_now=lambda totals: selection.rank(totals, penalty_now),
+            rank_now=lambda totals: selection.rank(totals, penalty_now[:, 0]),
             rank_at_limit=lambda totals: selection.rank(totals, penalty_of(length_limits)),
             early_stopping=early_stopping,
         )
@@ -173,16 +176,22 @@ def beam_search(
             cache=cache.select(jnp.take_along_axis(found.parents, chosen, axis=1)),
         )
 
-    def any_live(state: BeamState) -> Bool[Array, ""]:
-        return jnp.any(state.live.totals > -jnp.inf)
+    def start(wishes: PerSentence, cache: DecodeCache) -> BeamState:
+        limits = wishes.length_limits
+        selected = (wishes.selection or Best()).start(limits.shape[0], beam_size)
+        return first_state(cache, selected, limits, beam_size, max_target_length, bos_id, pad_id)
 
-    selected = selection.start(length_limits.shape[0], beam_size)
-    start = first_state(
-        cache, selected, length_limits, beam_size, max_target_length, bos_id, pad_id
+    def result(end: BeamState) -> Hypotheses:
+        found = take(end.finished, slice(num_hypotheses))
+        scores = jnp.where(found.ranks > -jnp.inf, found.scores, -jnp.inf)
+        return Hypotheses(found.tokens, scores, lengths_to_eos(found.tokens, scores, eos_id))
+
+    length_limits = jnp.minimum(length_limits, max_target_length)
+    wishes = PerSentence(length_limits, tuple(rules), prefix, selection)
+    search = Search(
+        start, advance, lambda state: (state.live.totals > -jnp.inf).any(axis=1), result
     )
-    found = take(jax.lax.while_loop(any_live, advance, start).finished, slice(num_hypotheses))
-    scores = jnp.where(found.ranks > -jnp.inf, found.scores, -jnp.inf)
-    return Hypotheses(found.tokens, scores, lengths_to_eos(found.tokens, scores, eos_id))
+    return run(search, wishes, cache, queue)
 
 
 def first_state(
@@ -201,7 +210,7 @@ def first_state(
     nothing = jnp.full(beams, -jnp.inf, jnp.float32)
     zeros = jnp.zeros(beams, jnp.float32)
     return BeamState(
-        step=jnp.int32(0),
+        step=jnp.zeros_like(length_limits),
         last_tokens=jnp.full(beams, bos_id, jnp.int32),
         live=Live(no_tokens, jnp.where(only_first, 0.0, nothing), zeros),
         finished=Finished(no_tokens, nothing, zeros),
@@ -221,10 +230,12 @@ def take(tree: Any, places: Int[Array, "B N"] | slice) -> Any:
     return jax.tree.map(of_array, tree)
 
 
-def append_tokens(live: Live, candidates: Candidates, step: Int[Array, ""]) -> Int[Array, "B C T"]:
+def append_tokens(
+    live: Live, candidates: Candidates, step: Int[Array, " B"]
+) -> Int[Array, "B C T"]:
     """The whole token sequences of the candidates: their parents', and the new token at `step`."""
     tokens = jnp.take_along_axis(live.tokens, candidates.parents[..., None], axis=1)  # [B C T]
-    return jax.lax.dynamic_update_slice_in_dim(tokens, candidates.tokens[..., None], step, axis=2)
+    return put(tokens, candidates.tokens, step)
 
 
 def finish(

@@ -50,8 +50,9 @@ class DecodingConfig:
     """Source tokens, padding included, that are translated together. It bounds the memory, which
     grows with the hypotheses of each too (beam_size, num_samples)."""
     max_rows_per_batch: int = 64
-    """Sentences translated together, at most. Batches are always filled up to their full size, so
-    that results do not depend on company: set 1 to translate single sentences with little delay."""
+    """Sentences that a device translates at the same time, at most; when some are done, others take
+    their places. Programs are always filled up to their full size, so that results do not depend on
+    company: set 1 to translate single sentences with little delay."""
     allow_unknown: bool = False
     """Let translations contain the unknown word."""
     allow_special: bool = False

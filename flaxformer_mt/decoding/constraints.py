@@ -50,7 +50,7 @@ class Banks(Best):
     table: Int[Array, "B M states symbols"]
     """The next state, from a state and the symbol that was read: i = the i-th token of the phrase
     (the first place where it stands), L = any other token."""
-    boundary: Bool[Array, " V"]
+    boundary: Bool[Array, "1 V"]
     """Tokens that do not go on with the word before them."""
     eos_id: int = flax.struct.field(pytree_node=False)
 
@@ -75,7 +75,7 @@ class Banks(Best):
         flat = self.table.reshape(self.table.shape[0], -1)
         batch, candidates, _ = state.shape
         after = jnp.take_along_axis(flat, places.reshape(batch, -1), axis=1).reshape(state.shape)
-        word_ends = self.boundary[tokens][..., None]  # [B C 1]
+        word_ends = self.boundary[0, tokens][..., None]  # [B C 1]
         return jnp.where((state == self.lengths[:, None]) & word_ends, self.met, after)
 
     def allow(
@@ -101,7 +101,7 @@ class Banks(Best):
         rest = jnp.sum(jnp.where(open_, lengths, 0), -1)  # [B K]
         at_risk = jnp.sum(jnp.where(spelt, lengths, 0), -1)
         going_on, anew = self._next_tokens(state)  # [B K M]
-        risk = jnp.where(self.boundary[going_on], 0, at_risk[..., None])
+        risk = jnp.where(self.boundary[0, going_on], 0, at_risk[..., None])
         far = jnp.iinfo(jnp.int32).max
         cost_going_on = jnp.where(open_, rest[..., None] - state + risk, far)
         cost_anew = jnp.where(open_, rest[..., None], far)
@@ -132,7 +132,7 @@ class Banks(Best):
         scores: Float[Array, "B K V"],
         log_probs: Float[Array, "B K V"],
         state: Int[Array, "B K M"],
-        step: Int[Array, ""],
+        step: Int[Array, " B"],
     ) -> Candidates:
         """The 2K best; and of each hypothesis the best token, EOS, and what goes on with a phrase.
 
@@ -229,7 +229,7 @@ def make_banks(
         jax.device_put(tokens),
         jax.device_put(lengths),
         jax.device_put(table),
-        jax.device_put(boundary),
+        jax.device_put(boundary[None]),
         eos_id,
     )
 

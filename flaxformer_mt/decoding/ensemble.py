@@ -23,6 +23,20 @@ class EnsembleCache:
     coverage: Float[Array, "B K S"] | None
     """Summed over the target tokens, the mean of all heads and layers; None if nobody asks."""
 
+    @property
+    def sources(self) -> tuple[Any, ...]:
+        """What each member knows of the sources: a pytree of arrays [B ...]."""
+        return tuple((cache.source, cache.source_mask) for cache in self.members)
+
+    def restart(self, new: Bool[Array, " B"], sources: tuple[Any, ...]) -> "EnsembleCache":
+        """As `Cache.restart`."""
+        members = zip(self.members, sources, strict=True)
+        coverage = self.coverage
+        if coverage is not None:
+            coverage = jnp.where(new[:, None, None], 0, coverage)
+        restarted = (cache.restart(new, *source) for cache, source in members)
+        return EnsembleCache(tuple(restarted), coverage)
+
     def select(self, parents: Int[Array, "B K"]) -> "EnsembleCache":
         """As `Cache.select`."""
         coverage = self.coverage
@@ -105,7 +119,7 @@ def source_attention(sown: Mapping[str, Any]) -> Float[Array, "B T S"]:
 
 
 def coverage_bonus(
-    source_mask: Bool[Array, "B S"], strength: Float[Array, ""]
+    strength: Float[Array, ""],
 ) -> Callable[[EnsembleCache], Float[Array, "B K"]]:
     """cp(X; Y) = beta * sum over the source of log min(coverage, 1): at most 0.
 
@@ -116,6 +130,7 @@ def coverage_bonus(
     def bonus(cache: EnsembleCache) -> Float[Array, "B K"]:
         assert cache.coverage is not None
         logs = jnp.log(jnp.clip(cache.coverage, 1e-6, 1.0))
-        return strength * jnp.sum(jnp.where(source_mask[:, None], logs, 0.0), axis=-1)
+        source_mask = cache.members[0].source_mask[:, 0]  # [B 1 S]
+        return strength * jnp.sum(jnp.where(source_mask, logs, 0.0), axis=-1)
 
     return bonus

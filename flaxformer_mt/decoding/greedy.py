@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.decoding.config import ForcedEnd, LengthNormalization
+from flaxformer_mt.decoding.continuous_batching import PerSentence, Queue, Search, run
 from flaxformer_mt.decoding.rules import Chosen, ForcedPrefix, Rule, apply_rules
 from flaxformer_mt.decoding.scoring import penalty
 from flaxformer_mt.decoding.step import (
@@ -17,17 +17,18 @@ from flaxformer_mt.decoding.step import (
     end_at_limit,
     lengths_to_eos,
     next_log_probs,
+    put,
 )
 from flaxformer_mt.decoding.top_k import top_k
 
-Choose = Callable[[Float[Array, "B K V"], Int[Array, ""]], Int[Array, "B K"]]
+Choose = Callable[[Float[Array, "B K V"], Int[Array, " B"]], Int[Array, "B K"]]
 """(scores, step) -> the next token of each hypothesis."""
 
 
 class GreedyState(NamedTuple):
     """What the loop carries from token to token."""
 
-    step: Int[Array, ""]
+    step: Int[Array, " B"]
     """Tokens chosen so far."""
     live: Bool[Array, "B K"]
     """False once the hypothesis has its EOS."""
@@ -37,7 +38,7 @@ class GreedyState(NamedTuple):
     cache: DecodeCache
 
 
-def most_probable(scores: Float[Array, "B K V"], step: Int[Array, ""]) -> Int[Array, "B K"]:
+def most_probable(scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
     """Greedy search."""
     batch, beams, vocab_size = scores.shape
     return top_k(scores.reshape(-1, vocab_size), 1)[1].reshape(batch, beams)
@@ -59,8 +60,9 @@ def greedy(
     renormalize: bool = False,
     rules: Sequence[Rule] = (),
     prefix: ForcedPrefix | None = None,
-    choose: Choose = most_probable,
+    choose: Choose | None = None,
     num_hypotheses: int = 1,
+    queue: Queue | None = None,
 ) -> Hypotheses:
     """Choose a token until it is EOS; the other arguments are those of `beam_search`.
 
@@ -69,46 +71,53 @@ def greedy(
 
     Args:
         choose: the next token, from what the rules leave of the log-probabilities: the most
-            probable one, or a `sampling.Sampler`.
+            probable one if not given, or a `sampling.Sampler`.
         num_hypotheses: how many hypotheses go on side by side, each by itself; they come back in
             this order, not by score. More than one makes sense for samples.
     """
 
-    def advance(state: GreedyState) -> GreedyState:
+    def advance(wishes: PerSentence, state: GreedyState) -> GreedyState:
         logits, cache = step(state.last_tokens, state.cache)  # [B K V]
         log_probs = next_log_probs(logits, suppressed, renormalize=renormalize)
-        scores = apply_rules(rules, log_probs, Chosen(state.tokens, state.step))
-        if prefix is not None:
-            scores = prefix(scores, log_probs, state.step)
-        must_end = state.step + 1 >= length_limits
+        scores = apply_rules(wishes.rules, log_probs, Chosen(state.tokens, state.step))
+        if wishes.prefix is not None:
+            scores = wishes.prefix(scores, log_probs, state.step)
+        must_end = state.step + 1 >= wishes.length_limits
         scores, log_probs = (
             end_at_limit(x, log_probs, must_end, eos_id=eos_id, forced_end=forced_end)
             for x in (scores, log_probs)
         )
-        tokens = choose(scores, state.step)
+        tokens = (wishes.choose or most_probable)(scores, state.step)
         added = jnp.take_along_axis(log_probs, tokens[..., None], axis=-1)[..., 0]
         tokens = jnp.where(state.live, tokens, pad_id)
         return GreedyState(
             step=state.step + 1,
             live=state.live & (tokens != eos_id) & ~must_end[:, None],
             last_tokens=tokens,
-            tokens=jax.lax.dynamic_update_index_in_dim(state.tokens, tokens, state.step, axis=2),
+            tokens=put(state.tokens, tokens, state.step),
             log_probs=state.log_probs + jnp.where(state.live, added, 0.0),
             cache=cache,
         )
 
+    def start(wishes: PerSentence, cache: DecodeCache) -> GreedyState:
+        limits = wishes.length_limits
+        beams = (limits.shape[0], num_hypotheses)
+        some = jnp.broadcast_to(limits[:, None] > 0, beams)
+        return GreedyState(
+            step=jnp.zeros_like(limits),
+            live=some,
+            last_tokens=jnp.full(beams, bos_id, jnp.int32),
+            tokens=jnp.full((*beams, max_target_length), pad_id, jnp.int32),
+            log_probs=jnp.where(some, 0.0, -jnp.inf).astype(jnp.float32),
+            cache=cache,
+        )
+
+    def result(end: GreedyState) -> Hypotheses:
+        lengths = lengths_to_eos(end.tokens, end.log_probs, eos_id)
+        scores = end.log_probs / penalty(lengths, length_penalty, length_normalization)
+        return Hypotheses(end.tokens, scores, lengths)
+
     length_limits = jnp.minimum(length_limits, max_target_length)
-    beams = (length_limits.shape[0], num_hypotheses)
-    some = jnp.broadcast_to(length_limits[:, None] > 0, beams)
-    start = GreedyState(
-        step=jnp.int32(0),
-        live=some,
-        last_tokens=jnp.full(beams, bos_id, jnp.int32),
-        tokens=jnp.full((*beams, max_target_length), pad_id, jnp.int32),
-        log_probs=jnp.where(some, 0.0, -jnp.inf).astype(jnp.float32),
-        cache=cache,
-    )
-    end = jax.lax.while_loop(lambda state: state.live.any(), advance, start)
-    lengths = lengths_to_eos(end.tokens, end.log_probs, eos_id)
-    scores = end.log_probs / penalty(lengths, length_penalty, length_normalization)
-    return Hypotheses(end.tokens, scores, lengths)
+    wishes = PerSentence(length_limits, tuple(rules), prefix, choose=choose)
+    search = Search(start, advance, lambda state: state.live.any(axis=1), result)
+    return run(search, wishes, cache, queue)

@@ -20,7 +20,10 @@ class Group(NamedTuple):
     length: int
     rows: int
     """How many the program takes; rows left over stay empty."""
+    places: int
+    """How many of them it works on at the same time."""
     members: list[int]
+    """Longest first: the last ones wait for nobody long."""
     kind: Hashable = ()
     """What they have in common beside their length."""
 
@@ -41,24 +44,27 @@ def group_by_length(
     *,
     tokens_per_batch: int,
     max_rows: int,
+    rows_per_place: int = 1,
     kinds: Sequence[Hashable] | None = None,
 ) -> list[Group]:
     """Put every sentence into a group of its menu length; none may be longer than the menu's last.
 
-    The rows of a group follow from its length alone. Inside a length the sentences are sorted, so
-    that those of one group end at about the same time. Sentences of different `kinds` (which need
-    different programs) are kept apart.
+    The places of a group (of at most `max_rows` and `tokens_per_batch`) and its rows follow from
+    its length alone. Inside a length the sentences are sorted, so that those of one group end at
+    about the same time. Sentences of different `kinds` (which need different programs) are kept
+    apart.
     """
     kinds = kinds or [()] * len(lengths)
     places: dict[tuple[int, Hashable], list[int]] = {}
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         fitting = next(length for length in menu if length >= lengths[place])
         places.setdefault((fitting, kinds[place]), []).append(place)
     groups = []
     for (length, kind), members in places.items():
-        rows = max(1, min(max_rows, tokens_per_batch // length))
+        size = max(1, min(max_rows, tokens_per_batch // length))
+        rows = size * rows_per_place
         parts = (members[i : i + rows] for i in range(0, len(members), rows))
-        groups += [Group(length, rows, part, kind) for part in parts]
+        groups += [Group(length, rows, size, part, kind) for part in parts]
     return groups
 
 

@@ -7,17 +7,22 @@ penalty are ordinary arguments: changing them compiles nothing.
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.decoding.beam_search import beam_search
 from flaxformer_mt.decoding.config import EarlyStopping, ForcedEnd, LengthNormalization
+from flaxformer_mt.decoding.continuous_batching import PerSentence, Queue
+from flaxformer_mt.decoding.devices import divided
 from flaxformer_mt.decoding.ensemble import (
+    EnsembleCache,
     Params,
     combine,
     coverage_bonus,
@@ -48,6 +53,10 @@ class SearchProgram(NamedTuple):
     early_stopping: EarlyStopping = "exact"
     forced_end: ForcedEnd = "scored"
     renormalize: bool = False
+    places: int = 0
+    """Sentences that a device searches at the same time; 0 = all."""
+    mesh: Mesh | None = None
+    """The devices, if they are several."""
 
 
 @flax.struct.dataclass
@@ -78,20 +87,42 @@ def search_batch(
     *,
     program: SearchProgram,
 ) -> Hypotheses:
-    """Encode a batch and search its translations, all on the device; compiled once a `program`."""
-    cache = start_ensemble(
-        program.models,
-        params,
-        inputs,
-        inputs_positions,
-        inputs_segment_ids,
-        beam_size=program.num_hypotheses if wishes.sampler else program.beam_size,
-        max_target_length=program.max_target_length,
-        with_coverage=wishes.coverage_penalty is not None,
+    """Encode a batch and search its translations, all on the device; compiled once a `program`.
+
+    On each device of `program.mesh` there may be more sentences than `program.places`: a multiple.
+    """
+
+    source = inputs, inputs_positions, inputs_segment_ids
+    each = PerSentence(
+        wishes.length_limits, wishes.rules, wishes.prefix, wishes.selection, wishes.sampler
     )
-    if wishes.sampler:
+    of_all = (wishes.suppressed, wishes.length_penalty, wishes.weights, wishes.coverage_penalty)
+    search = functools.partial(_search, program)
+    return divided(search, program.mesh, (params, *of_all), (source, each))
+
+
+def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ...]) -> Hypotheses:
+    """On one device."""
+    params, suppressed, length_penalty, weights, coverage_penalty = shared
+    source, wishes = rows
+
+    def read(*source: Int[Array, "b S"]) -> EnsembleCache:
+        return start_ensemble(
+            program.models,
+            params,
+            *source,
+            beam_size=program.num_hypotheses if wishes.choose else program.beam_size,
+            max_target_length=program.max_target_length,
+            with_coverage=coverage_penalty is not None,
+        )
+
+    if program.places in (0, len(wishes.length_limits)):
+        cache, queue = read(*source), None
+    else:
+        cache, queue = _read_in_parts(read, source, wishes.length_limits, program.places)
+    if wishes.choose:
         search = functools.partial(
-            greedy, choose=wishes.sampler, num_hypotheses=program.num_hypotheses
+            greedy, choose=wishes.choose, num_hypotheses=program.num_hypotheses
         )
     elif program.beam_size == 1 and wishes.selection is None:
         search = greedy
@@ -102,17 +133,17 @@ def search_batch(
             num_hypotheses=program.num_hypotheses,
             early_stopping=program.early_stopping,
             selection=wishes.selection,
-            coverage_bonus=None
-            if wishes.coverage_penalty is None
-            else coverage_bonus(inputs_segment_ids != 0, wishes.coverage_penalty),
+            coverage_bonus=coverage_penalty
+            if coverage_penalty is None
+            else coverage_bonus(coverage_penalty),
         )
     return search(
-        ensemble_step(program.models, params, wishes.weights),
+        ensemble_step(program.models, params, weights),
         cache,
         max_target_length=program.max_target_length,
         length_limits=wishes.length_limits,
-        length_penalty=wishes.length_penalty,
-        suppressed=wishes.suppressed,
+        length_penalty=length_penalty,
+        suppressed=suppressed,
         bos_id=program.bos_id,
         eos_id=program.eos_id,
         pad_id=program.pad_id,
@@ -121,7 +152,49 @@ def search_batch(
         renormalize=program.renormalize,
         rules=wishes.rules,
         prefix=wishes.prefix,
+        queue=queue,
     )
+
+
+def _read_in_parts(
+    read: Callable[..., EnsembleCache],
+    source: Sequence[Int[Array, "Q S"]],
+    length_limits: Int[Array, " Q"],
+    places: int,
+) -> tuple[EnsembleCache, Queue]:
+    """The first sentences in their places, and the others, which have been read, in a queue."""
+    empty = _zeros_like(read, *(x[:places] for x in source))
+    count = length_limits.shape[0]
+
+    def read_part(part: Int[Array, ""], sources: Any) -> Any:
+        start = part * places
+        of_part = read(*(jax.lax.dynamic_slice_in_dim(x, start, places) for x in source)).sources
+        return jax.tree.map(
+            lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, start, 0), sources, of_part
+        )
+
+    nothing = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), empty.sources)
+    rows = jnp.max(jnp.where(length_limits > 0, jnp.arange(1, count + 1), 0))
+    sources = jax.lax.fori_loop(0, (rows + places - 1) // places, read_part, nothing)
+
+    def take(cache: Any, new: Bool[Array, " B"], sentences: Int[Array, " B"]) -> EnsembleCache:
+        return cache.restart(new, jax.tree.map(lambda x: x[sentences], sources))
+
+    cache = take(empty, jnp.ones(places, bool), jnp.arange(places))
+    return cache, Queue(places, take)
+
+
+def _zeros_like(make: Callable[..., EnsembleCache], *args: Any) -> EnsembleCache:
+    """What `make` gives for these, with zeros for numbers, and nothing computed."""
+    trees = []
+
+    def leaves(*args: Any) -> list[Array]:
+        flat, tree = jax.tree.flatten(make(*args))
+        trees.append(tree)
+        return flat
+
+    shapes = jax.eval_shape(leaves, *args)
+    return jax.tree.unflatten(trees[0], [jnp.zeros(x.shape, x.dtype) for x in shapes])
 
 
 class Scored(NamedTuple):
@@ -135,7 +208,9 @@ class Scored(NamedTuple):
     """Where each target token looked: the mean of the heads and layers of source attention."""
 
 
-@functools.partial(jax.jit, static_argnames=("models", "length_normalization", "with_attention"))
+@functools.partial(
+    jax.jit, static_argnames=("models", "length_normalization", "with_attention", "mesh")
+)
 def score_batch(
     params: tuple[Params, ...],
     batch: Batch,
@@ -147,12 +222,27 @@ def score_batch(
     models: tuple[Transformer, ...],
     length_normalization: LengthNormalization = "gnmt",
     with_attention: bool = False,
+    mesh: Mesh | None = None,
 ) -> Scored:
     """Log-probability of every target token, and the score of every target, teacher-forced.
 
     Where `free_end`, the target is as long as it may be, and its EOS costs nothing. The tokens that
     are `excluded` have no share of the probability.
     """
+    score = functools.partial(_score, models, length_normalization, with_attention)
+    return divided(score, mesh, (params, length_penalty, weights, excluded), (batch, free_end))
+
+
+def _score(
+    models: tuple[Transformer, ...],
+    length_normalization: LengthNormalization,
+    with_attention: bool,
+    shared: tuple[Any, ...],
+    rows: tuple[Any, ...],
+) -> Scored:
+    """On one device."""
+    params, length_penalty, weights, excluded = shared
+    batch, free_end = rows
     logits, looked = [], []
     for model, of_model in zip(models, params, strict=True):
         # A loop over layers would hide what they sow; one after another they compute the same.

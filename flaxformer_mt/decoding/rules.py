@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import flax.struct
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -19,7 +18,7 @@ class Chosen(NamedTuple):
 
     tokens: Int[Array, "B K T"]
     """Anything from position `step` on."""
-    step: Int[Array, ""]
+    step: Int[Array, " B"]
     """How many tokens there are."""
 
 
@@ -76,9 +75,10 @@ class NoRepeatedNgram:
         if room < size:
             return scores
         # Where the last n - 1 tokens stood before, what came after them must not come again.
-        last = jax.lax.dynamic_slice_in_dim(tokens, step - (size - 1), size - 1, axis=2)
+        places = jnp.maximum(step[:, None] - (size - 1), 0) + jnp.arange(size - 1)  # [B n-1]
+        last = jnp.take_along_axis(tokens, places[:, None], axis=2)
         starts = room - size + 1
-        same = jnp.arange(starts) + size - 1 < step  # [starts]: the n-gram was whole
+        same = jnp.arange(starts) + size - 1 < step[:, None, None]  # the n-gram was whole
         for place in range(size - 1):
             same = same & (tokens[..., place : place + starts] == last[..., place : place + 1])
         same = jnp.broadcast_to(same, (*tokens.shape[:2], starts))
@@ -96,7 +96,7 @@ class RepetitionPenalty:
 
     def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen) -> Float[Array, "B K V"]:
         """Changes the tokens that are there already."""
-        written = jnp.arange(chosen.tokens.shape[2]) < chosen.step
+        written = jnp.arange(chosen.tokens.shape[2]) < chosen.step[:, None, None]
         written = jnp.broadcast_to(written, chosen.tokens.shape)
         seen = mark(chosen.tokens, written, scores.shape[-1])
         return jnp.where(seen, scores * self.factor, scores)
@@ -113,11 +113,11 @@ class ForcedPrefix:
         self,
         scores: Float[Array, "B K V"],
         log_probs: Float[Array, "B K V"],
-        step: Int[Array, ""],
+        step: Int[Array, " B"],
     ) -> Float[Array, "B K V"]:
         """`scores` after the prefix; inside of it those of the model, for one token."""
         place = jnp.minimum(step, self.tokens.shape[1] - 1)
-        forced = jax.lax.dynamic_index_in_dim(self.tokens, place, axis=1)  # [B 1]
+        forced = jnp.take_along_axis(self.tokens, place[:, None], axis=1)  # [B 1]
         is_forced = jnp.arange(scores.shape[-1]) == forced  # [B V]
         only = jnp.where(is_forced[:, None], log_probs, -jnp.inf)
         return jnp.where((step < self.lengths)[:, None, None], only, scores)

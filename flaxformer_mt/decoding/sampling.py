@@ -25,7 +25,7 @@ class Sampler:
     top_k: int = flax.struct.field(pytree_node=False, default=0)
     """Only the k most probable tokens; 0 = all."""
 
-    def __call__(self, scores: Float[Array, "B K V"], step: Int[Array, ""]) -> Int[Array, "B K"]:
+    def __call__(self, scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
         """The Gumbel-max trick: the largest of log p + noise is a draw from p."""
         return jnp.argmax(self.temper(scores) + self.noise(scores.shape, step), axis=-1)
 
@@ -44,14 +44,14 @@ class Sampler:
             scores = jax.nn.log_softmax(jnp.where(scores < least, -jnp.inf, scores))
         return scores
 
-    def noise(self, shape: tuple[int, ...], step: Int[Array, ""]) -> Float[Array, "B K V"]:
+    def noise(self, shape: tuple[int, ...], step: Int[Array, " B"]) -> Float[Array, "B K V"]:
         """Gumbel noise: another for each sentence, hypothesis, token and step."""
 
-        def of_sentence(seed: UInt32[Array, ""]) -> Float[Array, "K V"]:
+        def of_sentence(seed: UInt32[Array, ""], step: Int[Array, ""]) -> Float[Array, "K V"]:
             key = jax.random.fold_in(jax.random.key(seed), step)
             return jax.random.gumbel(key, shape[1:])
 
-        return jax.vmap(of_sentence)(self.seeds)
+        return jax.vmap(of_sentence)(self.seeds, step)
 
 
 class Drawn(NamedTuple):
@@ -83,7 +83,7 @@ class WithoutReplacement(Best):
         scores: Float[Array, "B K V"],
         log_probs: Float[Array, "B K V"],
         state: Drawn,
-        step: Int[Array, ""],
+        step: Int[Array, " B"],
     ) -> Candidates:
         """The 2K extensions with the largest perturbed log-probabilities."""
         totals = state.log_probs[..., None] + self.sampler.temper(scores)  # [B K V]

@@ -70,7 +70,7 @@ class Selection(Protocol):
         scores: Float[Array, "B K V"],
         log_probs: Float[Array, "B K V"],
         state: Any,
-        step: Int[Array, ""],
+        step: Int[Array, " B"],
         /,
     ) -> Candidates:
         """The candidates of a step."""
@@ -114,7 +114,7 @@ class Best:
         scores: Float[Array, "B K V"],
         log_probs: Float[Array, "B K V"],
         state: Any,
-        step: Int[Array, ""],
+        step: Int[Array, " B"],
     ) -> Candidates:
         """The 2K best."""
         return best_extensions(live.totals[..., None] + scores, live, log_probs)

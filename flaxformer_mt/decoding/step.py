@@ -91,3 +91,11 @@ def lengths_to_eos(
     """Tokens up to and with the first EOS; 0 for an empty place (score -inf)."""
     lengths = 1 + jnp.argmax(tokens == eos_id, axis=-1).astype(jnp.int32)
     return jnp.where(scores > -jnp.inf, lengths, 0)
+
+
+def put(
+    tokens: Int[Array, "B C T"], new: Int[Array, "B C"], step: Int[Array, " B"]
+) -> Int[Array, "B C T"]:
+    """The token sequences of each sentence with `new` at its position `step`."""
+    here = jnp.arange(tokens.shape[2]) == step[:, None, None]
+    return jnp.where(here, new[..., None], tokens)

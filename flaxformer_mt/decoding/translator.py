@@ -29,6 +29,7 @@ from flaxformer_mt.decoding.checks import (
 )
 from flaxformer_mt.decoding.confidence import Calibration, read_calibration
 from flaxformer_mt.decoding.config import DecodingConfig, changed_config, retry_config
+from flaxformer_mt.decoding.devices import mesh_of, on_all_devices
 from flaxformer_mt.decoding.grouping import Group, group_by_length, length_menu, run_ahead
 from flaxformer_mt.decoding.guard import Flag, check
 from flaxformer_mt.decoding.programs import Scored, SearchProgram, score_batch, search_batch
@@ -47,6 +48,10 @@ from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.decoding.word_ends import TargetWords
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.checkpoint import load_model
+
+ROWS_PER_PLACE = 8
+"""Of a program that searches: while the last sentences of its rows are searched, places stay empty,
+the fewer of them the more rows there are. The memory grows by the sources' keys and values."""
 
 
 class Translator:
@@ -83,6 +88,8 @@ class Translator:
         self.target_language = target_language
         self._models, self._params = (model,), (params,)
         self._weights: tuple[float, ...] | None = None
+        self._mesh = mesh_of(params)
+        self._num_devices = self._mesh.size if self._mesh else 1
         self._words = TargetWords(tokenizer.target)
 
     @classmethod
@@ -96,7 +103,7 @@ class Translator:
         loaded = load_model(workdir, which=which)
         return cls(
             loaded.model,
-            loaded.params,
+            on_all_devices(loaded.params),
             loaded.tokenizer,
             loaded.config.decoding,
             max_source_length=loaded.config.data.max_source_length,
@@ -353,6 +360,7 @@ class Translator:
             menu,
             tokens_per_batch=config.tokens_per_batch,
             max_rows=config.max_rows_per_batch,
+            rows_per_place=ROWS_PER_PLACE * self._num_devices,
             kinds=[request.kind for request in requests],
         )
 
@@ -393,6 +401,8 @@ class Translator:
             early_stopping=config.early_stopping if config.strategy == "beam" else "exact",
             forced_end=config.forced_end,
             renormalize=config.renormalize,
+            places=group.places,
+            mesh=self._mesh,
         )
         wishes = make_wishes(
             requests,
@@ -573,6 +583,7 @@ class Translator:
             length_menu(max(self.max_source_length, config.max_target_length)),
             tokens_per_batch=config.tokens_per_batch,
             max_rows=config.max_rows_per_batch,
+            rows_per_place=self._num_devices,
         )
         alpha = np.float32(config.length_penalty)
         excluded = suppressed_tokens(self.tokenizer, config) if config.renormalize else None
@@ -591,6 +602,7 @@ class Translator:
                 models=self._models,
                 length_normalization=config.length_normalization,
                 with_attention=with_attention,
+                mesh=self._mesh,
             )
 
         results: dict[int, tuple[PairScore, Float[np.ndarray, "T S"] | None]] = {}

@@ -168,7 +168,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Float[Array, "B K D"],
         past: KeysValues,
-        index: Int[Array, ""],
+        index: Int[Array, " B"],
         view: View,
     ) -> tuple[Float[Array, "B K D"], KeysValues]:
         """Self-attention of the one new token of each hypothesis over itself and its past.
@@ -179,7 +179,7 @@ class MultiHeadAttention(nn.Module):
         Args:
           x: the new token of each of the K hypotheses of each sentence.
           past: keys [B G K T d_k] and values [B G K T d_v], filled in positions 0..index-1.
-          index: position of the new token.
+          index: position of the new token of each sentence.
           view: which of the K * T tokens of the past, and of the K new ones, each new token sees.
 
         Returns:
@@ -196,7 +196,10 @@ class MultiHeadAttention(nn.Module):
 
 
 def write(
-    buffer: Float[Array, "B G K T H"], new: Float[Array, "B G K H"], index: Int[Array, ""]
+    buffer: Float[Array, "B G K T H"], new: Float[Array, "B G K H"], index: Int[Array, " B"]
 ) -> Float[Array, "B G K T H"]:
     """`buffer` with `new` at position `index`; XLA does it in place inside a loop."""
-    return jax.lax.dynamic_update_index_in_dim(buffer, new, index, axis=3)
+    rows = jnp.arange(buffer.shape[0])
+    return buffer.at[rows, :, :, index].set(
+        new, indices_are_sorted=True, unique_indices=True, mode="promise_in_bounds"
+    )

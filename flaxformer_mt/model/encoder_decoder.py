@@ -87,7 +87,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Array, "B K D"],
         past: KeysValues,
-        index: Int[Array, ""],
+        index: Int[Array, " B"],
         view: View,
         source: KeysValues,
         source_view: View,

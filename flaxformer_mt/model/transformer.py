@@ -153,7 +153,7 @@ class Transformer(nn.Module):
         shape = (batch, config.kv_heads, beam_size, max_target_length)
         past = KeysValues(*(jnp.zeros((*shape, w), config.dtype) for w in config.head_widths))
         return Cache(
-            index=jnp.zeros((), jnp.int32),
+            index=jnp.zeros(batch, jnp.int32),
             ancestors=jnp.zeros((batch, beam_size, max_target_length), jnp.int32),
             past=tuple(past for _ in self.decoder),  # each [B G K T H]
             source=tuple(layer.source_keys_values(memory) for layer in self.decoder),
@@ -168,12 +168,12 @@ class Transformer(nn.Module):
         The first call gets `bos_id`; a cache holds at most `max_target_length` calls.
         """
         beams, length = cache.ancestors.shape[1:]
-        here = jnp.broadcast_to(cache.index, (1, beams))  # all new tokens are at one position
-        places = jnp.tile(jnp.arange(length), beams)[None, :]  # [1 K*T]
+        here = jnp.broadcast_to(cache.index[:, None], tokens.shape)  # [B K]
+        places = jnp.tile(jnp.arange(length), (len(tokens), beams))  # [B K*T]
         view = self._near(View(cache.mask(), here, jnp.concatenate([places, here], axis=1)))
         source_view = View(cache.source_mask)
         x = self.target_embedding(tokens)  # [B K D]
-        x = self.decoder_positions(x, jnp.full(tokens.shape, cache.index), length=length)
+        x = self.decoder_positions(x, here, length=length)
         past = []
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
             x, new = layer.step(x, old, cache.index, view, source, source_view)

@@ -102,7 +102,7 @@ def test_a_sentence_without_phrases_is_searched_as_ever(beam_size):
     )
     for row in (0, 2, 3, 4, 5):
         np.testing.assert_array_equal(found.tokens[row], plain.tokens[row])
-        np.testing.assert_array_equal(found.scores[row], plain.scores[row])
+        np.testing.assert_allclose(found.scores[row], plain.scores[row], rtol=1e-6)  # two programs
 
 
 def test_a_beam_as_wide_as_the_space_finds_the_best_sentence_with_the_phrases():

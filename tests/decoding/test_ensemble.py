@@ -92,9 +92,7 @@ def test_the_coverage_bonus_is_equation_14(rng):
     inputs, positions, segments = batch(rng)
     cache = start(made, params, inputs, positions, segments)
     coverage = rng.uniform(0.01, 2, (2, 2, 5)).astype(np.float32)
-    found = coverage_bonus(segments != 0, jnp.float32(0.2))(
-        cache.replace(coverage=jnp.asarray(coverage))
-    )
+    found = coverage_bonus(jnp.float32(0.2))(cache.replace(coverage=jnp.asarray(coverage)))
     for row, length in ((0, 5), (1, 3)):
         expected = 0.2 * np.log(np.minimum(coverage[row, :, :length], 1)).sum(-1)
         np.testing.assert_allclose(found[row], expected, rtol=1e-5)

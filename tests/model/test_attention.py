@@ -214,7 +214,7 @@ def test_steps_equal_the_whole(rng):
         mask = jnp.append(jnp.arange(5) < t, True)  # the past, and the new token itself
         view = View(mask[None, None, None])
         new = x[:, t : t + 1]
-        y, past = attention.apply(params, new, past, jnp.int32(t), view, method="step")
+        y, past = attention.apply(params, new, past, jnp.full(3, t), view, method="step")
         np.testing.assert_allclose(y[:, 0], expected[:, t], atol=1e-5)
 
 

@@ -1,0 +1,67 @@
+"""Translating on all devices of this process: each has the whole model and its share of the rows.
+
+Nothing is exchanged between them, so each ends its own loop in its own time.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+Result = TypeVar("Result")
+ROWS = "data"
+"""The axis of the mesh; the first dimension of arrays that have rows."""
+
+
+def on_all_devices(params: Any) -> Any:
+    """The parameters on each device of this process, where there are several."""
+    devices = jax.local_devices()
+    if len(devices) == 1:
+        return params
+    return jax.device_put(params, NamedSharding(Mesh(np.array(devices), ROWS), PartitionSpec()))
+
+
+def mesh_of(params: Any) -> Mesh | None:
+    """The devices that parameters are on, if they are on several."""
+    sharding = getattr(jax.tree.leaves(params)[0], "sharding", None)
+    if not isinstance(sharding, NamedSharding) or len(sharding.device_set) == 1:
+        return None
+    return Mesh(np.array(sharding.mesh.devices).ravel(), ROWS)
+
+
+def divided(
+    work: Callable[[Any, Any], Result], mesh: Mesh | None, shared: Any, rows: Any
+) -> Result:
+    """`work(shared, rows)`, each device with its part of the rows; with no mesh, as it is.
+
+    Of `rows`, arrays with more than one row are dealt out one by one, like cards, so that a few
+    sentences keep all devices busy; there must be a multiple of as many rows as devices. The others
+    are for all, as `shared` is.
+    """
+    if mesh is None:
+        return work(shared, rows)
+    dealt = jax.tree.map(lambda x: _turn(x, -1, mesh.size) if is_per_row(x) else x, rows)
+    parts = jax.tree.map(lambda x: PartitionSpec(ROWS) if is_per_row(x) else PartitionSpec(), rows)
+    on_each = jax.shard_map(
+        work,
+        mesh=mesh,
+        in_specs=(PartitionSpec(), parts),
+        out_specs=PartitionSpec(ROWS),
+        check_vma=False,
+    )
+    return jax.tree.map(lambda x: _turn(x, mesh.size, -1), on_each(shared, dealt))
+
+
+def _turn(x: Array, first: int, second: int) -> Array:
+    """The rows, in a table of so many lines and columns, read column by column."""
+    x = jnp.asarray(x)
+    return x.reshape(first, second, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
+
+
+def is_per_row(x: Array) -> bool:
+    """Whether an array has a row for each sentence, and not one or none for all."""
+    return x.ndim > 0 and x.shape[0] > 1

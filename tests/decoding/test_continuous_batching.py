@@ -1,0 +1,137 @@
+"""Sentences that take turns are searched as if each had a place of its own from the start."""
+
+import functools
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from toy_models import BOS, EOS, PAD, random_tables, suppressed, table_step
+
+from flaxformer_mt.decoding.beam_search import beam_search
+from flaxformer_mt.decoding.continuous_batching import Queue
+from flaxformer_mt.decoding.greedy import greedy
+from flaxformer_mt.decoding.rules import ForcedPrefix, MinLength, NoRepeatedNgram
+from flaxformer_mt.decoding.sampling import Sampler, WithoutReplacement
+
+VOCAB, BEAMS, LENGTH = 40, 3, 12
+LIMITS = np.array([12, 3, 12, 0, 9, 12, 1, 12, 5, 12, 12, 2, 0, 12, 0, 0])
+"""Of 16 sentences, empty ones among them and behind them."""
+
+
+@flax.struct.dataclass
+class Places:
+    """As `toy_models.TableCache`; the tables are those of the sentences in the places."""
+
+    tables: jax.Array  # [B P V]
+    prefix: jax.Array  # [B K]
+
+    def select(self, parents):
+        return self.replace(prefix=jnp.take_along_axis(self.prefix, parents, axis=1))
+
+
+def step(tokens, cache):
+    logits, after = table_step(tokens, cache)
+    return logits, Places(after.tables, after.prefix)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    tables = random_tables(5, len(LIMITS), vocab_size=VOCAB, num_prefixes=997)
+    tables[..., EOS] += 2.0
+    return jnp.asarray(tables)
+
+
+@functools.partial(jax.jit, static_argnames=("search", "places"))
+def found_in_turn(tables, wishes, search, places: int) -> Any:
+    beams, limits = BEAMS, jnp.asarray(LIMITS)
+
+    def read(cache, new, sentences):
+        prefix = jnp.where(new[:, None], 12345, cache.prefix)  # must not be read before BOS
+        return Places(jnp.where(new[:, None, None], tables[sentences], cache.tables), prefix)
+
+    queue = Queue(places, read) if places < len(limits) else None
+    cache = Places(tables[:places], jnp.zeros((places, beams), jnp.int32))
+    sizes = {"num_hypotheses": beams} | ({"beam_size": beams} if search is beam_search else {})
+    return search(
+        step,
+        cache,
+        max_target_length=LENGTH,
+        length_limits=limits,
+        length_penalty=jnp.float32(0.8),
+        suppressed=suppressed(VOCAB),
+        bos_id=BOS,
+        eos_id=EOS,
+        pad_id=PAD,
+        queue=queue,
+        **sizes,
+        **wishes,
+    )
+
+
+SAMPLER = Sampler(jnp.arange(16, dtype=jnp.uint32), jnp.float32(1.0))
+PREFIX = ForcedPrefix(
+    jnp.asarray(np.random.default_rng(0).integers(6, VOCAB, (16, 2)), jnp.int32),
+    jnp.arange(16) % 3,
+)
+WISHES = {
+    "plain": {},
+    "rules": {"rules": (MinLength(jnp.arange(16), EOS), NoRepeatedNgram(2)), "prefix": PREFIX},
+}
+
+
+@pytest.mark.parametrize("places", [1, 4, 8])
+@pytest.mark.parametrize("wish", WISHES)
+@pytest.mark.parametrize("search", [beam_search, greedy])
+def test_taking_turns_changes_nothing(tables, search, wish, places):
+    wanted = found_in_turn(tables, WISHES[wish], search, len(LIMITS))
+    found = found_in_turn(tables, WISHES[wish], search, places)
+    for ours, theirs in zip(found, wanted, strict=True):
+        if ours.ndim == 3:  # tokens: of places without a hypothesis anything
+            real = np.asarray(wanted.scores > -jnp.inf)[..., None]
+            ours, theirs = np.where(real, ours, 0), np.where(real, theirs, 0)
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("places", [4, 8])
+@pytest.mark.parametrize("kind", ["choose", "selection"])
+def test_draws_are_those_of_the_sentence(tables, kind, places):
+    distinct = WithoutReplacement(SAMPLER)
+    search, wish = {"choose": (greedy, SAMPLER), "selection": (beam_search, distinct)}[kind]
+    wanted = found_in_turn(tables, {kind: wish}, search, len(LIMITS))
+    found = found_in_turn(tables, {kind: wish}, search, places)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+    np.testing.assert_array_equal(found.lengths, wanted.lengths)
+
+
+def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
+    """64 sentences, one of which is long: 8 places take turns in far fewer than 64 / 8 * 12."""
+    steps = []
+
+    def counting_step(tokens, cache):
+        jax.debug.callback(lambda: steps.append(1))
+        return step(tokens, cache)
+
+    many = jnp.tile(tables[:1], (64, 1, 1))
+    limits = jnp.where(jnp.arange(64) % 8 == 0, 12, 2)
+    cache = Places(many[:8], jnp.zeros((8, 1), jnp.int32))
+    queue = Queue(8, lambda cache, new, sentences: Places(many[:8], cache.prefix))
+    never_ending = {"rules": (MinLength(limits, EOS),)}
+    greedy(
+        counting_step,
+        cache,
+        max_target_length=LENGTH,
+        length_limits=limits,
+        length_penalty=0.0,
+        suppressed=suppressed(VOCAB),
+        bos_id=BOS,
+        eos_id=EOS,
+        pad_id=PAD,
+        queue=queue,
+        **never_ending,
+    )
+    jax.effects_barrier()
+    in_full_batches, tokens = 8 * 12, int(limits.sum())
+    assert tokens / 8 <= len(steps) < 0.5 * in_full_batches
