@@ -17,6 +17,7 @@ from flaxformer_mt.config import from_json
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.decoding.devices import on_all_devices
 from flaxformer_mt.decoding.requests import Request
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.sharding import (
@@ -134,12 +135,13 @@ class Decoding:
 
     def __init__(self, *, workdir: str, sentences: str, dtype: str, device: str) -> None:
         """Loads the model, as `translate` does; programs are compiled as requests come."""
+        configure_cpu_devices(MeshConfig())
         self._compilations, self._device = Compilations(), device
         loaded = load_model(workdir)
         model_config: Any = dataclasses.replace(loaded.config.model, dtype=dtype)
         self._translator = Translator(
             loaded.model.clone(config=model_config),
-            loaded.params,
+            on_all_devices(loaded.params),
             loaded.tokenizer,
             max_source_length=loaded.config.data.max_source_length,
         )

@@ -44,16 +44,19 @@ def divided(
     """
     if mesh is None:
         return work(shared, rows)
-    dealt = jax.tree.map(lambda x: _turn(x, -1, mesh.size) if is_per_row(x) else x, rows)
-    parts = jax.tree.map(lambda x: PartitionSpec(ROWS) if is_per_row(x) else PartitionSpec(), rows)
+    leaves, tree = jax.tree.flatten(rows)
     on_each = jax.shard_map(
-        work,
+        lambda shared, leaves: work(shared, tree.unflatten(leaves)),
         mesh=mesh,
-        in_specs=(PartitionSpec(), parts),
+        in_specs=(
+            PartitionSpec(),
+            [PartitionSpec(ROWS) if is_per_row(x) else PartitionSpec() for x in leaves],
+        ),
         out_specs=PartitionSpec(ROWS),
         check_vma=False,
     )
-    return jax.tree.map(lambda x: _turn(x, mesh.size, -1), on_each(shared, dealt))
+    found = on_each(shared, [_turn(x, -1, mesh.size) if is_per_row(x) else x for x in leaves])
+    return jax.tree.map(lambda x: _turn(x, mesh.size, -1), found)
 
 
 def _turn(x: Array, first: int, second: int) -> Array:
