@@ -137,10 +137,16 @@ class Best:
 def best_extensions(
     totals: Float[Array, "B K V"], live: Live, log_probs: Float[Array, "B K V"]
 ) -> Candidates:
-    """The 2K largest of the K * V totals."""
+    """The 2K largest of the K * V totals: the largest among the 2K of each hypothesis.
+
+    So nothing is reshaped to [B K*V], which on a TPU would copy all of it.
+    """
     batch, beams, vocab_size = totals.shape
-    best, places = top_k(totals.reshape(batch, -1), 2 * beams)  # [B 2K]
-    parents, tokens = places // vocab_size, places % vocab_size
+    most = min(2 * beams, vocab_size)
+    each, tokens = jax.vmap(lambda x: top_k(x, most), 1, 1)(totals)  # [B K most]
+    best, places = jax.lax.top_k(each.reshape(batch, -1), 2 * beams)  # [B 2K]
+    parents = places // most
+    tokens = jnp.take_along_axis(tokens.reshape(batch, -1), places, axis=1)
     return Candidates(best, extended_log_probs(live, log_probs, parents, tokens), parents, tokens)
 
 
@@ -159,5 +165,5 @@ def of_extensions(
     x: Float[Array, "B K V"], parents: Int[Array, "B C"], tokens: Int[Array, "B C"]
 ) -> Float[Array, "B C"]:
     """The number that x has for each extension of hypothesis `parents` by `tokens`."""
-    places = parents * x.shape[-1] + tokens
-    return jnp.take_along_axis(x.reshape(x.shape[0], -1), places, axis=1)
+    rows = jnp.arange(x.shape[0])[:, None]
+    return x[rows, parents, tokens]

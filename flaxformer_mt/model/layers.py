@@ -76,15 +76,17 @@ class Embedding(nn.Module):
         # and on the way out logits start with variance 1.
         init = nn.initializers.normal(self.d_model**-0.5)
         shape = (self.vocab_size, self.d_model)
-        self.table = parameter(self, "table", init, shape, ("vocab", "embed"))
+        table = parameter(self, "table", init, shape, ("vocab", "embed"))
+        # Once for all uses: their gradients are then added before devices add up theirs.
+        self.narrow = table.astype(self.dtype)
 
     def __call__(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         scale = self.d_model**0.5 if self.scaled else 1.0
-        return self.table.astype(self.dtype)[tokens] * jnp.asarray(scale, self.dtype)
+        return self.narrow[tokens] * jnp.asarray(scale, self.dtype)
 
     def logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         """X E^T, accumulated and returned in float32."""
-        return matmul(x.astype(self.dtype), self.table.astype(self.dtype), (1,))
+        return matmul(x.astype(self.dtype), self.narrow, (1,), jnp.float32)
 
 
 class FeedForward(nn.Module):

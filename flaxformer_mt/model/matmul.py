@@ -1,10 +1,11 @@
-"""Products with a matrix of parameters, each in the form that a CPU computes fastest.
+"""Products with a matrix of parameters, each in the form that the hardware computes fastest.
 
-A TPU and a GPU are as fast in any form. A CPU's fast kernels want the rows of the left factor one
-after another in memory, and give float32. The product of a linear map and the gradient of its input
-are like that; the gradient of its matrix, x^T g, is not, and takes two to three times as long.
-So there x or g is transposed in memory first, which is cheap. `benchmarks/README.md` has the
-numbers.
+A TPU and a GPU are as fast in any form, and round a sum to the dtype of the result before it leaves
+the chip: then what chips add up between them is half as large in bfloat16. A CPU's fast kernels
+want the rows of the left factor one after another in memory, and give float32. The product of a
+linear map and the gradient of its input are like that; the gradient of its matrix, x^T g, is not,
+and takes two to three times as long. So there x or g is transposed in memory first, which is cheap.
+`benchmarks/README.md` has the numbers.
 """
 
 import functools
@@ -12,13 +13,17 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 BLOCK = 8
 
 
 def matmul(
-    x: Float[Array, "..."], kernel: Float[Array, "..."], inputs: tuple[int, ...]
+    x: Float[Array, "..."],
+    kernel: Float[Array, "..."],
+    inputs: tuple[int, ...],
+    dtype: DTypeLike | None = None,
 ) -> Float[Array, "..."]:
     """The last dimensions of x, contracted with the dimensions `inputs` of the kernel.
 
@@ -26,27 +31,33 @@ def matmul(
       x: [... K], in the dtype of the kernel. K may be several dimensions.
       kernel: K and N, in any order; N too may be several dimensions.
       inputs: which dimensions of the kernel are K, ascending.
+      dtype: of the result; None = that of x.
 
     Returns:
-      [... N], added up and returned in float32.
+      [... N], added up in float32.
     """
-    return jnp.asarray(_matmul(x, kernel, inputs))
+    return jnp.asarray(_matmul(x, kernel, inputs, jnp.dtype(dtype or x.dtype)))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _matmul(x: Array, kernel: Array, inputs: tuple[int, ...]) -> Array:
-    return _contract(x, kernel, tuple(range(x.ndim - len(inputs), x.ndim)), inputs)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _matmul(x: Array, kernel: Array, inputs: tuple[int, ...], dtype: jnp.dtype) -> Array:
+    return _contract(x, kernel, tuple(range(x.ndim - len(inputs), x.ndim)), inputs, dtype)
 
 
-def _forward(x: Array, kernel: Array, inputs: tuple[int, ...]) -> tuple[Array, tuple[Array, Array]]:
-    return matmul(x, kernel, inputs), (x, kernel)
+def _forward(
+    x: Array, kernel: Array, inputs: tuple[int, ...], dtype: jnp.dtype
+) -> tuple[Array, tuple[Array, Array]]:
+    return _matmul(x, kernel, inputs, dtype), (x, kernel)
 
 
-def _backward(inputs: tuple[int, ...], seen: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+def _backward(
+    inputs: tuple[int, ...], dtype: jnp.dtype, seen: tuple[Array, Array], g: Array
+) -> tuple[Array, Array]:
+    del dtype  # g has it
     x, kernel = seen
     g = g.astype(x.dtype)
     outputs = tuple(axis for axis in range(kernel.ndim) if axis not in inputs)
-    of_x = _contract(g, kernel, tuple(range(g.ndim - len(outputs), g.ndim)), outputs)
+    of_x = _contract(g, kernel, tuple(range(g.ndim - len(outputs), g.ndim)), outputs, x.dtype)
     first, last = (x, g) if inputs < outputs else (g, x)  # as the kernel has them
     of_kernel = jax.lax.platform_dependent(
         first,
@@ -54,20 +65,34 @@ def _backward(inputs: tuple[int, ...], seen: tuple[Array, Array], g: Array) -> t
         cpu=functools.partial(_sum_of_outer_products_on_cpu, leading=x.ndim - len(inputs)),
         default=functools.partial(_sum_of_outer_products, leading=x.ndim - len(inputs)),
     )
-    return of_x.astype(x.dtype), of_kernel.astype(kernel.dtype)
+    return of_x, of_kernel
 
 
 _matmul.defvjp(_forward, _backward)
 
 
-def _contract(a: Array, b: Array, of_a: tuple[int, ...], of_b: tuple[int, ...]) -> Array:
-    return jax.lax.dot_general(a, b, ((of_a, of_b), ((), ())), preferred_element_type=jnp.float32)
+def _contract(
+    a: Array, b: Array, of_a: tuple[int, ...], of_b: tuple[int, ...], dtype: jnp.dtype
+) -> Array:
+    """Sums over the dimensions `of_a` of a and `of_b` of b, in float32; returned in `dtype`."""
+
+    def product(a: Array, b: Array, *, dtype: DTypeLike) -> Array:
+        return jax.lax.dot_general(a, b, ((of_a, of_b), ((), ())), preferred_element_type=dtype)
+
+    def product_on_cpu(a: Array, b: Array) -> Array:
+        return product(a, b, dtype=jnp.float32).astype(dtype)
+
+    if dtype == jnp.float32:
+        return product_on_cpu(a, b)
+    return jax.lax.platform_dependent(
+        a, b, cpu=product_on_cpu, default=functools.partial(product, dtype=dtype)
+    )
 
 
 def _sum_of_outer_products(a: Array, b: Array, *, leading: int) -> Array:
     """Sums a ⊗ b over the `leading` dimensions, which both have first."""
     summed = tuple(range(leading))
-    return _contract(a, b, summed, summed)
+    return _contract(a, b, summed, summed, a.dtype)
 
 
 def _sum_of_outer_products_on_cpu(a: Array, b: Array, *, leading: int) -> Array:
@@ -78,8 +103,10 @@ def _sum_of_outer_products_on_cpu(a: Array, b: Array, *, leading: int) -> Array:
     if any(size % BLOCK for size in (rows, a.shape[1], b.shape[1])):
         return _sum_of_outer_products(a, b, leading=1).reshape(shape)
     if a.shape[1] <= b.shape[1]:
-        return _contract(transpose_in_memory(a), b, (1,), (0,)).reshape(shape)
-    return transpose_in_memory(_contract(transpose_in_memory(b), a, (1,), (0,))).reshape(shape)
+        return _contract(transpose_in_memory(a), b, (1,), (0,), b.dtype).reshape(shape)
+    return transpose_in_memory(_contract(transpose_in_memory(b), a, (1,), (0,), a.dtype)).reshape(
+        shape
+    )
 
 
 def transpose_in_memory(x: Float[Array, "M N"]) -> Float[Array, "N M"]:

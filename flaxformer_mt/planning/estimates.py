@@ -5,6 +5,7 @@ from typing import Literal
 
 from flaxformer_mt.data.batch import BatchShape
 from flaxformer_mt.planning.collectives import Collective
+from flaxformer_mt.planning.layouts import Move
 from flaxformer_mt.planning.memory import MicroBatchPlan
 from flaxformer_mt.planning.topology import Slice
 from flaxformer_mt.planning.workload import Workload
@@ -24,6 +25,8 @@ class Estimate:
         written: see `inspection.flops`.
       bytes_accessed: of HBM, by the compiler's count, which goes once through every loop.
       collectives: what devices send each other.
+      moves: copies, transposes and reshapes in memory.
+      padding: bytes of the arguments as they lie in tiles / bytes of their numbers.
       seconds: of computing; see `timed`. Collectives are not in it.
       interconnect_seconds: of sending, if nothing is hidden behind it and all links are busy.
       timed: whose estimate `seconds` is: the compiler's, or a roofline (operations and bytes
@@ -38,6 +41,8 @@ class Estimate:
     flops: int = 0
     bytes_accessed: float = 0.0
     collectives: tuple[Collective, ...] = ()
+    moves: tuple[Move, ...] = ()
+    padding: float = 1.0
     seconds: float = 0.0
     interconnect_seconds: float = 0.0
     timed: Timed = "unknown"
@@ -88,12 +93,14 @@ class SearchEstimate:
       length: source tokens of each.
       estimate: of the whole program, its loop gone round once.
       encode_seconds: before the loop; 0 = unknown.
+      encode_flops: operations before the loop.
     """
 
     rows: int
     length: int
     estimate: Estimate
     encode_seconds: float
+    encode_flops: int = 0
 
     @property
     def token_seconds(self) -> float:
@@ -105,6 +112,11 @@ class SearchEstimate:
         """Of translations as long as their sources, which fill the program; 0 = unknown."""
         seconds = self.encode_seconds + self.length * self.token_seconds
         return self.rows * self.length / seconds if self.token_seconds else 0.0
+
+    def utilization(self, place: Slice) -> float:
+        """Of the loop: operations against what a device could do in that time; 0 = unknown."""
+        able = place.chip.flops * self.token_seconds
+        return (self.estimate.flops - self.encode_flops) / able if able else 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

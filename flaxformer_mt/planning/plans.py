@@ -34,6 +34,7 @@ def make_plan(
     *,
     programs: Collection[str] = ("train", "evaluate", "translate"),
     only_largest: bool = False,
+    source_lengths: Collection[int] = (),
     progress: Callable[[str], None] = lambda line: None,
 ) -> Plan:
     """Compiles the programs of a recipe for a slice; nothing runs.
@@ -41,10 +42,14 @@ def make_plan(
     Args:
       programs: which of the three kinds.
       only_largest: of each kind the largest shape alone.
+      source_lengths: of the searches; none = those that translation compiles for.
       progress: is told what is being compiled.
     """
     try:
-        return _make_plan(config, workload, place, programs, only_largest, progress)
+        lengths = tuple(source_lengths) or search_lengths(config.data.max_source_length)
+        if only_largest:
+            lengths = lengths[-1:]
+        return _make_plan(config, workload, place, programs, only_largest, lengths, progress)
     except ValueError as error:  # a mesh, rules or a limit that do not fit this slice
         return Plan(place=place, workload=workload, failure=str(error))
 
@@ -55,6 +60,7 @@ def _make_plan(
     place: Slice,
     programs: Collection[str],
     only_largest: bool,
+    source_lengths: Collection[int],
     progress: Callable[[str], None],
 ) -> Plan:
     model = Transformer(config.model, *workload.vocabulary, workload.bos_id)
@@ -106,8 +112,7 @@ def _make_plan(
         loss = eval_program(model, mesh, state)
         evaluate = [compiled("evaluate", loss, shape)[0] for shape in shapes]
     if "translate" in programs:
-        lengths = search_lengths(config.data.max_source_length)
-        for length in lengths[-1:] if only_largest else lengths:
+        for length in source_lengths:
             progress(f"translate {length}")
             search.append(_search(config, model, place, length))
     return Plan(
@@ -136,5 +141,11 @@ def _search(config: Config, model: Transformer, place: Slice, length: int) -> Se
     whole = compiled(encode_only=False)
     # The compiler's sum has all that comes before the loop, and the loop once: apart, they tell
     # what a token takes.
-    before = compiled(encode_only=True).seconds if whole.seconds else 0.0
-    return SearchEstimate(rows=rows, length=length, estimate=whole, encode_seconds=before)
+    before = compiled(encode_only=True) if whole.seconds else Estimate(name=name)
+    return SearchEstimate(
+        rows=rows,
+        length=length,
+        estimate=whole,
+        encode_seconds=before.seconds,
+        encode_flops=before.flops,
+    )

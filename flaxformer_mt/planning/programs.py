@@ -7,6 +7,7 @@ from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.planning.account import peak_memory, wanted_memory
 from flaxformer_mt.planning.collectives import count_collectives
 from flaxformer_mt.planning.estimates import Estimate, Timed
+from flaxformer_mt.planning.layouts import argument_padding, count_moves
 from flaxformer_mt.planning.topology import Slice
 
 
@@ -43,6 +44,8 @@ def estimate(name: str, place: Slice, program: Any, *arguments: Any) -> Estimate
         flops=flops,
         bytes_accessed=float(costs.get("bytes accessed", 0.0)),
         collectives=collectives,
+        moves=tuple(count_moves(text)),
+        padding=argument_padding(text),
         seconds=seconds,
         interconnect_seconds=sent / place.chip.interconnect if place.chip.interconnect else 0.0,
         timed=timed,

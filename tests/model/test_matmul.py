@@ -1,5 +1,7 @@
 """`matmul` is a plain contraction, forwards and backwards, in whatever form it is computed."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,10 +34,13 @@ def value_and_gradients(product, x, kernel, inputs, g):
     return y, *pull(g)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize(
+    ("dtype", "result"),
+    [(jnp.float32, None), (jnp.bfloat16, None), (jnp.bfloat16, jnp.float32)],
+)
 @pytest.mark.parametrize("x_shape, kernel_shape, inputs", SHAPES)
 def test_product_and_gradients_are_those_of_a_plain_contraction(
-    x_shape, kernel_shape, inputs, dtype
+    x_shape, kernel_shape, inputs, dtype, result
 ):
     keys = jax.random.split(jax.random.key(0), 3)
     # Whole numbers: their products and sums are exact in any order, and in bfloat16 too.
@@ -45,11 +50,12 @@ def test_product_and_gradients_are_those_of_a_plain_contraction(
     )
     wide = [value.astype(jnp.float32) for value in (x, kernel)]
     g = jax.random.randint(keys[2], plain(*wide, inputs).shape, -2, 3).astype(jnp.float32)
-    found = jax.jit(lambda *args: value_and_gradients(matmul, *args[:2], inputs, args[2]))(
-        x, kernel, g
+    ours = functools.partial(matmul, dtype=result)
+    found = jax.jit(lambda *args: value_and_gradients(ours, *args[:2], inputs, args[2]))(
+        x, kernel, g.astype(result or dtype)
     )
     wanted = value_and_gradients(plain, *wide, inputs, g)
-    assert [part.dtype for part in found] == [jnp.float32, dtype, dtype]
+    assert [part.dtype for part in found] == [result or dtype, dtype, dtype]
     for of_ours, of_plain in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(of_ours.astype(jnp.float32), of_plain)
 
