@@ -70,7 +70,11 @@ class DecodeArguments(Settings, Text):
 
 def main(args: list[str] | None = None) -> int:
     """Exit status."""
-    return guard(lambda: measure(parse_arguments(DecodeArguments, args, verb="decode")))
+
+    def parse_and_measure() -> None:
+        measure(parse_arguments(DecodeArguments, args, verb="decode", package="benchmarks"))
+
+    return guard(parse_and_measure)
 
 
 def measure(arguments: DecodeArguments) -> None:

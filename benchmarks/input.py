@@ -45,7 +45,11 @@ class InputArguments(Settings, Text):
 
 def main(args: list[str] | None = None) -> int:
     """Exit status."""
-    return guard(lambda: measure(parse_arguments(InputArguments, args, verb="input")))
+
+    def parse_and_measure() -> None:
+        measure(parse_arguments(InputArguments, args, verb="input", package="benchmarks"))
+
+    return guard(parse_and_measure)
 
 
 def measure(arguments: InputArguments) -> None:

@@ -62,7 +62,11 @@ class StartupArguments(Settings, Text):
 
 def main(args: list[str] | None = None) -> int:
     """Exit status."""
-    return guard(lambda: measure(parse_arguments(StartupArguments, args, verb="startup")))
+
+    def parse_and_measure() -> None:
+        measure(parse_arguments(StartupArguments, args, verb="startup", package="benchmarks"))
+
+    return guard(parse_and_measure)
 
 
 def measure(arguments: StartupArguments) -> None:

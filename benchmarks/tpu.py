@@ -40,7 +40,11 @@ class TpuArguments:
 
 def main(args: list[str] | None = None) -> int:
     """Exit status."""
-    return guard(lambda: measure(parse_arguments(TpuArguments, args, verb="tpu")))
+
+    def parse_and_measure() -> None:
+        measure(parse_arguments(TpuArguments, args, verb="tpu", package="benchmarks"))
+
+    return guard(parse_and_measure)
 
 
 def measure(arguments: TpuArguments) -> None:

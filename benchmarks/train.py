@@ -54,7 +54,11 @@ class TrainArguments(Settings, Text):
 
 def main(args: list[str] | None = None) -> int:
     """Exit status."""
-    return guard(lambda: measure(parse_arguments(TrainArguments, args, verb="train")))
+
+    def parse_and_measure() -> None:
+        measure(parse_arguments(TrainArguments, args, verb="train", package="benchmarks"))
+
+    return guard(parse_and_measure)
 
 
 def measure(arguments: TrainArguments) -> None:

@@ -104,6 +104,7 @@ def parse_arguments(
     args: list[str] | None,
     *,
     verb: str,
+    package: str = "flaxformer_mt",
     description: str | None = None,
     default: T | None = None,
 ) -> T:
@@ -115,7 +116,7 @@ def parse_arguments(
         kind,
         args=args,
         default=default,
-        prog=f"python -m flaxformer_mt.{verb}",
+        prog=f"python -m {package}.{verb}",
         description=description,
         config=(tyro.conf.FlagConversionOff,),
         registry=_registry,
