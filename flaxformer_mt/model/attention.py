@@ -6,12 +6,13 @@ product below is a batch of plain matrix products over (T, S), with no transpose
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
@@ -60,6 +61,25 @@ def mix(
     rows = weights.reshape(batch, groups, heads // groups * length, -1)
     mixed = jnp.einsum("BGTS,BGSW->BGTW", rows, values)
     return mixed.reshape(batch, heads, length, -1)
+
+
+def compare_parts(
+    queries: Float[Array, "B N T H"], parts: Sequence[KeysValues]
+) -> Float[Array, "B N T S"]:
+    """`compare` with the keys of all parts, which are S together, without copying them into one."""
+    scores = [compare(queries, part.keys) for part in parts]
+    return scores[0] if len(parts) == 1 else jnp.concatenate(scores, axis=-1)
+
+
+def mix_parts(
+    weights: Float[Array, "B N T S"], parts: Sequence[KeysValues]
+) -> Float[Array, "B N T W"]:
+    """`mix` of the values of all parts."""
+    if len(parts) == 1:
+        return mix(weights, parts[0].values)
+    ends = np.cumsum([part.keys.shape[2] for part in parts])[:-1]
+    of_parts = zip(jnp.split(weights, ends, axis=-1), parts, strict=True)
+    return functools.reduce(jnp.add, (mix(own, part.values) for own, part in of_parts))
 
 
 class MultiHeadAttention(nn.Module):
@@ -128,17 +148,20 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(self.relation.rotate(keys, positions), values)
 
     def __call__(
-        self, x: Float[Array, "B T D"], seen: KeysValues, *, view: View, dropout_rows: DropoutRows
+        self, x: Float[Array, "B T D"], *seen: KeysValues, view: View, dropout_rows: DropoutRows
     ) -> Float[Array, "B T D"]:
-        """Each position of x looks at the keys that its mask allows (equation 1)."""
+        """Each position of x looks at the keys that its mask allows (equation 1).
+
+        They may come in several parts, which are S keys together.
+        """
         queries = self.relation.rotate(self.query(x).swapaxes(1, 2), view.query_positions)
         queries = queries * jnp.asarray(self.key_width**-0.5, queries.dtype)  # [B N T H]
-        scores = compare(queries, seen.keys)  # [B N T S]
+        scores = compare_parts(queries, seen)  # [B N T S]
         scores = self.relation.add_to_scores(scores, queries, view)
         weights = masked_softmax(scores, view.mask)  # [B N T S]
         self.sow("intermediates", "weights", weights)
         weights = self.drop(weights, dropout_rows=dropout_rows).astype(self.dtype)
-        heads = self.relation.add_to_heads(mix(weights, seen.values), weights, view)
+        heads = self.relation.add_to_heads(mix_parts(weights, seen), weights, view)
         return self.out(heads.swapaxes(1, 2))  # [B T D]
 
     def step(
@@ -155,22 +178,28 @@ class MultiHeadAttention(nn.Module):
 
         Args:
           x: the new token of each of the K hypotheses of each sentence.
-          past: keys [B G S d_k] and values [B G S d_v] of S = T * K tokens, K at each position,
-            filled in positions 0..index-1.
+          past: keys [B G K T d_k] and values [B G K T d_v], filled in positions 0..index-1.
           index: position of the new token of each sentence.
-          view: which of the S tokens each new token sees, the new ones among them.
+          view: which of the K * T tokens of the past, and of the K new ones, each new token sees.
 
         Returns:
           The output and `past` with position `index` filled in.
         """
         new = self.keys_values(x, view.query_positions)  # [B G K H]
-        past = KeysValues(*(write(old, one, index) for old, one in zip(past, new, strict=True)))
-        return self(x, past, view=view, dropout_rows=None), past
+        seen = KeysValues(*(x.reshape(*x.shape[:2], -1, x.shape[-1]) for x in past))  # [B G K*T H]
+        y = self(x, seen, new, view=view, dropout_rows=None)
+        # XLA writes in place what nobody reads afterwards. It must be told that the reading comes
+        # first, by a number that depends on it; or it copies all of the past, at every token.
+        after = 0.0 * jnp.isnan(y[0, 0, 0]).astype(new.keys.dtype)  # 0, whatever y is
+        written = (write(old, one + after, index) for old, one in zip(past, new, strict=True))
+        return y, KeysValues(*written)
 
 
 def write(
-    buffer: Float[Array, "B G S H"], new: Float[Array, "B G K H"], index: Int[Array, " B"]
-) -> Float[Array, "B G S H"]:
-    """`buffer` with the K of `new` at position `index`; XLA does it in place inside a loop."""
-    update = functools.partial(jax.lax.dynamic_update_slice_in_dim, axis=1)
-    return jax.vmap(update)(buffer, new, index * new.shape[2])
+    buffer: Float[Array, "B G K T H"], new: Float[Array, "B G K H"], index: Int[Array, " B"]
+) -> Float[Array, "B G K T H"]:
+    """`buffer` with `new` at position `index`; XLA does it in place inside a loop."""
+    rows = jnp.arange(buffer.shape[0])
+    return buffer.at[rows, :, :, index].set(
+        new, indices_are_sorted=True, unique_indices=True, mode="promise_in_bounds"
+    )

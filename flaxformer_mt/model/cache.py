@@ -19,14 +19,11 @@ class Cache:
     Keys and values are separate arrays, one pair a layer: a stacked array would be copied at
     every token, where XLA updates these in place.
 
-    The K tokens at one position stand next to each other, and all positions along one dimension S,
-    as attention reads them: as [K T], a TPU would copy the past into that form at every token.
-
     Attributes:
       index: position of the next token of each sentence.
       ancestors: the place among the K in which the token at each position of each hypothesis was
         written.
-      past: for each decoder layer the keys and values [B G S H] of the tokens so far, S = T * K.
+      past: for each decoder layer the keys and values [B G K T H] of the tokens so far.
       source: for each decoder layer the keys and values [B G S H] of the source, projected once.
       source_mask: True at real source positions.
     """
@@ -57,16 +54,19 @@ class Cache:
         index = jnp.where(new, 0, self.index)
         return self.replace(index=index, source=sources[0], source_mask=sources[1])  # pyright: ignore[reportAttributeAccessIssue]
 
-    def advance(self) -> "Cache":
-        """With one more token of each hypothesis in its own place, not yet written to `past`."""
+    def after(self, past: tuple[KeysValues, ...]) -> "Cache":
+        """With one more token of each hypothesis in `past`, in the hypothesis' own place."""
         own = jnp.arange(self.ancestors.shape[1])[:, None]  # [K 1]
         here = jnp.arange(self.ancestors.shape[2]) == self.index[:, None]  # [B T]
         ancestors = jnp.where(here[:, None], own, self.ancestors)
-        return self.replace(index=self.index + 1, ancestors=ancestors)  # pyright: ignore[reportAttributeAccessIssue]
+        return self.replace(index=self.index + 1, ancestors=ancestors, past=past)  # pyright: ignore[reportAttributeAccessIssue]
 
     def mask(self) -> Bool[Array, "B 1 K S"]:
-        """Where each hypothesis looks, of the S = T * K tokens of all."""
+        """Where each hypothesis looks, of S = K * T tokens of the past of all, and K new ones."""
         batch, beams, length = self.ancestors.shape
-        own = self.ancestors[..., None] == jnp.arange(beams)  # [B K T K]
+        places = jnp.arange(beams)[:, None]  # [K 1]
+        own = self.ancestors[:, :, None, :] == places  # [B K K T]
         written = jnp.arange(length) < self.index[:, None]  # [B T]
-        return (own & written[:, None, :, None]).reshape(batch, 1, beams, length * beams)
+        past = (own & written[:, None, None]).reshape(batch, 1, beams, beams * length)
+        new = jnp.broadcast_to(jnp.eye(beams, dtype=bool), (batch, 1, beams, beams))
+        return jnp.concatenate([past, new], axis=-1)

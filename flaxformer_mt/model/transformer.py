@@ -150,12 +150,12 @@ class Transformer(nn.Module):
         """The cache before the first token: source keys and values projected, the past empty."""
         config = self.config
         batch = memory.shape[0]
-        shape = (batch, config.kv_heads, max_target_length * beam_size)
+        shape = (batch, config.kv_heads, beam_size, max_target_length)
         past = KeysValues(*(jnp.zeros((*shape, w), config.dtype) for w in config.head_widths))
         return Cache(
             index=jnp.zeros(batch, jnp.int32),
             ancestors=jnp.zeros((batch, beam_size, max_target_length), jnp.int32),
-            past=tuple(past for _ in self.decoder),  # each [B G S H], S = T * K
+            past=tuple(past for _ in self.decoder),  # each [B G K T H]
             source=tuple(layer.source_keys_values(memory) for layer in self.decoder),
             source_mask=memory_mask[:, None, None, :],  # [B 1 1 S]
         )
@@ -168,18 +168,17 @@ class Transformer(nn.Module):
         The first call gets `bos_id`; a cache holds at most `max_target_length` calls.
         """
         beams, length = cache.ancestors.shape[1:]
-        index, cache = cache.index, cache.advance()
-        here = jnp.broadcast_to(index[:, None], tokens.shape)  # [B K]
-        places = jnp.tile(jnp.repeat(jnp.arange(length), beams), (len(tokens), 1))  # [B T*K]
-        view = self._near(View(cache.mask(), here, places))
+        here = jnp.broadcast_to(cache.index[:, None], tokens.shape)  # [B K]
+        places = jnp.tile(jnp.arange(length), (len(tokens), beams))  # [B K*T]
+        view = self._near(View(cache.mask(), here, jnp.concatenate([places, here], axis=1)))
         source_view = View(cache.source_mask)
         x = self.target_embedding(tokens)  # [B K D]
         x = self.decoder_positions(x, here, length=length)
         past = []
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
-            x, new = layer.step(x, old, index, view, source, source_view)
+            x, new = layer.step(x, old, cache.index, view, source, source_view)
             past.append(new)
-        return self._logits(x), cache.replace(past=tuple(past))  # pyright: ignore[reportAttributeAccessIssue]
+        return self._logits(x), cache.after(tuple(past))
 
     def _near(self, view: View) -> View:
         """Of self-attention, the part that `config.neighborhood` leaves."""

@@ -37,7 +37,7 @@ def test_the_loop_never_copies_the_past(beam_size, sentences):
     """Keys and values are copied once at most, before the loop: where they are made (all zeros)."""
     wishes = Wishes(jnp.full(sentences, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(wishes, beam_size)
-    shape = rf"f32\[4,2,{20 * beam_size},8\]"
+    shape = rf"f32\[4,2,{beam_size},20,8\]"
     assert len(re.findall(rf"= {shape}\S* scatter\(", text)) == 2 * LAYERS
     assert len(re.findall(rf"= {shape}\S* copy\(", text)) <= 2 * LAYERS
 

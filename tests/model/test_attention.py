@@ -208,10 +208,10 @@ def test_steps_equal_the_whole(rng):
 
     params = attention.init(jax.random.key(0), x, method=whole)
     expected = attention.apply(params, x, method=whole)
-    empty = jnp.zeros((3, 2, 5, 4))
+    empty = jnp.zeros((3, 2, 1, 5, 4))
     past = KeysValues(empty, empty)
     for t in range(5):
-        mask = jnp.arange(5) <= t  # the past, and the new token itself
+        mask = jnp.append(jnp.arange(5) < t, True)  # the past, and the new token itself
         view = View(mask[None, None, None])
         new = x[:, t : t + 1]
         y, past = attention.apply(params, new, past, jnp.full(3, t), view, method="step")
