@@ -14,7 +14,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+# Before all libraries, as in our own commands: it lets malloc keep freed memory (`host_memory`).
+from flaxformer_mt.cpus import num_cpus
 
 ROOT = Path(__file__).parents[1]
 Device = Literal["cpu", "gpu"]
@@ -22,30 +25,38 @@ Answer = dict[str, Any]
 
 
 class Contender(Protocol):
-    """What a process does: made once from keywords (which warms it up), then asked for rounds."""
+    """What a process does: made once from keywords (which warms it up), then asked for rounds.
+
+    It may have `facts`, an Answer: what it knows when it is warm.
+    """
 
     def round(self, **request: Any) -> Answer:
         """Does its work once, and tells how long it took."""
         ...
 
 
+class Entry(NamedTuple):
+    """A contender that is to be started."""
+
+    name: str
+    """In tables."""
+    contender: str
+    """Its class, as "package.module:Class"."""
+    job: dict[str, Any]
+    """Keywords of the class; `device` is added."""
+    needs: tuple[str, ...] = ()
+    """Packages of the extra [bench]; without them it is left out."""
+
+
 class Child:
     """The parent's end of the line."""
 
-    def __init__(
-        self, name: str, contender: str, job: Answer, *, log: Path, device: Device = "cpu"
-    ) -> None:
-        """Starts a process, and waits until it is ready for its first round.
+    def __init__(self, entry: Entry, *, log: Path, device: Device = "cpu") -> None:
+        """Starts a process that works on `device`, and waits until it is ready for its first round.
 
-        Args:
-          name: of the contender, in tables.
-          contender: the class that does the work, as "package.module:Class".
-          job: keywords of the class; `device` is added.
-          log: file for what the process prints.
-          device: what it works on.
+        What it prints goes to the file `log`.
         """
-        self.name, self._log = name, log
-        command = [sys.executable, "-m", "benchmarks.child", contender]
+        self.name, self._log = entry.name, log
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
@@ -54,9 +65,10 @@ class Child:
         }
         if device == "cpu":
             environment["JAX_PLATFORMS"] = "cpu"
+        job = json.dumps(entry.job | {"device": device})
         with log.open("w") as errors:
             self._process = subprocess.Popen(
-                [*command, json.dumps(job | {"device": device})],
+                [sys.executable, "-m", "benchmarks.child", entry.contender, job],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -81,29 +93,21 @@ class Child:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            self._process.wait()
+            status = self._process.wait()
             last_words = self._log.read_text(errors="replace")[-2000:]
-            raise RuntimeError(
-                f"{self.name} ended with status {self._process.returncode}:\n{last_words}"
-            )
+            raise RuntimeError(f"{self.name} ended with status {status}:\n{last_words}")
         return json.loads(line)
 
 
-def num_cpus() -> int:
-    """CPUs that this process may use, and its children after it."""
-    if hasattr(os, "sched_getaffinity"):  # Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def peak_memory() -> int:
-    """The most memory that this process has had so far, bytes."""
+def peak_memory(whose: int = resource.RUSAGE_SELF) -> int:
+    """The most memory that this process has had so far, or its largest child; bytes."""
     status = Path("/proc/self/status")
-    if status.exists():  # getrusage would count what the parent had when it started this process
+    if whose == resource.RUSAGE_SELF and status.exists():
+        # getrusage would count what the parent had when it started this process.
         fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
         return int(fields["VmHWM"].split()[0]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return resource.getrusage(whose).ru_maxrss * unit
 
 
 def main(contender: str, job: str) -> None:

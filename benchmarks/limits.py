@@ -4,76 +4,76 @@ A matrix product of [n n] and [n n] is 2 n^3 operations; a copy of x bytes moves
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import TypeAlias
 
-from benchmarks.child import Answer, num_cpus
-from benchmarks.rounds import Entry, Sample
+from benchmarks.child import Answer, Entry
+from benchmarks.rounds import Sample
+from flaxformer_mt.cpus import num_cpus
 
 CALLS = 5
-
-
-class JaxLimits:
-    """As JAX reaches them."""
-
-    def __init__(self, *, device: str) -> None:
-        """Makes the arrays, and compiles."""
-        import jax
-        import jax.numpy as jnp
-
-        n, numbers = _sizes(device)
-        product, copy = jax.jit(jnp.matmul), jax.jit(lambda x: -x)
-        self._bytes = numbers * 4
-        self._n = n
-        matrices = {kind: jnp.ones((n, n), kind) for kind in ("float32", "bfloat16")}
-        vector = jnp.ones(numbers, jnp.float32)
-        self._products = {
-            kind: lambda x=x: jax.block_until_ready(product(x, x)) for kind, x in matrices.items()
-        }
-        self._copy = lambda: jax.block_until_ready(copy(vector))
-        self.round()
-
-    def round(self) -> Answer:
-        """Operations/s of a matrix product in each precision, bytes/s of a copy."""
-        return _measure(self._products, self._copy, self._n, self._bytes)
-
-
-class TorchLimits:
-    """As PyTorch reaches them."""
-
-    def __init__(self, *, device: str) -> None:
-        """Makes the arrays."""
-        import torch  # pyright: ignore[reportMissingImports]
-
-        torch.set_num_threads(num_cpus())
-        place = "cuda" if device == "gpu" else "cpu"
-        n, numbers = _sizes(device)
-        self._n, self._bytes = n, numbers * 4
-        kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-        matrices = {
-            name: torch.ones(n, n, dtype=kind, device=place) for name, kind in kinds.items()
-        }
-        vector = torch.ones(numbers, device=place)
-        target = torch.empty_like(vector)
-
-        def done() -> None:
-            if place == "cuda":
-                torch.cuda.synchronize()
-
-        self._products = {
-            name: lambda x=x: (torch.matmul(x, x), done()) for name, x in matrices.items()
-        }
-        self._copy = lambda: (target.copy_(vector), done())
-        self.round()
-
-    def round(self) -> Answer:
-        """Operations/s of a matrix product in each precision, bytes/s of a copy."""
-        return _measure(self._products, self._copy, self._n, self._bytes)
-
-
+LIMITS = "benchmarks.limits:Limits"
 ENTRIES = (
-    Entry("limits of jax", "benchmarks.limits:JaxLimits", {}),
-    Entry("limits of torch", "benchmarks.limits:TorchLimits", {}, ("torch",)),
+    Entry("limits of jax", LIMITS, {"library": "jax"}),
+    Entry("limits of torch", LIMITS, {"library": "torch"}, ("torch",)),
 )
+Work: TypeAlias = dict[str, Callable[[], object]]
+"""What to time: a product in "float32" and in "bfloat16", a copy as "bytes"."""
+
+
+class Limits:
+    """As a library reaches them."""
+
+    def __init__(self, *, library: str, device: str) -> None:
+        """Makes arrays that are larger than any cache, and does all once."""
+        n, numbers = (8192, 1 << 28) if device == "gpu" else (2048, 1 << 26)
+        self._amounts = {"float32": 2 * n**3, "bfloat16": 2 * n**3, "bytes": 2 * 4 * numbers}
+        self._work = in_jax(n, numbers) if library == "jax" else in_torch(n, numbers, device)
+        self.round()
+
+    def round(self) -> Answer:
+        """Operations/s of a matrix product in each precision, bytes/s of a copy."""
+        seconds = {name: _fastest(work) for name, work in self._work.items()}
+        rates = {name: self._amounts[name] / fastest for name, fastest in seconds.items()}
+        return rates | {"seconds": sum(seconds.values())}
+
+
+def in_jax(n: int, numbers: int) -> Work:
+    """Matrices [n n], and so many numbers to copy."""
+    import jax
+    import jax.numpy as jnp
+
+    def compiled(function: Callable, *arrays: jax.Array) -> Callable[[], object]:
+        fast = jax.jit(function)
+        return lambda: jax.block_until_ready(fast(*arrays))
+
+    float32, bfloat16 = (jnp.ones((n, n), kind) for kind in ("float32", "bfloat16"))
+    return {
+        "float32": compiled(jnp.matmul, float32, float32),
+        "bfloat16": compiled(jnp.matmul, bfloat16, bfloat16),
+        "bytes": compiled(jnp.negative, jnp.ones(numbers, "float32")),
+    }
+
+
+def in_torch(n: int, numbers: int, device: str) -> Work:
+    """The same."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    torch.set_num_threads(num_cpus())
+    place = "cuda" if device == "gpu" else "cpu"
+
+    def finished(function: Callable, *arrays: torch.Tensor) -> Callable[[], object]:
+        wait = torch.cuda.synchronize if place == "cuda" else lambda: None
+        return lambda: (function(*arrays), wait())
+
+    float32 = torch.ones(n, n, device=place)
+    bfloat16 = float32.to(torch.bfloat16)
+    vector = torch.ones(numbers, device=place)
+    return {
+        "float32": finished(torch.matmul, float32, float32),
+        "bfloat16": finished(torch.matmul, bfloat16, bfloat16),
+        "bytes": finished(torch.empty_like(vector).copy_, vector),
+    }
 
 
 def take_best(samples: dict[str, Sample]) -> dict[str, float]:
@@ -83,21 +83,7 @@ def take_best(samples: dict[str, Sample]) -> dict[str, float]:
     """
     found = [samples.pop(entry.name) for entry in ENTRIES if entry.name in samples]
     answers = [answer for sample in found for answer in sample.answers]
-    kinds = ("float32", "bfloat16", "bytes")
-    return {kind: max(answer[kind] for answer in answers) for kind in kinds}
-
-
-def _sizes(device: str) -> tuple[int, int]:
-    """Side of the matrices, and numbers of the vector: larger than any cache."""
-    return (8192, 1 << 28) if device == "gpu" else (2048, 1 << 26)
-
-
-def _measure(
-    products: Mapping[str, Callable[[], object]], copy: Callable[[], object], n: int, size: int
-) -> Answer:
-    seconds = {name: _fastest(work) for name, work in products.items()}
-    rates = {name: 2 * n**3 / fastest for name, fastest in seconds.items()}
-    return {**rates, "bytes": 2 * size / _fastest(copy), "seconds": sum(seconds.values())}
+    return {kind: max(each[kind] for each in answers) for kind in ("float32", "bfloat16", "bytes")}
 
 
 def _fastest(work: Callable[[], object]) -> float:

@@ -9,15 +9,17 @@ import dataclasses
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
-from benchmarks.child import Answer, Child, Device
+from benchmarks.child import Answer, Child, Device, Entry
+from flaxformer_mt.cpus import allowed_cpus
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,51 +45,88 @@ class Settings:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
 
 
-class Entry(NamedTuple):
-    """A contender that is to be started."""
-
-    name: str
-    contender: str
-    """Its class, as "package.module:Class"."""
-    job: dict[str, Any]
-    """Keywords of the class."""
-    needs: tuple[str, ...] = ()
-    """Packages of the extra [bench]; without them it is left out."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Sample:
     """What one contender did in all rounds."""
 
-    answers: list[Answer]
-    busy: list[float]
+    ready: Answer
+    """What it told when it was warm."""
+    answers: list[Answer] = dataclasses.field(default_factory=list)
+    busy: list[float] = dataclasses.field(default_factory=list)
     """Percentage of the CPUs that other processes took, just before each round."""
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of each round."""
+        return [answer["seconds"] for answer in self.answers]
+
+
+@contextlib.contextmanager
+def workplace(settings: Settings) -> Iterator[Path]:
+    """A folder for a while. This process is pinned now, and works on the CPU alone."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")  # the accelerator is left to the contenders
+    pin(settings.cpus)
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+        yield Path(directory)
+
+
+def compete(entries: Sequence[Entry], directory: Path, settings: Settings) -> dict[str, Sample]:
+    """Starts all contenders that can run here, lets them take turns, and ends them."""
+    with ready(entries, directory, settings) as children:
+        return alternate(children, settings)
+
+
+@contextlib.contextmanager
+def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iterator[list[Child]]:
+    """All contenders that can run here, started one after the other; ended with the block.
+
+    What they print is in `directory`.
+    """
+    children: list[Child] = []
+    try:
+        for entry in entries:
+            if not installed(*entry.needs):
+                say(f"  {entry.name} is left out: pip install -e '.[bench]'")
+                continue
+            say(f"  {entry.name} gets ready")
+            log = directory / f"{entry.name}.log"
+            children.append(Child(entry, log=log, device=settings.device))
+        yield children
+    finally:
+        for child in children:
+            child.close()
 
 
 def alternate(children: Sequence[Child], settings: Settings, **request: Any) -> dict[str, Sample]:
-    """Asks each contender in turn, `settings.repeats` times, and waits for quiet before each."""
-    samples = {child.name: Sample([], []) for child in children}
-    for number in range(settings.repeats):
+    """Asks each contender in turn, `settings.repeats` times."""
+    samples: dict[str, Sample] = {}
+    for _ in range(settings.repeats):
         for child in children:
-            samples[child.name].busy.append(wait_until_quiet(settings))
-            answer = child.ask(**request)
-            samples[child.name].answers.append(answer)
-            say(f"  round {number + 1}, {child.name}: {answer.get('seconds', 0):.2f} s")
+            take_turn(child, samples, settings, **request)
     return samples
+
+
+def take_turn(child: Child, samples: dict[str, Sample], settings: Settings, **request: Any) -> None:
+    """Adds a round of one contender to its sample, when the machine is quiet."""
+    sample = samples.setdefault(child.name, Sample(child.ready))
+    sample.busy.append(wait_until_quiet(settings))
+    sample.answers.append(child.ask(**request))
+    say(f"  round {len(sample.answers)}, {child.name}: {sample.seconds[-1]:.2f} s")
 
 
 def ratios(samples: Mapping[str, Sample]) -> dict[str, dict[str, float]]:
     """How many times as fast each is as each other one: the median of that over the rounds."""
-    seconds = {
-        name: [answer["seconds"] for answer in sample.answers] for name, sample in samples.items()
-    }
     return {
         name: {
-            other: statistics.median(b / a for a, b in zip(mine, theirs, strict=True))
-            for other, theirs in seconds.items()
+            other: statistics.median(
+                b / a for a, b in zip(mine.seconds, theirs.seconds, strict=True)
+            )
+            for other, theirs in samples.items()
             if other != name
         }
-        for name, mine in seconds.items()
+        for name, mine in samples.items()
     }
 
 
@@ -115,34 +154,6 @@ def pin(cpus: Sequence[int]) -> None:
         os.sched_setaffinity(0, cpus)
     except (OSError, AttributeError) as error:
         raise ValueError(f"cannot use the CPUs {cpus}: there are {allowed_cpus()}") from error
-
-
-def allowed_cpus() -> list[int]:
-    """Numbers of the CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
-@contextlib.contextmanager
-def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iterator[list[Child]]:
-    """All contenders that can run here, started one after the other; ended with the block.
-
-    What they print is in `directory`.
-    """
-    children: list[Child] = []
-    try:
-        for entry in entries:
-            if not installed(*entry.needs):
-                say(f"  {entry.name} is left out: pip install -e '.[bench]'")
-                continue
-            say(f"  {entry.name} gets ready")
-            log = directory / f"{entry.name}.log"
-            children.append(Child(*entry[:3], log=log, device=settings.device))
-        yield children
-    finally:
-        for child in children:
-            child.close()
 
 
 def installed(*packages: str) -> bool:

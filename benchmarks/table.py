@@ -1,9 +1,9 @@
 """Rows as JSON lines and as Markdown: `python -m benchmarks.table FILE...` makes the README's."""
 
+import contextlib
 import dataclasses
 import datetime
 import json
-import os
 import platform
 import shlex
 import statistics
@@ -15,7 +15,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks.rounds import Sample, Settings, allowed_cpus, ratios
+from benchmarks.rounds import Sample, Settings, ratios
+from flaxformer_mt.cpus import num_cpus
 
 PACKAGES = ("jax", "jaxlib", "flax", "numpy", "torch", "transformers", "ctranslate2")
 CACHE = Path(".cache/benchmarks")
@@ -64,7 +65,6 @@ def make_rows(
     samples: Mapping[str, Sample],
     amount: float | None,
     *,
-    facts: Mapping[str, Mapping[str, Any]],
     settings: Settings,
     limits: Mapping[str, float] | None = None,
     details: Mapping[str, Mapping[str, Any]] | None = None,
@@ -74,9 +74,8 @@ def make_rows(
     """One row for each contender.
 
     Args:
-      samples: what each did.
+      samples: what each did, and what compiling took as it told when it was warm.
       amount: what a round yields: value = amount / seconds. None: the value is the seconds.
-      facts: what each told when it was warm: compile_seconds, compilations.
       settings: how it was measured.
       limits: the value that each could have at best on this machine.
       details: of each.
@@ -86,8 +85,7 @@ def make_rows(
     ratio, run = ratios(samples), describe_run(settings) | {"peaks": dict(peaks or {})}
     rows = []
     for name, sample in samples.items():
-        seconds = [answer["seconds"] for answer in sample.answers]
-        values = seconds if amount is None else [amount / each for each in seconds]
+        values = sample.seconds if amount is None else [amount / each for each in sample.seconds]
         value, busy = statistics.median(values), max(sample.busy)
         rows.append(
             Row(
@@ -97,8 +95,8 @@ def make_rows(
                 ratios=ratio[name],
                 fraction_of_limit=value / limits[name] if limits else None,
                 peak_memory=max(answer.get("peak_memory", 0) for answer in sample.answers),
-                compile_seconds=facts.get(name, {}).get("compile_seconds"),
-                compilations=facts.get(name, {}).get("compilations"),
+                compile_seconds=sample.ready.get("compile_seconds"),
+                compilations=sample.ready.get("compilations"),
                 busy=busy,
                 quiet=busy < settings.busy,
                 details=dict((details or {}).get(name, {})),
@@ -113,23 +111,19 @@ def describe_run(settings: Settings) -> dict[str, Any]:
     """When, where and with what."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": _command(),
+        "command": shlex.join(
+            ["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]]
+        ),
         "device": settings.device,
         "cpu": _cpu_model(),
-        "cpus": len(allowed_cpus()),
+        "cpus": num_cpus(),
         "memory": psutil.virtual_memory().total,
         "versions": versions,
     }
-
-
-def _command() -> str:
-    return shlex.join(["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
 
 
 def _cpu_model() -> str:
@@ -145,7 +139,7 @@ def publish(rows: Sequence[Row], settings: Settings) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as lines:
         for row in rows:
-            lines.write(json.dumps(dataclasses.asdict(row)) + os.linesep)
+            lines.write(json.dumps(dataclasses.asdict(row)) + "\n")
     print(markdown(rows), flush=True)
 
 
@@ -190,7 +184,9 @@ def _case(benchmark: str, case: str, rows: Sequence[Row]) -> str:
 def _cells(row: Row, compared: Sequence[Row]) -> dict[str, str]:
     """By column; `compared` are those of ours that are compared with each other row."""
     times = {
-        f"{one.contender} is": f"{one.ratios[row.contender]:.2f} x" if row is not one else ""
+        f"{one.contender} is": f"{one.ratios[row.contender]:.2f} x"
+        if row.contender in one.ratios  # not itself, nor one of another run
+        else ""
         for one in compared
     }
     limit, compilations = row.fraction_of_limit, row.compilations

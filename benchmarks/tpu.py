@@ -8,7 +8,7 @@ all chips; a step of the search is one token more for every hypothesis, on one c
 import dataclasses
 import sys
 
-from flaxformer_mt.cli import guard, parse_arguments
+from flaxformer_mt.cli import run_verb
 from flaxformer_mt.config import Config, load_config
 from flaxformer_mt.planning.estimates import Plan, SearchEstimate, TrainEstimate
 from flaxformer_mt.planning.plans import make_plan
@@ -40,11 +40,7 @@ class TpuArguments:
 
 def main(args: list[str] | None = None) -> int:
     """Exit status."""
-
-    def parse_and_measure() -> None:
-        measure(parse_arguments(TpuArguments, args, verb="tpu", package="benchmarks"))
-
-    return guard(parse_and_measure)
+    return run_verb(measure, TpuArguments, args, verb="tpu", package="benchmarks")
 
 
 def measure(arguments: TpuArguments) -> None:

@@ -69,9 +69,10 @@ def run_verb(
     args: list[str] | None,
     *,
     verb: str,
+    package: str = "flaxformer_mt",
 ) -> int:
     """Read the command line into `kind`, do the work, and return the exit status."""
-    return guard(lambda: work(parse_arguments(kind, args, verb=verb)))
+    return guard(lambda: work(parse_arguments(kind, args, verb=verb, package=package)))
 
 
 def guard(work: Callable[[], None]) -> int:

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from flaxformer_mt.cpus import num_cpus
 from flaxformer_mt.data.batch import Batch, BatchShape
 from flaxformer_mt.division import Share
 
@@ -117,18 +118,11 @@ def configure_cpu_devices(config: MeshConfig) -> None:
     settled = "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if settled or "JAX_NUM_CPU_DEVICES" in os.environ:
         return
-    cores = min(8, _usable_cores())
+    cores = min(8, num_cpus())
     # A power of two up to 8 divides the rows of every batch (see data.buckets).
     devices = config.cpu_devices or 2 ** (cores.bit_length() - 1)
     with contextlib.suppress(RuntimeError):  # JAX is in use already
         jax.config.update("jax_num_cpu_devices", devices)
-
-
-def _usable_cores() -> int:
-    """The cores that this process may run on: `taskset` and job schedulers give it fewer."""
-    if hasattr(os, "sched_getaffinity"):  # Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def make_mesh(config: MeshConfig = MeshConfig(), devices: Any = None) -> Mesh:

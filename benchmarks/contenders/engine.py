@@ -6,16 +6,17 @@ from pathlib import Path
 
 import ctranslate2
 
-from benchmarks.child import Answer, num_cpus
-from benchmarks.task import read_sentences, search_rules
-from flaxformer_mt.interop.ctranslate2_runner import _vocabulary
+from benchmarks.child import Answer
+from benchmarks.contenders.given import read, search_rules
+from flaxformer_mt.cpus import num_cpus
+from flaxformer_mt.interop.ctranslate2_runner import read_pieces
 
 
 class Decoding:
     """Token ids in, token ids out: its pieces are looked up outside the time."""
 
     def __init__(
-        self, *, directory: str, sentences: str, dtype: str, device: str, workers: int = 0
+        self, *, directory: str, sentences: str, dtype: str, device: str, workers: int
     ) -> None:
         """Loads an export.
 
@@ -24,9 +25,9 @@ class Decoding:
           sentences: file of token ids.
           dtype: CTranslate2's compute type: float32, int8, bfloat16, ...
           device: cpu or gpu.
-          workers: how many batches at once, the cores divided among them; 0 = one for each core.
+          workers: how many batches at once, the cores divided among them; on a GPU one.
         """
-        self._workers = 1 if device == "gpu" else workers or num_cpus()
+        self._workers = 1 if device == "gpu" else workers
         self._translator = ctranslate2.Translator(
             directory,
             device="cuda" if device == "gpu" else "cpu",
@@ -34,12 +35,11 @@ class Decoding:
             inter_threads=self._workers,
             intra_threads=max(1, num_cpus() // self._workers),
         )
-        source, target = (_vocabulary(Path(directory), side) for side in ("source", "target"))
+        source, target = (read_pieces(Path(directory), side) for side in ("source", "target"))
         self._ids = {piece: number for number, piece in enumerate(target)}
         self._sources = [
-            [source[token] for token in ids[:-1]] for ids in read_sentences(sentences)
+            [source[token] for token in ids[:-1]] for ids in read(sentences)
         ]  # it adds EOS itself
-        self.facts = {}
 
     def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:
         """The first `count` sentences; with a length, so many tokens for each."""

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -11,12 +11,12 @@ import jax.monitoring
 import numpy as np
 
 from benchmarks.child import Answer
-from benchmarks.rounds import allowed_cpus, pin
-from benchmarks.task import read_batches, read_sentences, search_rules, shape_of
+from benchmarks.contenders.given import read, search_rules, shape_of
+from benchmarks.rounds import pin
 from flaxformer_mt.config import from_json
+from flaxformer_mt.cpus import allowed_cpus
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.pipeline import build_data
-from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.devices import on_all_devices
 from flaxformer_mt.decoding.requests import Request
 from flaxformer_mt.decoding.translator import Translator
@@ -28,7 +28,7 @@ from flaxformer_mt.sharding import (
     make_share,
 )
 from flaxformer_mt.training.adapting import TRAIN_ALL
-from flaxformer_mt.training.checkpoint import load_model
+from flaxformer_mt.training.checkpoint import LoadedModel, load_model
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import place, state_maker
 from flaxformer_mt.training.step import Metrics, train_step_of
@@ -42,18 +42,25 @@ class Compilations:
     def __init__(self) -> None:
         """Starts to listen."""
         jax.config.update("jax_enable_compilation_cache", False)
-        self.count, self.seconds = 0, 0.0
+        self._seconds: list[float] = []
         jax.monitoring.register_event_duration_secs_listener(self._hear)
 
     def _hear(self, event: str, duration_secs: float, **_: Any) -> None:
         if event == COMPILED:
-            self.count += 1
-            self.seconds += duration_secs
+            self._seconds.append(duration_secs)
 
-    @property
-    def facts(self) -> Answer:
-        """As rows have them."""
-        return {"compilations": self.count, "compile_seconds": self.seconds}
+    def take(self) -> Answer:
+        """Those since the last time, as rows have them."""
+        seconds, self._seconds = self._seconds, []
+        return {"compilations": len(seconds), "compile_seconds": sum(seconds)}
+
+
+def load(workdir: str, dtype: str) -> LoadedModel:
+    """A model that computes in this precision, on devices as our own commands make them."""
+    configure_cpu_devices(MeshConfig())
+    loaded = load_model(workdir)
+    config = dataclasses.replace(loaded.config.model, dtype=dtype)
+    return loaded._replace(model=loaded.model.clone(config=config))
 
 
 def device_memory(device: str) -> Answer:
@@ -67,13 +74,10 @@ class Training:
 
     def __init__(self, *, workdir: str, batches: str, dtype: str, device: str) -> None:
         """Makes the state of step 0, and compiles the step for each shape."""
-        configure_cpu_devices(MeshConfig())
         self._compilations, self._device = Compilations(), device
-        loaded = load_model(workdir)
-        model_config: Any = dataclasses.replace(loaded.config.model, dtype=dtype)
-        self.config, training = loaded.config, loaded.config.training
-        model = loaded.model.clone(config=model_config)
-        optimizer = make_optimizer(training, model_config.d_model)
+        loaded = load(workdir, dtype)
+        self.config, model, training = loaded.config, loaded.model, loaded.config.training
+        optimizer = make_optimizer(training, self.config.model.d_model)
         self._step = train_step_of(training, model, optimizer, TRAIN_ALL)
         mesh = make_mesh(self.config.mesh)
         make_state = state_maker(training, model, optimizer, TRAIN_ALL, self.config.seed)
@@ -81,11 +85,11 @@ class Training:
         places = jax.tree.map(lambda x: x.sharding, like)
         start = jax.jit(lambda params: make_state(params=params), out_shardings=places)
         self._state = start(jax.device_get(loaded.params))
-        self.batches = read_batches(batches)
+        self.batches = read(batches)
         one_of_each = {shape_of(batch): batch for batch in self.batches}
         self._placement = BatchPlacement(mesh, make_share(mesh), tuple(one_of_each))
         losses = [float(self.update(batch).loss) for batch in one_of_each.values()]
-        self.facts = self._compilations.facts | {"first_loss": losses[0]}
+        self.facts = self._compilations.take() | {"first_loss": losses[0]}
 
     def update(self, batch: Batch) -> Metrics:
         """One update; returns before it is done."""
@@ -98,7 +102,7 @@ class Training:
 
     def timed(self, batches: Iterable[Batch]) -> Answer:
         """All these batches, and how long the loop stood still for the next one."""
-        compiled_before, waited, metrics = self._compilations.count, 0.0, None
+        waited, metrics = 0.0, None
         start = asked = time.perf_counter()
         for batch in batches:
             waited += time.perf_counter() - asked
@@ -109,7 +113,7 @@ class Training:
             "seconds": time.perf_counter() - start,
             "waited": waited,
             "loss": float(metrics.loss) if metrics else 0.0,
-            "compilations_later": self._compilations.count - compiled_before,
+            "compilations_later": self._compilations.take()["compilations"],
         } | device_memory(self._device)
 
 
@@ -135,42 +139,29 @@ class Decoding:
 
     def __init__(self, *, workdir: str, sentences: str, dtype: str, device: str) -> None:
         """Loads the model, as `translate` does; programs are compiled as requests come."""
-        configure_cpu_devices(MeshConfig())
+        loaded = load(workdir, dtype)
         self._compilations, self._device = Compilations(), device
-        loaded = load_model(workdir)
-        model_config: Any = dataclasses.replace(loaded.config.model, dtype=dtype)
         self._translator = Translator(
-            loaded.model.clone(config=model_config),
+            loaded.model,
             on_all_devices(loaded.params),
             loaded.tokenizer,
             max_source_length=loaded.config.data.max_source_length,
         )
-        self._sources = read_sentences(sentences)
-        self.facts = {}
+        self._sources = read(sentences)
 
     def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:
         """The first `count` sentences; with a length, so many tokens for each."""
         config = search_rules(beam_size, length=length, batch=batch)
-        before = self._compilations.count, self._compilations.seconds
         start = time.perf_counter()
-        found = search(self._translator, self._sources[:count], config)
+        requests = [
+            Request(line, np.asarray(source, np.int32))
+            for line, source in enumerate(self._sources[:count], start=1)
+        ]
+        found = self._translator.search(requests, config)  # `translate`, but for the tokenizer
         seconds = time.perf_counter() - start
-        return {
-            "seconds": seconds,
-            "outputs": found,
-            "compilations": self._compilations.count - before[0],
-            "compile_seconds": self._compilations.seconds - before[1],
-        } | device_memory(self._device)
-
-
-def search(
-    translator: Translator, sources: Sequence[Sequence[int]], config: DecodingConfig
-) -> list[list[int]]:
-    """The best translation of each source; `translate` without the tokenizer before it."""
-    requests = [
-        Request(line, np.asarray(source, np.int32)) for line, source in enumerate(sources, start=1)
-    ]
-    return [hypotheses[0].tokens for hypotheses in translator._search(requests, config)]
+        outputs = [hypotheses[0].tokens for hypotheses in found]
+        compiled = self._compilations.take()
+        return {"seconds": seconds, "outputs": outputs} | compiled | device_memory(self._device)
 
 
 class Pipeline:
@@ -182,15 +173,7 @@ class Pipeline:
     def __init__(
         self, *, config: str, tokenizer: str, epochs: int, one_core: bool, device: str
     ) -> None:
-        """Reads and cuts the text.
-
-        Args:
-          config: a run's, as JSON.
-          tokenizer: directory; learnt into it where it is empty.
-          epochs: of a round.
-          one_core: work on one CPU.
-          device: no matter.
-        """
+        """Reads and cuts the text: `config` is JSON, the tokenizer is learnt if it is not there."""
         del device
         if one_core:
             pin(allowed_cpus()[:1])
@@ -215,4 +198,4 @@ class Pipeline:
         while stream.get_state()["epoch"] <= self._epochs:
             next(stream)
         next(stream)
-        return {"seconds": time.perf_counter() - start} | self.facts
+        return {"seconds": time.perf_counter() - start}

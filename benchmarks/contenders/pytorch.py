@@ -15,8 +15,9 @@ import torch  # pyright: ignore[reportMissingImports]
 import torch.nn.functional as F  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
 
-from benchmarks.child import Answer, num_cpus
-from benchmarks.task import read_batches, read_sentences, search_rules
+from benchmarks.child import Answer
+from benchmarks.contenders.given import read, search_rules
+from flaxformer_mt.cpus import num_cpus
 
 IGNORED = -100
 """Label of padding, as PyTorch has it."""
@@ -126,8 +127,7 @@ class Training:
     def __init__(
         self,
         *,
-        kind: str,
-        directory: str,
+        weights: str,
         batches: str,
         dtype: str,
         device: str,
@@ -138,8 +138,7 @@ class Training:
         """Makes the model, and does an update with each shape of batch.
 
         Args:
-          kind: "marian", with the weights in `directory`, or "torch", with random ones.
-          directory: of a Marian export.
+          weights: directory of a Marian export; empty = nn.Transformer, with random ones.
           batches: file.
           dtype: bfloat16 is autocast, over float32 weights.
           device: cpu or gpu.
@@ -148,9 +147,9 @@ class Training:
           training: fields of our TrainingConfig.
         """
         self._device, self._training = start(device), training
-        self._model = (marian(directory) if kind == "marian" else NnTransformer(sizes)).train()
+        self._model = (marian(weights) if weights else NnTransformer(sizes)).train()
         self._model.to(self._device)
-        logits = marian_logits(self._model) if kind == "marian" else self._model
+        logits = marian_logits(self._model) if weights else self._model
         self._logits: Logits = torch.compile(logits) if compiled else logits
         self._autocast = contextlib.nullcontext
         if dtype == "bfloat16":
@@ -162,7 +161,7 @@ class Training:
             eps=training["adam_eps"],
             fused=True,
         )
-        self._batches = [self._tensors(batch, sizes["bos_id"]) for batch in read_batches(batches)]
+        self._batches = [self._tensors(batch, sizes["bos_id"]) for batch in read(batches)]
         shapes = {(one[0].shape, one[2].shape): one for one in self._batches}
         losses = [float(self._update(*one)) for one in shapes.values()]
         self.facts = {"first_loss": losses[0]}
@@ -216,9 +215,8 @@ class Decoding:
         """Loads the export; bfloat16 are then its weights too."""
         self._device = start(device)
         self._model = marian(directory).eval().to(self._device, getattr(torch, dtype))
-        self._model.generation_config.bad_words_ids = None  # see task.search_rules
-        self._sources = read_sentences(sentences)
-        self.facts = {}
+        self._model.generation_config.bad_words_ids = None  # see given.search_rules
+        self._sources = read(sentences)
 
     def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:
         """The first `count` sentences; with a length, so many tokens for each."""

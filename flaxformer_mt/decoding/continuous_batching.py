@@ -7,6 +7,7 @@ shapes stay the same all the time, so that a translation does not depend on its 
 bit.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -57,13 +58,29 @@ class Search(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Sentences that wait for a place."""
+    """Sentences that wait for a place, and what becomes of the places when none waits any more."""
 
     places: int
     """B."""
-    read: Callable[[DecodeCache, Bool[Array, " B"], Int[Array, " B"]], DecodeCache]
+    read: Callable[[DecodeCache, Bool[Array, " B"], Int[Array, " B"]], DecodeCache] | None = None
     """(cache, which places are new, whose they are) -> the cache in which the new ones have read
-    their sources and written nothing."""
+    their sources and written nothing. None if no sentence waits from the start."""
+    fewer: tuple[int, ...] = ()
+    """Numbers of places, descending, in which the last sentences go on when they are no more than
+    that. Each is one more copy of the search to compile."""
+
+
+class Progress(NamedTuple):
+    """What the loops carry."""
+
+    state: Any
+    """Of the search, a row for each place."""
+    sentences: Int[Array, " B"]
+    """Who has each place; Q if nobody."""
+    following: Int[Array, ""]
+    """Who comes next."""
+    results: Hypotheses
+    """Of all Q; not yet right for who is not done."""
 
 
 def run(
@@ -73,69 +90,79 @@ def run(
 
     Args:
       search: how.
-      wishes: of B sentences, or with a queue of Q.
-      cache: of the B sentences, or with a queue of the first B.
-      queue: if there are more sentences than places.
+      wishes: of Q sentences.
+      cache: of the first B of them.
+      queue: for the others; if not given, there are none.
     """
-    if queue is None:
-        start = search.start(wishes, cache)
-        found = jax.lax.while_loop(
-            lambda state: search.live(state).any(),
-            lambda state: search.advance(wishes, state),
-            start,
-        )
-        return search.result(found)
-    return _run_in_turn(search, wishes, cache, queue)
-
-
-def _run_in_turn(
-    search: Search, wishes: PerSentence, cache: DecodeCache, queue: Queue
-) -> Hypotheses:
     count = wishes.length_limits.shape[0]
-    most = jnp.max(jnp.where(wishes.length_limits > 0, jnp.arange(1, count + 1), 0))
-    enough = max(1, queue.places // SHARE_DONE)
-
-    def until_enough_are_done(
-        state: Any, sentences: Int[Array, " B"], waiting: Bool[Array, ""]
-    ) -> Any:
-        of_places = wishes.take(sentences)
-
-        def go_on(state: Any) -> Bool[Array, ""]:
-            live = search.live(state)
-            return jnp.where(waiting, live.sum() > queue.places - enough, live.any())
-
-        return jax.lax.while_loop(go_on, lambda state: search.advance(of_places, state), state)
-
-    def change(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        state, sentences, following, results = carry
-        state = until_enough_are_done(state, sentences, following < most)
-        done = ~search.live(state)  # [B]
-        found = search.result(state)
-        to = jnp.where(done, sentences, count)  # beyond the last one: to nowhere
-        results = jax.tree.map(lambda all_, x: all_.at[to].set(x, mode="drop"), results, found)
-        next_ones = following + jnp.cumsum(done) - 1
-        sentences = jnp.where(done, jnp.where(next_ones < most, next_ones, count), sentences)
-        following = jnp.minimum(following + done.sum(), most)
-        read = queue.read(state.cache, done, jnp.minimum(sentences, count - 1))
-        fresh = search.start(wishes.take(sentences), read)
-        begun = jax.tree.map(
-            lambda new, old: jnp.where(done.reshape(-1, *[1] * (old.ndim - 1)), new, old),
-            fresh._replace(cache=()),
-            state._replace(cache=()),
-        )
-        return begun._replace(cache=read), sentences, following, results
-
+    queue = queue or Queue(count)
     sentences = jnp.arange(queue.places)
     start = search.start(wishes.take(sentences), cache)
-    nothing = jax.tree.map(
-        lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype),
-        jax.eval_shape(search.result, start),
+    results = jax.tree.map(
+        lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), jax.eval_shape(search.result, start)
     )
-    nothing = nothing._replace(scores=jnp.full_like(nothing.scores, -jnp.inf))
-    carry = (start, sentences, jnp.minimum(queue.places, most), nothing)
+    results = results._replace(scores=jnp.full_like(results.scores, -jnp.inf))
+    now = Progress(start, sentences, jnp.asarray(queue.places), results)
+    first, *others = (*queue.fewer, 0)
+    now = _all_in_turn(search, wishes, now, queue, until_left=first)
+    for places, until_left in zip(queue.fewer, others, strict=True):
+        now = _go_on(search, wishes, _move_together(search, now, places), until_left)
+    return now.results
 
-    def work_left(carry: tuple[Any, ...]) -> Bool[Array, ""]:
-        state, _, following, _ = carry
-        return search.live(state).any() | (following < most)
 
-    return jax.lax.while_loop(work_left, change, carry)[3]
+def _move_together(search: Search, now: Progress, places: int) -> Progress:
+    """Into so many places, which hold all who are live."""
+    kept = jnp.argsort(~search.live(now.state), stable=True)[:places]
+    state, sentences = jax.tree.map(lambda x: x[kept], (now.state, now.sentences))
+    return now._replace(state=state, sentences=sentences)
+
+
+def _go_on(
+    search: Search, wishes: PerSentence, now: Progress, until_left: int | Int[Array, ""]
+) -> Progress:
+    """Token by token while more sentences are live than that; with the results of all places."""
+    of_places = wishes.take(now.sentences)
+    state = jax.lax.while_loop(
+        lambda state: search.live(state).sum() > until_left,
+        lambda state: search.advance(of_places, state),
+        now.state,
+    )
+    results = jax.tree.map(
+        lambda all_, x: all_.at[now.sentences].set(x, mode="drop"),
+        now.results,
+        search.result(state),
+    )
+    return now._replace(state=state, results=results)
+
+
+def _all_in_turn(
+    search: Search, wishes: PerSentence, now: Progress, queue: Queue, until_left: int
+) -> Progress:
+    """Until each sentence has, or had, a place, and no more than so many are left."""
+    read = queue.read
+    if read is None:
+        return _go_on(search, wishes, now, until_left)
+    count = wishes.length_limits.shape[0]
+    last = jnp.max(jnp.where(wishes.length_limits > 0, jnp.arange(count), -1))
+    enough = queue.places - max(1, queue.places // SHARE_DONE)
+
+    def change(now: Progress) -> Progress:
+        now = _go_on(search, wishes, now, jnp.where(now.following <= last, enough, until_left))
+        done = ~search.live(now.state)  # [B]
+        next_ones = now.following + jnp.cumsum(done) - 1
+        next_ones = jnp.where(next_ones <= last, next_ones, count)
+        sentences = jnp.where(done, next_ones, now.sentences)
+        cache = read(now.state.cache, done, jnp.minimum(sentences, count - 1))
+        fresh = search.start(wishes.take(sentences), cache)
+        choose = functools.partial(jax.vmap(jnp.where), done)
+        state = jax.tree.map(choose, fresh._replace(cache=()), now.state._replace(cache=()))
+        return now._replace(
+            state=state._replace(cache=cache),
+            sentences=sentences,
+            following=now.following + done.sum(),
+        )
+
+    def unfinished(now: Progress) -> Bool[Array, ""]:
+        return (now.following <= last) | (search.live(now.state).sum() > until_left)
+
+    return jax.lax.while_loop(unfinished, change, now)

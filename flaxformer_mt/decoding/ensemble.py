@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.decoding.step import DecodeStep
 from flaxformer_mt.model.cache import Cache
+from flaxformer_mt.model.layers import TRANSPOSED
 from flaxformer_mt.model.transformer import Transformer
 
 Params = Mapping[str, Any]
@@ -55,19 +56,29 @@ def start_ensemble(
     beam_size: int,
     max_target_length: int,
     with_coverage: bool,
+    source_length: int | None = None,
+    paged: bool = False,
 ) -> EnsembleCache:
-    """Every member has read the source, and written nothing."""
+    """Every member has read the source, and written nothing.
+
+    Only the first `source_length` positions of the S are computed, if it is given: the others are
+    padding. `paged` as in `init_cache`.
+    """
     mask = inputs_segment_ids != 0
+    some = slice(source_length)
+    missing = inputs.shape[1] - inputs[:, some].shape[1]
     caches = []
     for model, of_model in zip(models, params, strict=True):
-        source = inputs, inputs_positions, inputs_segment_ids
+        source = inputs[:, some], inputs_positions[:, some], inputs_segment_ids[:, some]
         memory = model.apply({"params": of_model}, *source, method="encode")
+        memory = jnp.pad(jnp.asarray(memory), ((0, 0), (0, missing), (0, 0)))
         cache = model.apply(
             {"params": of_model},
             memory,
             mask,
             beam_size=beam_size,
             max_target_length=max_target_length,
+            paged=paged,
             method="init_cache",
         )
         caches.append(cache)
@@ -76,15 +87,24 @@ def start_ensemble(
 
 
 def ensemble_step(
-    models: Sequence[Transformer], params: Sequence[Params], weights: Float[Array, " n"] | None
+    models: Sequence[Transformer],
+    params: Sequence[Params],
+    weights: Float[Array, " n"] | None,
+    transposed: Sequence[Params] | None = None,
 ) -> DecodeStep:
-    """One step of all members; `weights` as in `combine`."""
+    """One step of all members; `weights` as in `combine`, `transposed` from `transpose_kernels`."""
+    kernels = transposed or [{} for _ in models]
 
     def step(tokens: Int[Array, "B K"], cache: Any) -> tuple[Float[Array, "B K V"], EnsembleCache]:
         logits, caches, looked = [], [], []
-        for model, of_model, old in zip(models, params, cache.members, strict=True):
+        members = zip(models, params, kernels, cache.members, strict=True)
+        for model, of_model, of_kernels, old in members:
             (of_member, new), sown = model.apply(
-                {"params": of_model}, tokens, old, method="decode_step", mutable=["intermediates"]
+                {"params": of_model, TRANSPOSED: of_kernels},
+                tokens,
+                old,
+                method="decode_step",
+                mutable=["intermediates"],
             )
             logits.append(of_member)
             caches.append(new)
@@ -95,6 +115,21 @@ def ensemble_step(
         return combine(logits, weights), EnsembleCache(tuple(caches), coverage)
 
     return step
+
+
+def transpose_kernels(
+    models: Sequence[Transformer], params: Sequence[Params], cache: EnsembleCache
+) -> list[Params]:
+    """The kernels that `ensemble_step` multiplies with, as `layers.Linear` wants them there."""
+
+    def of_member(model: Transformer, of_model: Params, cache: Cache) -> Params:
+        tokens = jnp.zeros(cache.ancestors.shape[:2], jnp.int32)
+        _, made = model.apply(
+            {"params": of_model}, tokens, cache, method="decode_step", mutable=[TRANSPOSED]
+        )
+        return made[TRANSPOSED]
+
+    return [of_member(*one) for one in zip(models, params, cache.members, strict=True)]
 
 
 def combine(

@@ -40,8 +40,7 @@ class GreedyState(NamedTuple):
 
 def most_probable(scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
     """Greedy search."""
-    batch, beams, vocab_size = scores.shape
-    return top_k(scores.reshape(-1, vocab_size), 1)[1].reshape(batch, beams)
+    return top_k(scores, 1)[1][..., 0]
 
 
 def greedy(

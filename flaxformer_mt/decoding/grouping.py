@@ -45,18 +45,20 @@ def group_by_length(
     tokens_per_batch: int,
     max_rows: int,
     rows_per_place: int = 1,
+    sizes: Sequence[int] | None = None,
     kinds: Sequence[Hashable] | None = None,
 ) -> list[Group]:
     """Put every sentence into a group of its menu length; none may be longer than the menu's last.
 
     The places of a group (of at most `max_rows` and `tokens_per_batch`) and its rows follow from
-    its length alone. Inside a length the sentences are sorted, so that those of one group end at
-    about the same time. Sentences of different `kinds` (which need different programs) are kept
-    apart.
+    its length alone. Inside a length the sentences are sorted by `sizes` (their lengths, if not
+    given), so that those of one group end at about the same time. Sentences of different `kinds`
+    (which need different programs) are kept apart.
     """
     kinds = kinds or [()] * len(lengths)
+    sizes = sizes or lengths
     places: dict[tuple[int, Hashable], list[int]] = {}
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+    for place in sorted(range(len(lengths)), key=sizes.__getitem__, reverse=True):
         fitting = next(length for length in menu if length >= lengths[place])
         places.setdefault((fitting, kinds[place]), []).append(place)
     groups = []
@@ -74,7 +76,8 @@ def run_ahead(
     """Dispatch groups up to `window` ahead of the one that is handed back, in order.
 
     JAX returns from a dispatch before the device is done: while the caller turns one result into
-    text, the device is busy with the next. The window bounds the memory of what is under way.
+    text, the device is busy with the next. The window bounds the memory of what is under way; with
+    0, one group is done before the next one is begun.
     """
     pending: deque[tuple[Group, Result]] = deque()
     for group in groups:

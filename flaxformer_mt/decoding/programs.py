@@ -29,6 +29,7 @@ from flaxformer_mt.decoding.ensemble import (
     ensemble_step,
     source_attention,
     start_ensemble,
+    transpose_kernels,
 )
 from flaxformer_mt.decoding.greedy import greedy
 from flaxformer_mt.decoding.rules import ForcedPrefix, Rule
@@ -37,6 +38,9 @@ from flaxformer_mt.decoding.scoring import sentence_scores, token_log_probs
 from flaxformer_mt.decoding.selection import Selection
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.model.transformer import Transformer
+
+TOKENS_TOGETHER = 512
+"""Of sources that a frugal program reads at once: more are no faster on a CPU."""
 
 
 class SearchProgram(NamedTuple):
@@ -53,6 +57,10 @@ class SearchProgram(NamedTuple):
     early_stopping: EarlyStopping = "exact"
     forced_end: ForcedEnd = "scored"
     renormalize: bool = False
+    frugal: bool = False
+    """To compute nothing in vain, at the price of more operations and of a longer compilation:
+    pages of the past that are empty are not read, and the last sentences go on in fewer places.
+    Right where arithmetic is dear (a CPU), and not where each operation is."""
     places: int = 0
     """Sentences that a device searches at the same time; 0 = all."""
     mesh: Mesh | None = None
@@ -106,7 +114,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     params, suppressed, length_penalty, weights, coverage_penalty = shared
     source, wishes = rows
 
-    def read(*source: Int[Array, "b S"]) -> EnsembleCache:
+    def read(*source: Int[Array, "b S"], length: int | None = None) -> EnsembleCache:
         return start_ensemble(
             program.models,
             params,
@@ -114,12 +122,21 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
             beam_size=program.num_hypotheses if wishes.choose else program.beam_size,
             max_target_length=program.max_target_length,
             with_coverage=coverage_penalty is not None,
+            source_length=length,
+            paged=program.frugal,
         )
 
-    if program.places in (0, len(wishes.length_limits)):
-        cache, queue = read(*source), None
+    count = len(wishes.length_limits)
+    if program.places in (0, count):
+        cache, queue = read(*source), Queue(count)
     else:
-        cache, queue = _read_in_parts(read, source, wishes.length_limits, program.places)
+        cache, queue = _read_in_parts(program, read, source, wishes.length_limits)
+    kernels = None
+    if program.frugal:
+        # Not one alone: only from two rows on does a product not depend on how many they are.
+        fewer = (queue.places // 2, queue.places // 8)
+        queue = queue._replace(fewer=tuple(places for places in fewer if places >= 2))
+        kernels = transpose_kernels(program.models, params, cache)
     if wishes.choose:
         search = functools.partial(
             greedy, choose=wishes.choose, num_hypotheses=program.num_hypotheses
@@ -138,7 +155,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
             else coverage_bonus(coverage_penalty),
         )
     return search(
-        ensemble_step(program.models, params, weights),
+        ensemble_step(program.models, params, weights, kernels),
         cache,
         max_target_length=program.max_target_length,
         length_limits=wishes.length_limits,
@@ -157,25 +174,45 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
 
 
 def _read_in_parts(
+    program: SearchProgram,
     read: Callable[..., EnsembleCache],
     source: Sequence[Int[Array, "Q S"]],
     length_limits: Int[Array, " Q"],
-    places: int,
 ) -> tuple[EnsembleCache, Queue]:
-    """The first sentences in their places, and the others, which have been read, in a queue."""
+    """The first sentences in their places, and the others, which have been read, in a queue.
+
+    Frugal programs read them in smaller parts, and those that fit into 3/4 of the length in that:
+    which length, a sentence decides alone, and how many read together changes no bit.
+    """
+    count, longest = source[0].shape
+    places = rows = program.places
+    lengths = [longest]
+    if program.frugal and longest > 1:
+        rows = max(1, min(places, TOKENS_TOGETHER // longest))
+        lengths += [3 * longest // 4]
+    tokens = (source[2] != 0).sum(axis=1)  # [Q]
     empty = _zeros_like(read, *(x[:places] for x in source))
-    count = length_limits.shape[0]
+    sources = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), empty.sources)
+    for length, shorter in zip(lengths, [*lengths[1:], 0], strict=True):
+        mine = (length_limits > 0) & (tokens <= length) & (tokens > shorter)
 
-    def read_part(part: Int[Array, ""], sources: Any) -> Any:
-        start = part * places
-        of_part = read(*(jax.lax.dynamic_slice_in_dim(x, start, places) for x in source)).sources
-        return jax.tree.map(
-            lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, start, 0), sources, of_part
-        )
+        def read_part(part: Int[Array, ""], sources: Any, mine=mine, length=length) -> Any:
+            def of_part(x: Array) -> Array:
+                return jax.lax.dynamic_slice_in_dim(x, part * rows, rows)
 
-    nothing = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), empty.sources)
-    rows = jnp.max(jnp.where(length_limits > 0, jnp.arange(1, count + 1), 0))
-    sources = jax.lax.fori_loop(0, (rows + places - 1) // places, read_part, nothing)
+            found = read(*map(of_part, source), length=length).sources
+            choose = functools.partial(jax.vmap(jnp.where), of_part(mine))
+            found = jax.tree.map(choose, found, jax.tree.map(of_part, sources))
+            return jax.tree.map(
+                lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, part * rows, 0),
+                sources,
+                found,
+            )
+
+        # Sentences come longest first, so that those of one length stand together.
+        first, last = jnp.argmax(mine), count - 1 - jnp.argmax(mine[::-1])
+        after = jnp.where(mine.any(), last // rows + 1, 0)
+        sources = jax.lax.fori_loop(first // rows, after, read_part, sources)
 
     def take(cache: Any, new: Bool[Array, " B"], sentences: Int[Array, " B"]) -> EnsembleCache:
         return cache.restart(new, jax.tree.map(lambda x: x[sentences], sources))

@@ -143,7 +143,7 @@ def best_extensions(
     """
     batch, beams, vocab_size = totals.shape
     most = min(2 * beams, vocab_size)
-    each, tokens = jax.vmap(lambda x: top_k(x, most), 1, 1)(totals)  # [B K most]
+    each, tokens = top_k(totals, most)  # [B K most]
     best, places = jax.lax.top_k(each.reshape(batch, -1), 2 * beams)  # [B 2K]
     parents = places // most
     tokens = jnp.take_along_axis(tokens.reshape(batch, -1), places, axis=1)

@@ -89,8 +89,14 @@ class Translator:
         self._models, self._params = (model,), (params,)
         self._weights: tuple[float, ...] | None = None
         self._mesh = mesh_of(params)
-        self._num_devices = self._mesh.size if self._mesh else 1
+        self._on_cpu = jax.default_backend() == "cpu"
+        # A CPU would work on all programs at once, in the same caches.
+        self._window = 0 if self._on_cpu else 2
         self._words = TargetWords(tokenizer.target)
+
+    @property
+    def _num_devices(self) -> int:
+        return self._mesh.size if self._mesh else 1
 
     @classmethod
     def load(cls, workdir: str | os.PathLike[str], *, which: str = "auto") -> "Translator":
@@ -327,7 +333,7 @@ class Translator:
         self, requests: Sequence[Request], config: DecodingConfig, *, details: bool
     ) -> list[list[Hypothesis]]:
         """The hypotheses of every request, in order, with all that is asked about them."""
-        found = self._search(requests, config)
+        found = self.search(requests, config)
         if config.strategy == "mbr":
             found = [self._by_utility(drawn, config) for drawn in found]
         if not (details or config.looks_for_faults):
@@ -349,10 +355,8 @@ class Translator:
             found = [[h._replace(details=None) for h in of_one] for of_one in found]
         return found
 
-    def _search(
-        self, requests: Sequence[Request], config: DecodingConfig
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses of every request, in order."""
+    def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
+        """The hypotheses of every request, in order: `translate` without text before it."""
         suppressed = suppressed_tokens(self.tokenizer, config)
         menu = length_menu(self.max_source_length)
         groups = group_by_length(
@@ -361,6 +365,7 @@ class Translator:
             tokens_per_batch=config.tokens_per_batch,
             max_rows=config.max_rows_per_batch,
             rows_per_place=ROWS_PER_PLACE * self._num_devices,
+            sizes=[len(request.inputs) for request in requests],
             kinds=[request.kind for request in requests],
         )
 
@@ -369,7 +374,7 @@ class Translator:
             return self._dispatch_search(members, group, suppressed, config)
 
         results: list[list[Hypothesis]] = [[] for _ in requests]
-        for group, found in run_ahead(groups, dispatch):
+        for group, found in run_ahead(groups, dispatch, window=self._window):
             found = jax.device_get(found)
             for row, place in enumerate(group.members):
                 check_finite(float(found.scores[row, 0]), requests[place].line)
@@ -401,6 +406,7 @@ class Translator:
             early_stopping=config.early_stopping if config.strategy == "beam" else "exact",
             forced_end=config.forced_end,
             renormalize=config.renormalize,
+            frugal=self._on_cpu,
             places=group.places,
             mesh=self._mesh,
         )
@@ -606,7 +612,7 @@ class Translator:
             )
 
         results: dict[int, tuple[PairScore, Float[np.ndarray, "T S"] | None]] = {}
-        for group, found in run_ahead(groups, dispatch):
+        for group, found in run_ahead(groups, dispatch, window=self._window):
             found = jax.device_get(found)
             for row, place in enumerate(group.members):
                 score = float(found.scores[row])

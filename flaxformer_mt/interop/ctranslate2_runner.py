@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from sentencepiece import SentencePieceProcessor
 
+from flaxformer_mt.cpus import num_cpus
 from flaxformer_mt.data.vocabulary import without_line_breaks
 from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.interop.runner import Translation, group_by_limit, num_cpus
+from flaxformer_mt.interop.runner import Translation, group_by_limit
 
 ROWS = 64
 NEW_WORD = "▁"  # SentencePiece writes it before a word
@@ -45,7 +46,7 @@ class CTranslate2Runner:
             str(directory), inter_threads=num_cpus(), intra_threads=1
         )
         self._config = config
-        target = _vocabulary(directory, "target")
+        target = read_pieces(directory, "target")
         self._suppressed = [[target[token]] for token in suppressed]
         self._eos = _read_json(directory / "config.json")["eos_token"]
         self._tokenize = _tokenizer(directory)
@@ -95,7 +96,7 @@ def _tokenizer(directory: Path) -> Callable[[str], list[str]]:
     if not model.exists():
         return str.split
     processor = SentencePieceProcessor(model_file=str(model))
-    vocabulary = set(_vocabulary(directory, "source"))
+    vocabulary = set(read_pieces(directory, "source"))
 
     def tokenize(text: str) -> list[str]:
         language = _LANGUAGE.match(text)
@@ -121,8 +122,8 @@ def _detokenizer(directory: Path) -> Callable[[list[str]], str]:
     return detokenize
 
 
-def _vocabulary(directory: Path, side: Literal["source", "target"]) -> list[str]:
-    """The text of every token id."""
+def read_pieces(directory: Path, side: Literal["source", "target"]) -> list[str]:
+    """The text of every token id of one language, as CTranslate2 takes and gives it."""
     shared = directory / "shared_vocabulary.json"
     return _read_json(shared if shared.exists() else directory / f"{side}_vocabulary.json")
 

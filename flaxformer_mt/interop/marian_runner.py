@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.cpus import num_cpus
 from flaxformer_mt.data.vocabulary import without_line_breaks
 from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.interop.runner import Translation, group_by_limit, num_cpus
+from flaxformer_mt.interop.runner import Translation, group_by_limit
 
 ROWS = 32
 

@@ -1,6 +1,5 @@
 """What a verification knows of an exported model: lines in, translations and scores out."""
 
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -37,10 +36,3 @@ def group_by_limit(lengths: Sequence[int], config: DecodingConfig) -> dict[int, 
     for place, length in enumerate(lengths):
         places[config.length_limit(length)].append(place)
     return dict(places)
-
-
-def num_cpus() -> int:
-    """CPUs that this process may use: what JAX uses, so that speeds can be compared."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

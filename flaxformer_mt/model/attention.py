@@ -25,19 +25,21 @@ from flaxformer_mt.model.relations import Relation
 class KeysValues(NamedTuple):
     """What one attention layer has to know of the positions that are looked at."""
 
-    keys: Float[Array, "... S H"]
+    keys: Float[Array, "... H S"]
+    """K^T, as equation 1 multiplies it: the products of one query row with all keys stand side by
+    side, as a CPU wants them."""
     values: Float[Array, "... S W"]
 
 
 def compare(
-    queries: Float[Array, "B N T H"], keys: Float[Array, "B G S H"]
+    queries: Float[Array, "B N T H"], keys: Float[Array, "B G H S"]
 ) -> Float[Array, "B N T S"]:
     """Q K^T of equation 1, in float32. With G < N, N / G query heads share a head of keys."""
     batch, heads, length, width = queries.shape
     groups = keys.shape[1]
     # The query heads of a group stand behind one another as if they were more queries.
     rows = queries.reshape(batch, groups, heads // groups * length, width)
-    scores = jnp.einsum("BGTH,BGSH->BGTS", rows, keys, preferred_element_type=jnp.float32)
+    scores = jnp.einsum("BGTH,BGHS->BGTS", rows, keys, preferred_element_type=jnp.float32)
     return scores.reshape(batch, heads, length, -1)
 
 
@@ -64,22 +66,47 @@ def mix(
 
 
 def compare_parts(
-    queries: Float[Array, "B N T H"], parts: Sequence[KeysValues]
+    queries: Float[Array, "B N T H"],
+    parts: Sequence[KeysValues],
+    mask: Bool[Array, "#B 1 #T S"],
 ) -> Float[Array, "B N T S"]:
     """`compare` with the keys of all parts, which are S together, without copying them into one."""
-    scores = [compare(queries, part.keys) for part in parts]
-    return scores[0] if len(parts) == 1 else jnp.concatenate(scores, axis=-1)
+    if len(parts) == 1:
+        return compare(queries, parts[0].keys)
+    of_parts = zip(split(mask, parts), parts, strict=True)
+    scores = [unless_hidden(seen, compare, queries, part.keys) for seen, part in of_parts]
+    return jnp.concatenate(scores, axis=-1)
 
 
 def mix_parts(
-    weights: Float[Array, "B N T S"], parts: Sequence[KeysValues]
+    weights: Float[Array, "B N T S"],
+    parts: Sequence[KeysValues],
+    mask: Bool[Array, "#B 1 #T S"],
 ) -> Float[Array, "B N T W"]:
     """`mix` of the values of all parts."""
     if len(parts) == 1:
         return mix(weights, parts[0].values)
-    ends = np.cumsum([part.keys.shape[2] for part in parts])[:-1]
-    of_parts = zip(jnp.split(weights, ends, axis=-1), parts, strict=True)
-    return functools.reduce(jnp.add, (mix(own, part.values) for own, part in of_parts))
+    of_parts = zip(split(mask, parts), split(weights, parts), parts, strict=True)
+    mixed = [unless_hidden(seen, mix, own, part.values) for seen, own, part in of_parts]
+    return functools.reduce(jnp.add, mixed)
+
+
+def split(x: Array, parts: Sequence[KeysValues]) -> list[Array]:
+    """The share of each part in an array [... S]."""
+    return jnp.split(x, np.cumsum([part.keys.shape[-1] for part in parts])[:-1], axis=-1)
+
+
+def unless_hidden(
+    mask: Bool[Array, "..."], product: Callable[..., Array], *factors: Array
+) -> Array:
+    """`product(*factors)`; zeros, and nothing is read, where the mask hides all of it.
+
+    What is masked weighs exactly 0, so that this changes no result.
+    """
+    result = jax.eval_shape(product, *factors)
+    return jax.lax.cond(
+        mask.any(), product, lambda *_: jnp.zeros(result.shape, result.dtype), *factors
+    )
 
 
 class MultiHeadAttention(nn.Module):
@@ -143,9 +170,9 @@ class MultiHeadAttention(nn.Module):
     def keys_values(
         self, x: Float[Array, "B S D"], positions: Int[Array, "#B #S"] | None = None
     ) -> KeysValues:
-        """X W^K and x W^V of every head: [B G S d_k] and [B G S d_v]."""
+        """(x W^K)^T and x W^V of every head: [B G d_k S] and [B G S d_v]."""
         keys, values = self.key(x).swapaxes(1, 2), self.value(x).swapaxes(1, 2)
-        return KeysValues(self.relation.rotate(keys, positions), values)
+        return KeysValues(self.relation.rotate(keys, positions).swapaxes(2, 3), values)
 
     def __call__(
         self, x: Float[Array, "B T D"], *seen: KeysValues, view: View, dropout_rows: DropoutRows
@@ -156,21 +183,21 @@ class MultiHeadAttention(nn.Module):
         """
         queries = self.relation.rotate(self.query(x).swapaxes(1, 2), view.query_positions)
         queries = queries * jnp.asarray(self.key_width**-0.5, queries.dtype)  # [B N T H]
-        scores = compare_parts(queries, seen)  # [B N T S]
+        scores = compare_parts(queries, seen, view.mask)  # [B N T S]
         scores = self.relation.add_to_scores(scores, queries, view)
         weights = masked_softmax(scores, view.mask)  # [B N T S]
         self.sow("intermediates", "weights", weights)
         weights = self.drop(weights, dropout_rows=dropout_rows).astype(self.dtype)
-        heads = self.relation.add_to_heads(mix_parts(weights, seen), weights, view)
+        heads = self.relation.add_to_heads(mix_parts(weights, seen, view.mask), weights, view)
         return self.out(heads.swapaxes(1, 2))  # [B T D]
 
     def step(
         self,
         x: Float[Array, "B K D"],
-        past: KeysValues,
+        past: Sequence[KeysValues],
         index: Int[Array, " B"],
         view: View,
-    ) -> tuple[Float[Array, "B K D"], KeysValues]:
+    ) -> tuple[Float[Array, "B K D"], tuple[KeysValues, ...]]:
         """Self-attention of the one new token of each hypothesis over itself and its past.
 
         The K hypotheses of a sentence are K queries, and look at the tokens of all of them; the
@@ -178,28 +205,40 @@ class MultiHeadAttention(nn.Module):
 
         Args:
           x: the new token of each of the K hypotheses of each sentence.
-          past: keys [B G K T d_k] and values [B G K T d_v], filled in positions 0..index-1.
+          past: pages of keys [B G d_k K C] and values [B G K C d_v], filled up to position
+            index - 1.
           index: position of the new token of each sentence.
-          view: which of the K * T tokens of the past, and of the K new ones, each new token sees.
+          view: which of the tokens of the past (page by page, each K * C) and of the K new ones
+            each new token sees.
 
         Returns:
           The output and `past` with position `index` filled in.
         """
-        new = self.keys_values(x, view.query_positions)  # [B G K H]
-        seen = KeysValues(*(x.reshape(*x.shape[:2], -1, x.shape[-1]) for x in past))  # [B G K*T H]
-        y = self(x, seen, new, view=view, dropout_rows=None)
+        new = self.keys_values(x, view.query_positions)  # [B G H K], [B G K W]
+        y = self(x, *map(beside_each_other, past), new, view=view, dropout_rows=None)
         # XLA writes in place what nobody reads afterwards. It must be told that the reading comes
         # first, by a number that depends on it; or it copies all of the past, at every token.
         after = 0.0 * jnp.isnan(y[0, 0, 0]).astype(new.keys.dtype)  # 0, whatever y is
-        written = (write(old, one + after, index) for old, one in zip(past, new, strict=True))
-        return y, KeysValues(*written)
+        new = KeysValues(*(x + after for x in new))
+        pages, start = [], 0
+        for page in past:
+            pages.append(write(page, new, index - start))
+            start += page.keys.shape[-1]
+        return y, tuple(pages)
 
 
-def write(
-    buffer: Float[Array, "B G K T H"], new: Float[Array, "B G K H"], index: Int[Array, " B"]
-) -> Float[Array, "B G K T H"]:
-    """`buffer` with `new` at position `index`; XLA does it in place inside a loop."""
-    rows = jnp.arange(buffer.shape[0])
-    return buffer.at[rows, :, :, index].set(
-        new, indices_are_sorted=True, unique_indices=True, mode="promise_in_bounds"
+def beside_each_other(page: KeysValues) -> KeysValues:
+    """A page [B G H K C], [B G K C W] as one row of K * C tokens."""
+    (*some, _, _), (batch, groups, _, _, width) = page.keys.shape, page.values.shape
+    return KeysValues(page.keys.reshape(*some, -1), page.values.reshape(batch, groups, -1, width))
+
+
+def write(page: KeysValues, new: KeysValues, index: Int[Array, " B"]) -> KeysValues:
+    """A page with `new` at position `index`, if it has that; XLA does it in place inside a loop."""
+    rows, length = jnp.arange(len(index)), page.keys.shape[-1]
+    index = jnp.where(index < 0, length, index)  # negative numbers would count from the end
+    how = {"indices_are_sorted": True, "unique_indices": True, "mode": "drop"}
+    return KeysValues(
+        page.keys.at[rows, ..., index].set(new.keys, **how),
+        page.values.at[rows, :, :, index].set(new.values, **how),
     )

@@ -1,11 +1,16 @@
 """What the decoder remembers between two tokens: an explicit pytree, given and returned."""
 
+import functools
+
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.model.attention import KeysValues
+
+FIRST_PAGE = 32
 
 
 @flax.struct.dataclass
@@ -17,20 +22,24 @@ class Cache:
     stands, from which comes the mask of self-attention.
 
     Keys and values are separate arrays, one pair a layer: a stacked array would be copied at
-    every token, where XLA updates these in place.
+    every token, where XLA updates these in place. They may be divided into pages, of which those
+    that nothing was written into yet are not read: then a token costs what the past has, and not
+    what there is room for.
 
     Attributes:
       index: position of the next token of each sentence.
       ancestors: the place among the K in which the token at each position of each hypothesis was
         written.
-      past: for each decoder layer the keys and values [B G K T H] of the tokens so far.
-      source: for each decoder layer the keys and values [B G S H] of the source, projected once.
+      past: for each decoder layer the tokens so far: pages of keys [B G H K C] and values
+        [B G K C H], which have T positions together.
+      source: for each decoder layer the keys [B G H S] and values [B G S H] of the source,
+        projected once.
       source_mask: True at real source positions.
     """
 
     index: Int[Array, " B"]
     ancestors: Int[Array, "B K T"]
-    past: tuple[KeysValues, ...]
+    past: tuple[tuple[KeysValues, ...], ...]
     source: tuple[KeysValues, ...]
     source_mask: Bool[Array, "B 1 1 S"]
 
@@ -46,15 +55,12 @@ class Cache:
         source_mask: Bool[Array, "B 1 1 S"],
     ) -> "Cache":
         """Where `new`, another sentence takes the place, that has this source and no past yet."""
-
-        def choose(ours: Array, old: Array) -> Array:
-            return jnp.where(new.reshape(-1, *[1] * (old.ndim - 1)), ours, old)
-
+        choose = functools.partial(jax.vmap(jnp.where), new)
         sources = jax.tree.map(choose, (source, source_mask), (self.source, self.source_mask))
         index = jnp.where(new, 0, self.index)
         return self.replace(index=index, source=sources[0], source_mask=sources[1])  # pyright: ignore[reportAttributeAccessIssue]
 
-    def after(self, past: tuple[KeysValues, ...]) -> "Cache":
+    def after(self, past: tuple[tuple[KeysValues, ...], ...]) -> "Cache":
         """With one more token of each hypothesis in `past`, in the hypothesis' own place."""
         own = jnp.arange(self.ancestors.shape[1])[:, None]  # [K 1]
         here = jnp.arange(self.ancestors.shape[2]) == self.index[:, None]  # [B T]
@@ -62,11 +68,36 @@ class Cache:
         return self.replace(index=self.index + 1, ancestors=ancestors, past=past)  # pyright: ignore[reportAttributeAccessIssue]
 
     def mask(self) -> Bool[Array, "B 1 K S"]:
-        """Where each hypothesis looks, of S = K * T tokens of the past of all, and K new ones."""
+        """Where each hypothesis looks, of S = K * T tokens of the past of all, and K new ones.
+
+        The tokens come page by page, and in each hypothesis by hypothesis.
+        """
         batch, beams, length = self.ancestors.shape
         places = jnp.arange(beams)[:, None]  # [K 1]
         own = self.ancestors[:, :, None, :] == places  # [B K K T]
         written = jnp.arange(length) < self.index[:, None]  # [B T]
-        past = (own & written[:, None, None]).reshape(batch, 1, beams, beams * length)
-        new = jnp.broadcast_to(jnp.eye(beams, dtype=bool), (batch, 1, beams, beams))
-        return jnp.concatenate([past, new], axis=-1)
+        past = own & written[:, None, None]
+        new = jnp.broadcast_to(jnp.eye(beams, dtype=bool), (batch, beams, beams))
+        seen = [past[..., page].reshape(batch, beams, -1) for page in self._pages()]
+        return jnp.concatenate([*seen, new], axis=-1)[:, None]
+
+    def positions(self) -> Int[Array, "B S"]:
+        """Where in their sentences the tokens of `mask` stand."""
+        batch, beams, length = self.ancestors.shape
+        past = [jnp.tile(jnp.arange(length)[page], (batch, beams)) for page in self._pages()]
+        new = jnp.broadcast_to(self.index[:, None], (batch, beams))
+        return jnp.concatenate([*past, new], axis=1)
+
+    def _pages(self) -> list[slice]:
+        """The positions of each page."""
+        lengths = [page.keys.shape[-1] for page in self.past[0]]
+        ends = np.cumsum(lengths)
+        return [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+
+
+def page_lengths(length: int) -> list[int]:
+    """32, 32, 64, 128, ...: pages for so many positions, of which the last may be shorter."""
+    ends = [0, FIRST_PAGE]
+    while ends[-1] < length:
+        ends.append(2 * ends[-1])
+    return np.diff(np.minimum(ends, length)).tolist()

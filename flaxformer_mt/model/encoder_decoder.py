@@ -86,12 +86,12 @@ class DecoderLayer(nn.Module):
     def step(
         self,
         x: Float[Array, "B K D"],
-        past: KeysValues,
+        past: tuple[KeysValues, ...],
         index: Int[Array, " B"],
         view: View,
         source: KeysValues,
         source_view: View,
-    ) -> tuple[Float[Array, "B K D"], KeysValues]:
+    ) -> tuple[Float[Array, "B K D"], tuple[KeysValues, ...]]:
         """One new position of each of K hypotheses (translation); returns the longer past."""
         y, past = self.self_attention.step(self.self_residual.before(x), past, index, view)
         x = self.self_residual.after(x, y, dropout_rows=None)

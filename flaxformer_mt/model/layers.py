@@ -1,6 +1,7 @@
 """The parts around attention: linear maps, embeddings, feed-forward network, residual wrapper."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Literal, cast
 
@@ -28,12 +29,20 @@ def parameter(
     return cast(Array, module.param(name, nn.with_logical_partitioning(init, axes), shape))
 
 
+TRANSPOSED = "transposed"
+"""The collection of kernels W^T, if there are any."""
+
+
 class Linear(nn.Module):
     """y = x W + b over the last axes of x, W in Xavier-uniform initialisation.
 
     `shape` is the shape of W and `axes` names its dimensions for sharding; the first
     `num_inputs` of them are contracted with the last axes of x. `init_scale` multiplies the
     variance of the initialisation. `fixed_bias` leaves b as it is in training.
+
+    Where the collection "transposed" holds W^T, it is used: XLA's products x (W^T)^T on a CPU give
+    the same bits for two rows of x as for hundreds, those of x W do not. Where that collection is
+    mutable, W^T is put there.
     """
 
     shape: tuple[int, ...]
@@ -51,7 +60,18 @@ class Linear(nn.Module):
         scale = self.init_scale
         xavier = nn.initializers.variance_scaling(scale, "fan_avg", "uniform", inputs, outputs)
         kernel = parameter(self, "kernel", xavier, self.shape, self.axes)
-        y = matmul(x.astype(self.dtype), kernel.astype(self.dtype), inputs)
+        x = x.astype(self.dtype)
+        if self.is_mutable_collection(TRANSPOSED) and not self.is_initializing():
+            size = math.prod(self.shape[: self.num_inputs])
+            made = kernel.astype(self.dtype).reshape(size, -1).T
+            self.put_variable(TRANSPOSED, "kernel", made)
+        if self.has_variable(TRANSPOSED, "kernel"):
+            turned = jnp.asarray(self.get_variable(TRANSPOSED, "kernel"))
+            leading = x.shape[: x.ndim - self.num_inputs]
+            y = matmul(x.reshape(*leading, -1), turned, (1,))
+            y = y.reshape(*leading, *self.shape[self.num_inputs :])
+        else:
+            y = matmul(x, kernel.astype(self.dtype), inputs)
         if self.use_bias:
             shape, axes = self.shape[self.num_inputs :], self.axes[self.num_inputs :]
             bias = parameter(self, "bias", nn.initializers.zeros, shape, axes)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.model.attention import KeysValues
-from flaxformer_mt.model.cache import Cache
+from flaxformer_mt.model.cache import Cache, page_lengths
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.dropout import Dropout, DropoutRows
 from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer, final_norm
@@ -146,16 +146,27 @@ class Transformer(nn.Module):
         *,
         beam_size: int,
         max_target_length: int,
+        paged: bool = False,
     ) -> Cache:
-        """The cache before the first token: source keys and values projected, the past empty."""
+        """The cache before the first token: source keys and values projected, the past empty.
+
+        `paged` divides the past into pages, of which empty ones are not read.
+        """
         config = self.config
         batch = memory.shape[0]
-        shape = (batch, config.kv_heads, beam_size, max_target_length)
-        past = KeysValues(*(jnp.zeros((*shape, w), config.dtype) for w in config.head_widths))
+        first = batch, config.kv_heads
+        key_width, value_width = config.head_widths
+        past = tuple(
+            KeysValues(
+                jnp.zeros((*first, key_width, beam_size, length), config.dtype),
+                jnp.zeros((*first, beam_size, length, value_width), config.dtype),
+            )
+            for length in (page_lengths(max_target_length) if paged else [max_target_length])
+        )
         return Cache(
             index=jnp.zeros(batch, jnp.int32),
             ancestors=jnp.zeros((batch, beam_size, max_target_length), jnp.int32),
-            past=tuple(past for _ in self.decoder),  # each [B G K T H]
+            past=tuple(past for _ in self.decoder),  # of each layer its pages
             source=tuple(layer.source_keys_values(memory) for layer in self.decoder),
             source_mask=memory_mask[:, None, None, :],  # [B 1 1 S]
         )
@@ -167,13 +178,11 @@ class Transformer(nn.Module):
 
         The first call gets `bos_id`; a cache holds at most `max_target_length` calls.
         """
-        beams, length = cache.ancestors.shape[1:]
         here = jnp.broadcast_to(cache.index[:, None], tokens.shape)  # [B K]
-        places = jnp.tile(jnp.arange(length), (len(tokens), beams))  # [B K*T]
-        view = self._near(View(cache.mask(), here, jnp.concatenate([places, here], axis=1)))
+        view = self._near(View(cache.mask(), here, cache.positions()))
         source_view = View(cache.source_mask)
         x = self.target_embedding(tokens)  # [B K D]
-        x = self.decoder_positions(x, here, length=length)
+        x = self.decoder_positions(x, here, length=cache.ancestors.shape[2])
         past = []
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
             x, new = layer.step(x, old, cache.index, view, source, source_view)

@@ -8,15 +8,13 @@ import pytest
 
 from benchmarks import decode, startup, train
 from benchmarks import input as input_
+from benchmarks.contenders.given import read, shape_of, write
 from benchmarks.task import (
     Text,
     make_config,
-    read_batches,
     sample_batches,
-    shape_of,
     target_tokens,
     untrained,
-    write_batches,
 )
 from flaxformer_mt.data.synthetic import Grammar
 
@@ -54,8 +52,7 @@ def rows(file: Path) -> dict[str, dict]:
 def test_batches_reach_contenders_as_they_are(text, tmp_path):
     _, data = untrained(make_config("tiny", text.data_config()), tmp_path / "workdir")
     batches = sample_batches(data, 5)
-    write_batches(tmp_path / "batches.npz", batches)
-    again = read_batches(tmp_path / "batches.npz")
+    again = read(write(tmp_path / "batches", batches))
     assert list(map(shape_of, again)) == list(map(shape_of, batches))
     assert all(
         np.array_equal(a, b)

@@ -1,12 +1,14 @@
 """Processes that answer, take turns, and are compared within rounds."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.child import Child
-from benchmarks.rounds import Entry, Sample, Settings, alternate, pin, ratios, ready
+from benchmarks.child import ROOT, Child, Entry
+from benchmarks.rounds import Sample, Settings, alternate, pin, ratios, ready
 
 ECHO = "tests.benchmarks.echoes:Echo"
 QUICK = Settings(repeats=3, wait=0)
@@ -34,8 +36,21 @@ def test_each_works_in_a_process_of_its_own(tmp_path):
         assert len({os.getpid(), *(child._process.pid for child in children)}) == 3
 
 
+def test_ours_sets_malloc_before_other_libraries_start_threads():
+    """As its own commands do (see `host_memory`)."""
+    code = (
+        "import sys, benchmarks.child; "
+        "print('flaxformer_mt.host_memory' in sys.modules, 'numpy' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "True False\n"
+
+
 def test_a_failure_is_told_with_its_last_words(tmp_path):
-    child = Child("unlucky", "tests.benchmarks.echoes:Failing", {}, log=tmp_path / "log")
+    entry = Entry("unlucky", "tests.benchmarks.echoes:Failing", {})
+    child = Child(entry, log=tmp_path / "log")
     with pytest.raises(RuntimeError, match="unlucky ended with status 1(.|\n)*no such luck"):
         child.ask()
     child.close()
@@ -50,8 +65,8 @@ def test_what_is_not_installed_is_left_out(tmp_path, capsys):
 
 def test_a_ratio_is_the_median_of_those_within_rounds():
     """The second round was slow for both: ratios of medians would be 2 / 3, 3 / 2."""
-    a = Sample([{"seconds": 1.0}, {"seconds": 20.0}, {"seconds": 2.0}], [])
-    b = Sample([{"seconds": 3.0}, {"seconds": 50.0}, {"seconds": 1.0}], [])
+    a = Sample({}, [{"seconds": 1.0}, {"seconds": 20.0}, {"seconds": 2.0}])
+    b = Sample({}, [{"seconds": 3.0}, {"seconds": 50.0}, {"seconds": 1.0}])
     found = ratios({"a": a, "b": b})
     assert found["a"]["b"] == pytest.approx(2.5)
     assert found["b"]["a"] == pytest.approx(0.4)

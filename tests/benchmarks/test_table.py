@@ -9,12 +9,14 @@ from benchmarks.table import make_rows, markdown, publish, read
 
 
 def rows(**changes):
+    warm = {"compilations": 2, "compile_seconds": 8.2}
+    ours = [{"seconds": s, "peak_memory": 5e6} for s in (1, 2, 4)]
+    theirs = [{"seconds": s, "peak_memory": 7e6} for s in (3, 4, 4)]
     samples = {
-        "ours float32": Sample([{"seconds": s, "peak_memory": 5e6} for s in (1, 2, 4)], [0, 3, 1]),
-        "marian": Sample([{"seconds": s, "peak_memory": 7e6} for s in (3, 4, 4)], [0, 70, 0]),
+        "ours float32": Sample(warm, ours, [0, 3, 1]),
+        "marian": Sample({}, theirs, [0, 70, 0]),
     }
     given = {
-        "facts": {"ours float32": {"compilations": 2, "compile_seconds": 8.2}},
         "settings": Settings(busy=10),
         "limits": {"ours float32": 1000.0, "marian": 1000.0},
         "details": {"marian": {"found the same": "99%"}},
@@ -36,9 +38,8 @@ def test_numbers():
 
 def test_without_an_amount_the_value_is_the_seconds():
     (ours, _) = make_rows(
-        {name: Sample([{"seconds": 3.0}], [0]) for name in ("ours", "theirs")},
+        {name: Sample({}, [{"seconds": 3.0}], [0]) for name in ("ours", "theirs")},
         None,
-        facts={},
         settings=Settings(),
         benchmark="startup",
         case="import",
@@ -70,3 +71,9 @@ def test_of_each_row_the_newest_is_read(tmp_path, capsys):
     found = read([settings.out])
     assert [row.value for row in found] == [501, pytest.approx(251)]
     assert capsys.readouterr().out.count("**decode: small**") == 2
+
+
+def test_one_of_another_run_is_not_compared():
+    ours, marian = rows()
+    other = dataclasses.replace(marian, contender="torch")
+    assert markdown([ours, marian, other]).count(" x |") == 1

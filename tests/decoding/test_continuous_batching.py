@@ -44,15 +44,15 @@ def tables():
     return jnp.asarray(tables)
 
 
-@functools.partial(jax.jit, static_argnames=("search", "places"))
-def found_in_turn(tables, wishes, search, places: int) -> Any:
+@functools.partial(jax.jit, static_argnames=("search", "places", "fewer"))
+def found_in_turn(tables, wishes, search, places: int, fewer: tuple[int, ...] = ()) -> Any:
     beams, limits = BEAMS, jnp.asarray(LIMITS)
 
     def read(cache, new, sentences):
         prefix = jnp.where(new[:, None], 12345, cache.prefix)  # must not be read before BOS
         return Places(jnp.where(new[:, None, None], tables[sentences], cache.tables), prefix)
 
-    queue = Queue(places, read) if places < len(limits) else None
+    queue = Queue(places, read if places < len(limits) else None, fewer)
     cache = Places(tables[:places], jnp.zeros((places, beams), jnp.int32))
     sizes = {"num_hypotheses": beams} | ({"beam_size": beams} if search is beam_search else {})
     return search(
@@ -82,12 +82,12 @@ WISHES = {
 }
 
 
-@pytest.mark.parametrize("places", [1, 4, 8])
+@pytest.mark.parametrize("places, fewer", [(1, ()), (4, ()), (8, (4, 1)), (16, (15, 3, 2))])
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("search", [beam_search, greedy])
-def test_taking_turns_changes_nothing(tables, search, wish, places):
+def test_taking_turns_and_moving_together_changes_nothing(tables, search, wish, places, fewer):
     wanted = found_in_turn(tables, WISHES[wish], search, len(LIMITS))
-    found = found_in_turn(tables, WISHES[wish], search, places)
+    found = found_in_turn(tables, WISHES[wish], search, places, fewer)
     for ours, theirs in zip(found, wanted, strict=True):
         if ours.ndim == 3:  # tokens: of places without a hypothesis anything
             real = np.asarray(wanted.scores > -jnp.inf)[..., None]
@@ -101,7 +101,7 @@ def test_draws_are_those_of_the_sentence(tables, kind, places):
     distinct = WithoutReplacement(SAMPLER)
     search, wish = {"choose": (greedy, SAMPLER), "selection": (beam_search, distinct)}[kind]
     wanted = found_in_turn(tables, {kind: wish}, search, len(LIMITS))
-    found = found_in_turn(tables, {kind: wish}, search, places)
+    found = found_in_turn(tables, {kind: wish}, search, places, fewer=(2,))
     np.testing.assert_array_equal(found.scores, wanted.scores)
     np.testing.assert_array_equal(found.lengths, wanted.lengths)
 
@@ -135,3 +135,29 @@ def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
     jax.effects_barrier()
     in_full_batches, tokens = 8 * 12, int(limits.sum())
     assert tokens / 8 <= len(steps) < 0.5 * in_full_batches
+
+
+def test_the_last_ones_go_on_in_fewer_places(tables):
+    """The long one of 16 sentences is alone, in a batch of two, when the others are done."""
+    batches = []
+
+    def counting_step(tokens, cache):
+        jax.debug.callback(lambda: batches.append(len(tokens)))
+        return step(tokens, cache)
+
+    limits = jnp.where(jnp.arange(16) == 5, 12, 3)
+    greedy(
+        counting_step,
+        Places(tables, jnp.zeros((16, 1), jnp.int32)),
+        max_target_length=LENGTH,
+        length_limits=limits,
+        length_penalty=0.0,
+        suppressed=suppressed(VOCAB),
+        bos_id=BOS,
+        eos_id=EOS,
+        pad_id=PAD,
+        queue=Queue(16, fewer=(2,)),
+        rules=(MinLength(limits, EOS),),
+    )
+    jax.effects_barrier()
+    assert batches == [16] * 3 + [2] * 9

@@ -48,3 +48,10 @@ def test_run_ahead_keeps_order_and_bounds_what_is_under_way():
         under_way.remove(one)
         handed_back.append((one, result))
     assert handed_back == [(one, one.members[0]) for one in groups]
+
+
+def test_longest_first_by_what_they_hold_and_not_by_their_program():
+    (group,) = group_by_length(
+        [16, 16, 16], (16,), tokens_per_batch=128, max_rows=6, sizes=[3, 12, 7]
+    )
+    assert group.members == [1, 2, 0]

@@ -5,9 +5,11 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.programs import SearchProgram, Wishes, search_batch
+from flaxformer_mt.decoding.rules import MinLength
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.state import init_params
@@ -18,12 +20,12 @@ CONFIG = TransformerConfig(
 )
 
 
-def compiled_text(wishes: Wishes, beam_size: int) -> str:
+def compiled_text(wishes: Wishes, beam_size: int, *, frugal: bool = False) -> str:
     """Of a search in 4 places, for as many sentences as there are limits."""
     model = Transformer(CONFIG, VOCAB, VOCAB, 2)
     params = init_params(model, jax.random.key(0))
     tokens = jnp.ones((len(wishes.length_limits), 7), jnp.int32)  # 7: no other size here
-    program = SearchProgram((model,), beam_size, 1, 20, 2, 3, 0, places=4)
+    program = SearchProgram((model,), beam_size, 1, 40, 2, 3, 0, places=4, frugal=frugal)
 
     def search(params, tokens):
         return search_batch((params,), tokens, tokens, tokens, wishes, program=program)
@@ -31,15 +33,39 @@ def compiled_text(wishes: Wishes, beam_size: int) -> str:
     return jax.jit(search).lower(params, tokens).compile().as_text()
 
 
+@pytest.mark.parametrize("frugal", [False, True])
 @pytest.mark.parametrize("sentences", [4, 12])
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_the_loop_never_copies_the_past(beam_size, sentences):
-    """Keys and values are copied once at most, before the loop: where they are made (all zeros)."""
+def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
+    """Keys and values are copied once at most, before the loop: where they are made (all zeros).
+
+    And once more where the last sentences get together, in 2 places.
+    """
     wishes = Wishes(jnp.full(sentences, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
-    text = compiled_text(wishes, beam_size)
-    shape = rf"f32\[4,2,{beam_size},20,8\]"
-    assert len(re.findall(rf"= {shape}\S* scatter\(", text)) == 2 * LAYERS
-    assert len(re.findall(rf"= {shape}\S* copy\(", text)) <= 2 * LAYERS
+    text = compiled_text(wishes, beam_size, frugal=frugal)
+    for places in (4, 2) if frugal else (4,):
+        for length in (32, 8) if frugal else (40,):
+            keys, values = (
+                f"{places},2,8,{beam_size},{length}",
+                f"{places},2,{beam_size},{length},8",
+            )
+            for shape in {keys, values}:
+                number = (1 + (keys == values)) * LAYERS
+                found = len(re.findall(rf"= f32\[{shape}\]\S* scatter\(", text))
+                assert found == number
+                assert len(re.findall(rf"= f32\[{shape}\]\S* copy\(", text)) <= number
+
+
+def test_no_token_transposes_a_kernel():
+    """A frugal search multiplies with transposed kernels, which are made before the loop."""
+    wishes = Wishes(jnp.full(12, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    in_loops = [
+        line
+        for line in compiled_text(wishes, 3, frugal=True).splitlines()
+        if re.search(r"= f32\[(16,24|24,16|16,16)\]\S* (copy|transpose)\(", line)
+        and "while/body" in line
+    ]
+    assert not in_loops
 
 
 def test_what_nobody_asked_for_is_not_in_the_program():
@@ -49,3 +75,26 @@ def test_what_nobody_asked_for_is_not_in_the_program():
     with_coverage = compiled_text(dataclasses.replace(plain, coverage_penalty=jnp.float32(0.2)), 3)
     assert "f32[4,3,7]" in with_coverage and "f32[4,3,7]" not in text
     assert "rng" not in text and "shift-left" not in text
+
+
+def test_a_frugal_search_finds_the_same():
+    """With every kind of layer that has a kernel, and for sentences of very different lengths."""
+    config = dataclasses.replace(CONFIG, activation="swiglu", tie_embeddings="none", norm="pre")
+    model = Transformer(config, VOCAB, VOCAB, 2)
+    params = init_params(model, jax.random.key(1))
+    tokens = jax.random.randint(jax.random.key(2), (12, 7), 5, VOCAB)
+    limits = jnp.asarray([40, 3, 17, 0, 30, 18, 1, 40, 5, 16, 0, 0])
+    rules = (MinLength(limits, 3),)
+    wishes = Wishes(limits, jnp.zeros(VOCAB, bool), jnp.float32(1), rules=rules)
+
+    def search(*, frugal):
+        program = SearchProgram((model,), 3, 2, 40, 2, 3, 0, places=4, frugal=frugal)
+        ones, places = jnp.ones_like(tokens), jnp.tile(jnp.arange(7), (12, 1))
+        return search_batch((params,), tokens, places, ones, wishes, program=program)
+
+    found, wanted = search(frugal=True), search(frugal=False)
+    real = wanted.scores > -jnp.inf
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-5)
+    np.testing.assert_array_equal(found.lengths, wanted.lengths)
+    np.testing.assert_array_equal(found.tokens[real], wanted.tokens[real])
+    assert jnp.max(wanted.lengths) == 40

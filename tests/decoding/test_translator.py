@@ -715,7 +715,7 @@ def test_no_limit_is_a_limit_and_none_is_nothing(translator):
 
 
 def test_all_is_checked_before_any_work(translator, monkeypatch):
-    monkeypatch.setattr(Translator, "_search", None)
+    monkeypatch.setattr(Translator, "search", None)
     wishes = {"prefixes": ["a", "b"], "constraints": [["c"], ["d"]]}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -23,7 +23,8 @@ from flaxformer_mt.model.relations import BucketedBias, RelativePositions, Rotar
 
 
 def attend(q, k, v, mask):
-    return mix(masked_softmax(compare(q * q.shape[-1] ** -0.5, k), mask), v)
+    scores = compare(q * q.shape[-1] ** -0.5, k.swapaxes(2, 3))
+    return mix(masked_softmax(scores, mask), v)
 
 
 def numpy_attention(q, k, v, mask):
@@ -64,7 +65,7 @@ def test_equals_jax(rng, kv_heads):
 def test_masked_keys_weigh_nothing_and_rows_without_keys_stay_finite(rng):
     q, k = draw(rng, 2, 3, 5, 4), draw(rng, 2, 3, 5, 4)
     segments = jnp.array([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
-    weights = masked_softmax(compare(q, k), segment_mask(segments, segments))
+    weights = masked_softmax(compare(q, k.swapaxes(2, 3)), segment_mask(segments, segments))
     assert jnp.all(weights[0, :, :3, 3:] == 0)
     assert jnp.all(jnp.isfinite(weights))
 
@@ -196,7 +197,8 @@ def test_bucketed_bias_equals_t5(rng, bidirectional):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_steps_equal_the_whole(rng):
+@pytest.mark.parametrize("pages", [(5,), (2, 2, 1)])
+def test_steps_equal_the_whole(rng, pages):
     """Self-attention of one token after another over the cache == causal attention at once."""
     attention = MultiHeadAttention(
         num_heads=2, num_kv_heads=2, d_model=8, key_width=4, value_width=4
@@ -208,8 +210,10 @@ def test_steps_equal_the_whole(rng):
 
     params = attention.init(jax.random.key(0), x, method=whole)
     expected = attention.apply(params, x, method=whole)
-    empty = jnp.zeros((3, 2, 1, 5, 4))
-    past = KeysValues(empty, empty)
+    past = tuple(
+        KeysValues(jnp.zeros((3, 2, 4, 1, length)), jnp.zeros((3, 2, 1, length, 4)))
+        for length in pages
+    )
     for t in range(5):
         mask = jnp.append(jnp.arange(5) < t, True)  # the past, and the new token itself
         view = View(mask[None, None, None])

@@ -1,0 +1,51 @@
+"""A command. It imports little: a process counts as memory what the one that starts it has."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from benchmarks.child import ROOT, Answer, peak_memory
+
+
+class Command:
+    """Starts a process and waits for its end."""
+
+    def __init__(
+        self, *, command: list[str], device: str, workdir: str = "", warm: bool = False
+    ) -> None:
+        """Remembers.
+
+        Args:
+          command: its words; {workdir} stands for a copy of `workdir`.
+          device: no matter.
+          workdir: of ours.
+          warm: keep this copy, and the cache, from round to round; otherwise both are fresh.
+        """
+        del device
+        self._command, self._workdir = command, workdir
+        self._kept = self._fresh() if warm else None
+        if warm:
+            self.round()
+
+    def round(self) -> Answer:
+        """From start to end."""
+        place = self._kept or self._fresh()
+        command = [word.replace("{workdir}", f"{place.name}/workdir") for word in self._command]
+        environment = os.environ | {"XDG_CACHE_HOME": f"{place.name}/cache"}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would be warm already
+        start = time.perf_counter()
+        subprocess.run(command, check=True, cwd=ROOT, env=environment, stdout=sys.stderr)
+        seconds = time.perf_counter() - start
+        if not self._kept:
+            place.cleanup()
+        return {"seconds": seconds, "peak_memory": peak_memory(resource.RUSAGE_CHILDREN)}
+
+    def _fresh(self) -> tempfile.TemporaryDirectory:
+        place = tempfile.TemporaryDirectory()
+        if self._workdir:
+            shutil.copytree(self._workdir, f"{place.name}/workdir")
+        return place

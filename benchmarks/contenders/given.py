@@ -1,0 +1,56 @@
+"""What all contenders are given: files of batches and of sentences, and the rules of the search."""
+
+import dataclasses
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.data.batch import Batch, BatchShape
+from flaxformer_mt.decoding.config import DecodingConfig
+
+
+def write(file: Path, given: Any) -> str:
+    """Puts batches, or the token ids of sentences, into a file; returns its name."""
+    file.write_bytes(pickle.dumps(given))
+    return str(file)
+
+
+def read(file: str | os.PathLike[str]) -> Any:
+    """What `write` wrote."""
+    return pickle.loads(Path(file).read_bytes())
+
+
+def shape_of(batch: Batch) -> BatchShape:
+    """Rows, source length and target length."""
+    (rows, source_length), (_, target_length) = batch.inputs.shape, batch.targets.shape
+    return BatchShape(rows, source_length, target_length)
+
+
+def search_rules(beam_size: int, *, length: int = 0, batch: int = 64) -> DecodingConfig:
+    """The search that ours, Hugging Face and CTranslate2 all have, without a handicap for any.
+
+    A score is log-probability / tokens; a beam is done when `beam_size` hypotheses have ended; no
+    token is forbidden, which spares the others their rules for that.
+
+    Args:
+      beam_size: 1 is greedy search.
+      length: 0, or how many tokens each translation has, EOS included.
+      batch: sentences together.
+    """
+    usual = DecodingConfig(
+        beam_size=beam_size,
+        length_penalty=1.0,
+        length_normalization="average",
+        early_stopping="first",
+        forced_end="free",
+        allow_special=True,
+        allow_unknown=True,
+        max_rows_per_batch=batch,
+        tokens_per_batch=batch * 256,
+    )
+    if not length:
+        return usual
+    return dataclasses.replace(
+        usual, min_target_length=length, max_target_length=length, target_length_margin=length
+    )
