@@ -57,12 +57,12 @@ def start_ensemble(
     max_target_length: int,
     with_coverage: bool,
     source_length: int | None = None,
-    paged: bool = False,
+    frugal: bool = False,
 ) -> EnsembleCache:
     """Every member has read the source, and written nothing.
 
     Only the first `source_length` positions of the S are computed, if it is given: the others are
-    padding. `paged` as in `init_cache`.
+    padding. `frugal` as in `init_cache`.
     """
     mask = inputs_segment_ids != 0
     some = slice(source_length)
@@ -78,7 +78,7 @@ def start_ensemble(
             mask,
             beam_size=beam_size,
             max_target_length=max_target_length,
-            paged=paged,
+            frugal=frugal,
             method="init_cache",
         )
         caches.append(cache)

@@ -123,7 +123,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
             max_target_length=program.max_target_length,
             with_coverage=coverage_penalty is not None,
             source_length=length,
-            paged=program.frugal,
+            frugal=program.frugal,
         )
 
     count = len(wishes.length_limits)

@@ -30,6 +30,10 @@ class KeysValues(NamedTuple):
     side, as a CPU wants them."""
     values: Float[Array, "... S W"]
 
+    def astype(self, dtype: DTypeLike) -> "KeysValues":
+        """Both, in that dtype."""
+        return KeysValues(self.keys.astype(dtype), self.values.astype(dtype))
+
 
 def compare(
     queries: Float[Array, "B N T H"], keys: Float[Array, "B G H S"]
@@ -215,6 +219,7 @@ class MultiHeadAttention(nn.Module):
           The output and `past` with position `index` filled in.
         """
         new = self.keys_values(x, view.query_positions)  # [B G H K], [B G K W]
+        new = new.astype(past[0].keys.dtype)
         y = self(x, *map(beside_each_other, past), new, view=view, dropout_rows=None)
         # XLA writes in place what nobody reads afterwards. It must be told that the reading comes
         # first, by a number that depends on it; or it copies all of the past, at every token.

@@ -63,8 +63,8 @@ class Linear(nn.Module):
         x = x.astype(self.dtype)
         if self.is_mutable_collection(TRANSPOSED) and not self.is_initializing():
             size = math.prod(self.shape[: self.num_inputs])
-            made = kernel.astype(self.dtype).reshape(size, -1).T
-            self.put_variable(TRANSPOSED, "kernel", made)
+            turned = kernel.astype(self.dtype).reshape(size, -1).T
+            self.put_variable(TRANSPOSED, "kernel", turned)
         if self.has_variable(TRANSPOSED, "kernel"):
             turned = jnp.asarray(self.get_variable(TRANSPOSED, "kernel"))
             leading = x.shape[: x.ndim - self.num_inputs]

@@ -146,28 +146,30 @@ class Transformer(nn.Module):
         *,
         beam_size: int,
         max_target_length: int,
-        paged: bool = False,
+        frugal: bool = False,
     ) -> Cache:
         """The cache before the first token: source keys and values projected, the past empty.
 
-        `paged` divides the past into pages, of which empty ones are not read.
+        `frugal`, as a CPU wants it, divides the past into pages, of which empty ones are not read,
+        and keeps all in float32: XLA would convert all of it to float32 at every token.
         """
         config = self.config
         batch = memory.shape[0]
+        dtype = jnp.float32 if frugal else jnp.dtype(config.dtype)
         first = batch, config.kv_heads
         key_width, value_width = config.head_widths
         past = tuple(
             KeysValues(
-                jnp.zeros((*first, key_width, beam_size, length), config.dtype),
-                jnp.zeros((*first, beam_size, length, value_width), config.dtype),
+                jnp.zeros((*first, key_width, beam_size, length), dtype),
+                jnp.zeros((*first, beam_size, length, value_width), dtype),
             )
-            for length in (page_lengths(max_target_length) if paged else [max_target_length])
+            for length in (page_lengths(max_target_length) if frugal else [max_target_length])
         )
         return Cache(
             index=jnp.zeros(batch, jnp.int32),
             ancestors=jnp.zeros((batch, beam_size, max_target_length), jnp.int32),
             past=tuple(past for _ in self.decoder),  # of each layer its pages
-            source=tuple(layer.source_keys_values(memory) for layer in self.decoder),
+            source=tuple(layer.source_keys_values(memory).astype(dtype) for layer in self.decoder),
             source_mask=memory_mask[:, None, None, :],  # [B 1 1 S]
         )
 
