@@ -111,7 +111,7 @@ def test_attention_is_told_in_the_words_of_the_paper():
     ]
     scores = find(attention.children, "scores")
     assert scores.flops == 2 * 4 * 9 * 12 * 16  # 2 N T S H
-    assert [tensor.shape for tensor in scores.inputs] == [(1, 4, 9, 16), (1, 4, 12, 16)]
+    assert [tensor.shape for tensor in scores.inputs] == [(1, 4, 9, 16), (1, 4, 16, 12)]
     assert [step.name for step in steps][-2:] == ["target_embedding.logits", "loss"]
 
 

@@ -134,8 +134,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     kernels = None
     if program.frugal:
         # Not one alone: only from two rows on does a product not depend on how many they are.
-        fewer = (queue.places // 2, queue.places // 8)
-        queue = queue._replace(fewer=tuple(places for places in fewer if places >= 2))
+        queue = queue._replace(fewer=(queue.places // 4,) if queue.places >= 8 else ())
         kernels = transpose_kernels(program.models, params, cache)
     if wishes.choose:
         search = functools.partial(

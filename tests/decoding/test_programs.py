@@ -23,11 +23,11 @@ CONFIG = TransformerConfig(
 def compiled_text(
     wishes: Wishes, beam_size: int, *, frugal: bool = False, dtype: str = "float32"
 ) -> str:
-    """Of a search in 4 places, for as many sentences as there are limits."""
+    """Of a search in 8 places, for as many sentences as there are limits."""
     model = Transformer(dataclasses.replace(CONFIG, dtype=dtype), VOCAB, VOCAB, 2)
     params = init_params(model, jax.random.key(0))
     tokens = jnp.ones((len(wishes.length_limits), 7), jnp.int32)  # 7: no other size here
-    program = SearchProgram((model,), beam_size, 1, 40, 2, 3, 0, places=4, frugal=frugal)
+    program = SearchProgram((model,), beam_size, 1, 40, 2, 3, 0, places=8, frugal=frugal)
 
     def search(params, tokens):
         return search_batch((params,), tokens, tokens, tokens, wishes, program=program)
@@ -36,7 +36,7 @@ def compiled_text(
 
 
 @pytest.mark.parametrize("frugal", [False, True])
-@pytest.mark.parametrize("sentences", [4, 12])
+@pytest.mark.parametrize("sentences", [8, 24])
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
     """Keys and values are copied once at most, before the loop: where they are made (all zeros).
@@ -45,7 +45,7 @@ def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
     """
     wishes = Wishes(jnp.full(sentences, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(wishes, beam_size, frugal=frugal)
-    for places in (4, 2) if frugal else (4,):
+    for places in (8, 2) if frugal else (8,):
         for length in (32, 8) if frugal else (40,):
             keys, values = (
                 f"{places},2,8,{beam_size},{length}",
@@ -60,7 +60,7 @@ def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
 
 def test_no_token_transposes_a_kernel():
     """A frugal search multiplies with transposed kernels, which are made before the loop."""
-    wishes = Wishes(jnp.full(12, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = Wishes(jnp.full(24, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
     in_loops = [
         line
         for line in compiled_text(wishes, 3, frugal=True).splitlines()
@@ -72,18 +72,18 @@ def test_no_token_transposes_a_kernel():
 
 def test_what_nobody_asked_for_is_not_in_the_program():
     """Attention of the source is not summed, noise not drawn, unless it is wished for."""
-    plain = Wishes(jnp.full(4, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    plain = Wishes(jnp.full(8, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(plain, 3)
     with_coverage = compiled_text(dataclasses.replace(plain, coverage_penalty=jnp.float32(0.2)), 3)
-    assert "f32[4,3,7]" in with_coverage and "f32[4,3,7]" not in text
+    assert "f32[8,3,7]" in with_coverage and "f32[8,3,7]" not in text
     assert "rng" not in text and "shift-left" not in text
 
 
 def test_in_bfloat16_no_token_converts_the_past():
     """XLA would, all of it and back, on a CPU: a frugal search keeps it in float32."""
-    wishes = Wishes(jnp.full(12, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = Wishes(jnp.full(24, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(wishes, 3, frugal=True, dtype="bfloat16")
-    for shape in ("4,2,8,3,32", "4,2,3,32,8"):
+    for shape in ("8,2,8,3,32", "8,2,3,32,8"):
         assert f"f32[{shape}]" in text and f"bf16[{shape}]" not in text
 
 
@@ -95,14 +95,14 @@ def test_a_frugal_search_finds_the_same(dtype, tolerance):
     )
     model = Transformer(config, VOCAB, VOCAB, 2)
     params = init_params(model, jax.random.key(1))
-    tokens = jax.random.randint(jax.random.key(2), (12, 7), 5, VOCAB)
-    limits = jnp.asarray([40, 3, 17, 0, 30, 18, 1, 40, 5, 16, 0, 0])
+    tokens = jax.random.randint(jax.random.key(2), (16, 7), 5, VOCAB)
+    limits = jnp.asarray([40, 3, 17, 0, 30, 18, 1, 40, 5, 16, 2, 33, 0, 9, 0, 0])
     rules = (MinLength(limits, 3),)
     wishes = Wishes(limits, jnp.zeros(VOCAB, bool), jnp.float32(1), rules=rules)
 
     def search(*, frugal):
-        program = SearchProgram((model,), 3, 2, 40, 2, 3, 0, places=4, frugal=frugal)
-        ones, places = jnp.ones_like(tokens), jnp.tile(jnp.arange(7), (12, 1))
+        program = SearchProgram((model,), 3, 2, 40, 2, 3, 0, places=8, frugal=frugal)
+        ones, places = jnp.ones_like(tokens), jnp.tile(jnp.arange(7), (16, 1))
         return search_batch((params,), tokens, places, ones, wishes, program=program)
 
     found, wanted = search(frugal=True), search(frugal=False)
