@@ -106,10 +106,12 @@ def measure_case(
     model = f"{sizes.d_model} wide, {sizes.num_encoder_layers}+{sizes.num_decoder_layers} layers"
     say(f"{model}, {case}")
     count, request = len(sources), case._asdict()
-    for child in children:
-        child.ready = child.ask(count=min(FIRST, count), **request)  # warm for this case
+    first = {child.name: child.ask(count=min(FIRST, count), **request) for child in children}
     warm = {child.name: child.ask(count=count, **request) for child in children}
-    samples = alternate(children, arguments, count=count, **request)
+    samples = {
+        name: dataclasses.replace(sample, ready=first[name])
+        for name, sample in alternate(children, arguments, count=count, **request).items()
+    }
     found = {
         name: without_end(answer["outputs"], loaded.tokenizer.target.eos_id)
         for name, answer in warm.items()

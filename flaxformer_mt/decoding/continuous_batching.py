@@ -2,9 +2,10 @@
 
 Translations of one batch differ in length; waiting for the longest wastes half of the work or
 more. Here a program has B places for many more sentences, Q. All places go on by one token at a
-time, each from its own position; when some of them are done, they are given the next sentences. The
-shapes stay the same all the time, so that a translation does not depend on its neighbours, bit for
-bit.
+time, each from its own position; when some of them are done, they are given the next sentences, in
+the same shapes. When no sentence waits any more, the last ones may move together into fewer places.
+A translation does not depend on its neighbours, bit for bit, if no row of the model's products
+depends on how many rows there are (see `layers.Linear`).
 """
 
 import functools
@@ -34,6 +35,7 @@ class PerSentence:
     prefix: ForcedPrefix | None = None
     selection: Selection | None = None
     choose: Callable[[Float[Array, "B K V"], Int[Array, " B"]], Int[Array, "B K"]] | None = None
+    """(scores, step) -> tokens, such as a `sampling.Sampler`: then no hypotheses are compared."""
 
     def take(self, sentences: Int[Array, " B"]) -> "PerSentence":
         """What is wished of some of them; of a number beyond the last, nothing: its limit is 0."""
@@ -154,8 +156,7 @@ def _all_in_turn(
         sentences = jnp.where(done, next_ones, now.sentences)
         cache = read(now.state.cache, done, jnp.minimum(sentences, count - 1))
         fresh = search.start(wishes.take(sentences), cache)
-        choose = functools.partial(jax.vmap(jnp.where), done)
-        state = jax.tree.map(choose, fresh._replace(cache=()), now.state._replace(cache=()))
+        state = choose_rows(done, fresh._replace(cache=()), now.state._replace(cache=()))
         return now._replace(
             state=state._replace(cache=cache),
             sentences=sentences,
@@ -166,3 +167,8 @@ def _all_in_turn(
         return (now.following <= last) | (search.live(now.state).sum() > until_left)
 
     return jax.lax.while_loop(unfinished, change, now)
+
+
+def choose_rows(which: Bool[Array, " B"], ours: Any, others: Any) -> Any:
+    """Of two pytrees of arrays [B ...] these rows of the first, and the others of the second."""
+    return jax.tree.map(functools.partial(jax.vmap(jnp.where), which), ours, others)

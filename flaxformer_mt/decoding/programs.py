@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.decoding.beam_search import beam_search
 from flaxformer_mt.decoding.config import EarlyStopping, ForcedEnd, LengthNormalization
-from flaxformer_mt.decoding.continuous_batching import PerSentence, Queue
+from flaxformer_mt.decoding.continuous_batching import PerSentence, Queue, choose_rows
 from flaxformer_mt.decoding.devices import divided
 from flaxformer_mt.decoding.ensemble import (
     EnsembleCache,
@@ -32,10 +32,7 @@ from flaxformer_mt.decoding.ensemble import (
     transpose_kernels,
 )
 from flaxformer_mt.decoding.greedy import greedy
-from flaxformer_mt.decoding.rules import ForcedPrefix, Rule
-from flaxformer_mt.decoding.sampling import Sampler
 from flaxformer_mt.decoding.scoring import sentence_scores, token_log_probs
-from flaxformer_mt.decoding.selection import Selection
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.model.transformer import Transformer
 
@@ -71,17 +68,12 @@ class SearchProgram(NamedTuple):
 class Wishes:
     """What is wished of a search beyond its program. What is None is not in the program."""
 
-    length_limits: Int[Array, " B"]
-    """0 for an empty row."""
+    each: PerSentence
+    """Of single sentences; limit 0 for an empty row."""
     suppressed: Bool[Array, " V"]
     length_penalty: Float[Array, ""]
     weights: Float[Array, " n"] | None = None
     """Of the models, with sum 1; None for a single one."""
-    rules: tuple[Rule, ...] = ()
-    prefix: ForcedPrefix | None = None
-    selection: Selection | None = None
-    sampler: Sampler | None = None
-    """Then no hypotheses are compared: each is drawn."""
     coverage_penalty: Float[Array, ""] | None = None
 
 
@@ -99,14 +91,10 @@ def search_batch(
 
     On each device of `program.mesh` there may be more sentences than `program.places`: a multiple.
     """
-
     source = inputs, inputs_positions, inputs_segment_ids
-    each = PerSentence(
-        wishes.length_limits, wishes.rules, wishes.prefix, wishes.selection, wishes.sampler
-    )
     of_all = (wishes.suppressed, wishes.length_penalty, wishes.weights, wishes.coverage_penalty)
     search = functools.partial(_search, program)
-    return divided(search, program.mesh, (params, *of_all), (source, each))
+    return divided(search, program.mesh, (params, *of_all), (source, wishes.each))
 
 
 def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ...]) -> Hypotheses:
@@ -193,31 +181,40 @@ def _read_in_parts(
     empty = _zeros_like(read, *(x[:places] for x in source))
     sources = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), empty.sources)
     for length, shorter in zip(lengths, [*lengths[1:], 0], strict=True):
-        mine = (length_limits > 0) & (tokens <= length) & (tokens > shorter)
-
-        def read_part(part: Int[Array, ""], sources: Any, mine=mine, length=length) -> Any:
-            def of_part(x: Array) -> Array:
-                return jax.lax.dynamic_slice_in_dim(x, part * rows, rows)
-
-            found = read(*map(of_part, source), length=length).sources
-            choose = functools.partial(jax.vmap(jnp.where), of_part(mine))
-            found = jax.tree.map(choose, found, jax.tree.map(of_part, sources))
-            return jax.tree.map(
-                lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, part * rows, 0),
-                sources,
-                found,
-            )
-
-        # Sentences come longest first, so that those of one length stand together.
-        first, last = jnp.argmax(mine), count - 1 - jnp.argmax(mine[::-1])
-        after = jnp.where(mine.any(), last // rows + 1, 0)
-        sources = jax.lax.fori_loop(first // rows, after, read_part, sources)
+        whose = (length_limits > 0) & (tokens <= length) & (tokens > shorter)
+        sources = _read_those(functools.partial(read, length=length), source, whose, rows, sources)
 
     def take(cache: Any, new: Bool[Array, " B"], sentences: Int[Array, " B"]) -> EnsembleCache:
         return cache.restart(new, jax.tree.map(lambda x: x[sentences], sources))
 
     cache = take(empty, jnp.ones(places, bool), jnp.arange(places))
     return cache, Queue(places, take)
+
+
+def _read_those(
+    read: Callable[..., EnsembleCache],
+    source: Sequence[Int[Array, "Q S"]],
+    whose: Bool[Array, " Q"],
+    rows: int,
+    sources: Any,
+) -> Any:
+    """`sources` with what is known of some sentences, which are read so many rows at once."""
+    count = len(whose)
+
+    def read_part(part: Int[Array, ""], sources: Any) -> Any:
+        def of_part(x: Array) -> Array:
+            return jax.lax.dynamic_slice_in_dim(x, part * rows, rows)
+
+        new = read(*map(of_part, source)).sources
+        new = choose_rows(of_part(whose), new, jax.tree.map(of_part, sources))
+        return jax.tree.map(
+            lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, part * rows, 0), sources, new
+        )
+
+    # Sentences come longest first, so that those who are read at one length stand together.
+    first, last = jnp.argmax(whose), count - 1 - jnp.argmax(whose[::-1])
+    after = jnp.where(whose.any(), last // rows + 1, 0)
+    return jax.lax.fori_loop(first // rows, after, read_part, sources)
 
 
 def _zeros_like(make: Callable[..., EnsembleCache], *args: Any) -> EnsembleCache:

@@ -15,6 +15,7 @@ from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.constraints import Banks, make_banks
+from flaxformer_mt.decoding.continuous_batching import PerSentence
 from flaxformer_mt.decoding.grouping import Group
 from flaxformer_mt.decoding.programs import Wishes
 from flaxformer_mt.decoding.rules import (
@@ -133,14 +134,10 @@ def make_wishes(
     # Greedy search ranks nothing.
     ranks_by_coverage = config.coverage_penalty and (config.beam_size > 1 or num_phrases)
     return Wishes(
-        length_limits=limits,
+        each=PerSentence(limits, tuple(rules), prefix, selection, sampler),
         suppressed=jax.device_put(suppressed),
         length_penalty=_number(config.length_penalty),
         weights=None if weights is None else jax.device_put(np.array(weights, np.float32)),
-        rules=tuple(rules),
-        prefix=prefix,
-        selection=selection,
-        sampler=sampler,
         coverage_penalty=_number(config.coverage_penalty) if ranks_by_coverage else None,
     )
 

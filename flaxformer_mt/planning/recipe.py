@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.batch import BatchShape
 from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.decoding.continuous_batching import PerSentence
 from flaxformer_mt.decoding.ensemble import start_ensemble
 from flaxformer_mt.decoding.grouping import length_menu
 from flaxformer_mt.decoding.programs import SearchProgram, Wishes, search_batch
@@ -123,7 +124,7 @@ def search_program(
                 max_target_length=program.max_target_length,
                 with_coverage=False,
             )
-        wishes = Wishes(length_limits=limits, suppressed=suppressed, length_penalty=penalty)
+        wishes = Wishes(PerSentence(limits), suppressed=suppressed, length_penalty=penalty)
         return search_batch((params,), tokens, tokens, tokens, wishes, program=program)
 
     params = jax.tree.map(

@@ -106,19 +106,14 @@ def test_draws_are_those_of_the_sentence(tables, kind, places):
     np.testing.assert_array_equal(found.lengths, wanted.lengths)
 
 
-def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
-    """64 sentences, one of which is long: 8 places take turns in far fewer than 64 / 8 * 12."""
-    steps = []
+def batches_of_steps(cache, limits, queue) -> list[int]:
+    """How many sentences stood in each step of a greedy search that ends none before its limit."""
+    batches = []
 
     def counting_step(tokens, cache):
-        jax.debug.callback(lambda: steps.append(1))
+        jax.debug.callback(lambda: batches.append(len(tokens)))
         return step(tokens, cache)
 
-    many = jnp.tile(tables[:1], (64, 1, 1))
-    limits = jnp.where(jnp.arange(64) % 8 == 0, 12, 2)
-    cache = Places(many[:8], jnp.zeros((8, 1), jnp.int32))
-    queue = Queue(8, lambda cache, new, sentences: Places(many[:8], cache.prefix))
-    never_ending = {"rules": (MinLength(limits, EOS),)}
     greedy(
         counting_step,
         cache,
@@ -130,34 +125,25 @@ def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
         eos_id=EOS,
         pad_id=PAD,
         queue=queue,
-        **never_ending,
+        rules=(MinLength(limits, EOS),),
     )
     jax.effects_barrier()
+    return batches
+
+
+def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
+    """64 sentences, 8 of which are long: 8 places take turns in far fewer than 64 / 8 * 12."""
+    many = jnp.tile(tables[:1], (8, 1, 1))
+    limits = jnp.where(jnp.arange(64) % 8 == 0, 12, 2)
+    cache = Places(many, jnp.zeros((8, 1), jnp.int32))
+    queue = Queue(8, lambda cache, new, sentences: Places(many, cache.prefix))
+    steps = batches_of_steps(cache, limits, queue)
     in_full_batches, tokens = 8 * 12, int(limits.sum())
     assert tokens / 8 <= len(steps) < 0.5 * in_full_batches
 
 
 def test_the_last_ones_go_on_in_fewer_places(tables):
     """The long one of 16 sentences is alone, in a batch of two, when the others are done."""
-    batches = []
-
-    def counting_step(tokens, cache):
-        jax.debug.callback(lambda: batches.append(len(tokens)))
-        return step(tokens, cache)
-
     limits = jnp.where(jnp.arange(16) == 5, 12, 3)
-    greedy(
-        counting_step,
-        Places(tables, jnp.zeros((16, 1), jnp.int32)),
-        max_target_length=LENGTH,
-        length_limits=limits,
-        length_penalty=0.0,
-        suppressed=suppressed(VOCAB),
-        bos_id=BOS,
-        eos_id=EOS,
-        pad_id=PAD,
-        queue=Queue(16, fewer=(2,)),
-        rules=(MinLength(limits, EOS),),
-    )
-    jax.effects_barrier()
-    assert batches == [16] * 3 + [2] * 9
+    cache = Places(tables, jnp.zeros((16, 1), jnp.int32))
+    assert batches_of_steps(cache, limits, Queue(16, fewer=(2,))) == [16] * 3 + [2] * 9

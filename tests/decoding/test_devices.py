@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.decoding.continuous_batching import PerSentence
 from flaxformer_mt.decoding.devices import divided, mesh_of, on_all_devices
 from flaxformer_mt.decoding.programs import SearchProgram, Wishes, score_batch, search_batch
 from flaxformer_mt.model.config import TransformerConfig
@@ -51,7 +52,7 @@ def test_rows_are_dealt_out_and_gathered_again():
 def test_search_and_score_find_the_same_on_eight_devices_as_on_one(params, beam_size):
     tokens = jax.random.randint(jax.random.key(1), (ROWS, 6), 5, VOCAB)
     limits = jnp.arange(ROWS) % 11
-    wishes = Wishes(limits, jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = Wishes(PerSentence(limits), jnp.zeros(VOCAB, bool), jnp.float32(1))
     positions, ones = jnp.broadcast_to(jnp.arange(6), (ROWS, 6)), jnp.ones_like(tokens)
     everywhere = on_all_devices(params)
     found, scored = [], []

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.decoding.continuous_batching import PerSentence
 from flaxformer_mt.decoding.programs import SearchProgram, Wishes, search_batch
 from flaxformer_mt.decoding.rules import MinLength
 from flaxformer_mt.model.config import TransformerConfig
@@ -26,7 +27,7 @@ def compiled_text(
     """Of a search in 8 places, for as many sentences as there are limits."""
     model = Transformer(dataclasses.replace(CONFIG, dtype=dtype), VOCAB, VOCAB, 2)
     params = init_params(model, jax.random.key(0))
-    tokens = jnp.ones((len(wishes.length_limits), 7), jnp.int32)  # 7: no other size here
+    tokens = jnp.ones((len(wishes.each.length_limits), 7), jnp.int32)  # 7: no other size here
     program = SearchProgram((model,), beam_size, 1, 40, 2, 3, 0, places=8, frugal=frugal)
 
     def search(params, tokens):
@@ -43,7 +44,7 @@ def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
 
     And once more where the last sentences get together, in 2 places.
     """
-    wishes = Wishes(jnp.full(sentences, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = Wishes(PerSentence(jnp.full(sentences, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(wishes, beam_size, frugal=frugal)
     for places in (8, 2) if frugal else (8,):
         for length in (32, 8) if frugal else (40,):
@@ -60,7 +61,7 @@ def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
 
 def test_no_token_transposes_a_kernel():
     """A frugal search multiplies with transposed kernels, which are made before the loop."""
-    wishes = Wishes(jnp.full(24, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = Wishes(PerSentence(jnp.full(24, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
     in_loops = [
         line
         for line in compiled_text(wishes, 3, frugal=True).splitlines()
@@ -72,7 +73,7 @@ def test_no_token_transposes_a_kernel():
 
 def test_what_nobody_asked_for_is_not_in_the_program():
     """Attention of the source is not summed, noise not drawn, unless it is wished for."""
-    plain = Wishes(jnp.full(8, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    plain = Wishes(PerSentence(jnp.full(8, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(plain, 3)
     with_coverage = compiled_text(dataclasses.replace(plain, coverage_penalty=jnp.float32(0.2)), 3)
     assert "f32[8,3,7]" in with_coverage and "f32[8,3,7]" not in text
@@ -81,7 +82,7 @@ def test_what_nobody_asked_for_is_not_in_the_program():
 
 def test_in_bfloat16_no_token_converts_the_past():
     """XLA would, all of it and back, on a CPU: a frugal search keeps it in float32."""
-    wishes = Wishes(jnp.full(24, 20), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = Wishes(PerSentence(jnp.full(24, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(wishes, 3, frugal=True, dtype="bfloat16")
     for shape in ("8,2,8,3,32", "8,2,3,32,8"):
         assert f"f32[{shape}]" in text and f"bf16[{shape}]" not in text
@@ -98,7 +99,7 @@ def test_a_frugal_search_finds_the_same(dtype, tolerance):
     tokens = jax.random.randint(jax.random.key(2), (16, 7), 5, VOCAB)
     limits = jnp.asarray([40, 3, 17, 0, 30, 18, 1, 40, 5, 16, 2, 33, 0, 9, 0, 0])
     rules = (MinLength(limits, 3),)
-    wishes = Wishes(limits, jnp.zeros(VOCAB, bool), jnp.float32(1), rules=rules)
+    wishes = Wishes(PerSentence(limits, rules), jnp.zeros(VOCAB, bool), jnp.float32(1))
 
     def search(*, frugal):
         program = SearchProgram((model,), 3, 2, 40, 2, 3, 0, places=8, frugal=frugal)
