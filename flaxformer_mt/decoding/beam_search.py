@@ -82,7 +82,8 @@ class BeamState(NamedTuple):
     finished: Finished
     selected: Any
     """What the selection remembers of the live hypotheses: arrays [B K ...]."""
-    cache: DecodeCache
+    cache: Any
+    """A DecodeCache."""
 
 
 def beam_search(
@@ -176,10 +177,10 @@ def beam_search(
             cache=cache.select(jnp.take_along_axis(found.parents, chosen, axis=1)),
         )
 
-    def start(wishes: PerSentence, cache: DecodeCache) -> BeamState:
+    def start(wishes: PerSentence) -> BeamState:
         limits = wishes.length_limits
         selected = (wishes.selection or Best()).start(limits.shape[0], beam_size)
-        return first_state(cache, selected, limits, beam_size, max_target_length, bos_id, pad_id)
+        return first_state(selected, limits, beam_size, max_target_length, bos_id, pad_id)
 
     def result(end: BeamState) -> Hypotheses:
         found = take(end.finished, slice(num_hypotheses))
@@ -195,7 +196,6 @@ def beam_search(
 
 
 def first_state(
-    cache: DecodeCache,
     selected: Any,
     length_limits: Int[Array, " B"],
     beam_size: int,
@@ -215,7 +215,7 @@ def first_state(
         live=Live(no_tokens, jnp.where(only_first, 0.0, nothing), zeros),
         finished=Finished(no_tokens, nothing, zeros),
         selected=selected,
-        cache=cache,
+        cache=(),
     )
 
 

@@ -46,7 +46,7 @@ class DecodingConfig:
     """... nor more than target_length_ratio * source tokens + target_length_margin."""
     target_length_margin: int = 16
     """See target_length_ratio."""
-    tokens_per_batch: int = 2048
+    tokens_per_batch: int = 4096
     """Source tokens, padding included, that are translated together. It bounds the memory, which
     grows with the hypotheses of each too (beam_size, num_samples)."""
     max_rows_per_batch: int = 64

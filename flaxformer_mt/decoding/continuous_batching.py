@@ -8,7 +8,6 @@ A translation does not depend on its neighbours, bit for bit, if no row of the m
 depends on how many rows there are (see `layers.Linear`).
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -49,8 +48,8 @@ class PerSentence:
 class Search(NamedTuple):
     """A search, cut into its parts. A state is a named tuple with a `cache`."""
 
-    start: Callable[[PerSentence, Any], Any]
-    """(wishes, cache) -> the state before the first token."""
+    start: Callable[[PerSentence], Any]
+    """(wishes) -> the state before the first token, with () for its cache."""
     advance: Callable[[PerSentence, Any], Any]
     """(wishes, state) -> the state one token later."""
     live: Callable[[Any], Bool[Array, " B"]]
@@ -64,9 +63,9 @@ class Queue(NamedTuple):
 
     places: int
     """B."""
-    read: Callable[[DecodeCache, Bool[Array, " B"], Int[Array, " B"]], DecodeCache] | None = None
-    """(cache, which places are new, whose they are) -> the cache in which the new ones have read
-    their sources and written nothing. None if no sentence waits from the start."""
+    read: Callable[[DecodeCache, Int[Array, " n"], Int[Array, " n"]], DecodeCache] | None = None
+    """(cache, places, whose they are now) -> the cache in which those have read their sources and
+    written nothing; a place B is none. None if each sentence has a place from the start."""
     fewer: tuple[int, ...] = ()
     """Numbers of places, descending, in which the last sentences go on when they are no more than
     that. Each is one more copy of the search to compile."""
@@ -93,18 +92,18 @@ def run(
     Args:
       search: how.
       wishes: of Q sentences.
-      cache: of the first B of them.
-      queue: for the others; if not given, there are none.
+      cache: of all of them; of B empty places, if they wait in a queue.
+      queue: if not given, none waits.
     """
     count = wishes.length_limits.shape[0]
     queue = queue or Queue(count)
-    sentences = jnp.arange(queue.places)
-    start = search.start(wishes.take(sentences), cache)
+    sentences = jnp.arange(count) if queue.read is None else jnp.full(queue.places, count)
+    start = search.start(wishes.take(sentences))._replace(cache=cache)
     results = jax.tree.map(
         lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), jax.eval_shape(search.result, start)
     )
     results = results._replace(scores=jnp.full_like(results.scores, -jnp.inf))
-    now = Progress(start, sentences, jnp.asarray(queue.places), results)
+    now = Progress(start, sentences, jnp.zeros((), jnp.int32), results)
     first, *others = (*queue.fewer, 0)
     now = _all_in_turn(search, wishes, now, queue, until_left=first)
     for places, until_left in zip(queue.fewer, others, strict=True):
@@ -144,31 +143,31 @@ def _all_in_turn(
     read = queue.read
     if read is None:
         return _go_on(search, wishes, now, until_left)
-    count = wishes.length_limits.shape[0]
+    count, places = wishes.length_limits.shape[0], queue.places
     last = jnp.max(jnp.where(wishes.length_limits > 0, jnp.arange(count), -1))
-    enough = queue.places - max(1, queue.places // SHARE_DONE)
+    at_once = max(1, places // SHARE_DONE)
 
     def change(now: Progress) -> Progress:
+        enough = places - at_once
         now = _go_on(search, wishes, now, jnp.where(now.following <= last, enough, until_left))
-        done = ~search.live(now.state)  # [B]
-        next_ones = now.following + jnp.cumsum(done) - 1
-        next_ones = jnp.where(next_ones <= last, next_ones, count)
-        sentences = jnp.where(done, next_ones, now.sentences)
-        cache = read(now.state.cache, done, jnp.minimum(sentences, count - 1))
-        fresh = search.start(wishes.take(sentences), cache)
-        state = choose_rows(done, fresh._replace(cache=()), now.state._replace(cache=()))
+        (free,) = jnp.nonzero(~search.live(now.state), size=at_once, fill_value=places)
+        next_ones = now.following + jnp.arange(at_once)
+        given = (free < places) & (next_ones <= last)
+        free, next_ones = jnp.where(given, free, places), jnp.where(given, next_ones, count)
+
+        def put(x: Array, new: Array) -> Array:
+            return x.at[free].set(new, mode="drop")
+
+        cache = read(now.state.cache, free, jnp.minimum(next_ones, count - 1))
+        fresh = search.start(wishes.take(next_ones))
+        state = jax.tree.map(put, now.state._replace(cache=()), fresh)
         return now._replace(
             state=state._replace(cache=cache),
-            sentences=sentences,
-            following=now.following + done.sum(),
+            sentences=put(now.sentences, next_ones),
+            following=now.following + given.sum(),
         )
 
     def unfinished(now: Progress) -> Bool[Array, ""]:
         return (now.following <= last) | (search.live(now.state).sum() > until_left)
 
     return jax.lax.while_loop(unfinished, change, now)
-
-
-def choose_rows(which: Bool[Array, " B"], ours: Any, others: Any) -> Any:
-    """Of two pytrees of arrays [B ...] these rows of the first, and the others of the second."""
-    return jax.tree.map(functools.partial(jax.vmap(jnp.where), which), ours, others)

@@ -1,15 +1,16 @@
 """Transformers as the search sees them: one, or several that vote on every token."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.decoding.step import DecodeStep
-from flaxformer_mt.model.cache import Cache
+from flaxformer_mt.model.cache import Cache, Source, start_cache
 from flaxformer_mt.model.layers import TRANSPOSED
 from flaxformer_mt.model.transformer import Transformer
 
@@ -24,19 +25,13 @@ class EnsembleCache:
     coverage: Float[Array, "B K S"] | None
     """Summed over the target tokens, the mean of all heads and layers; None if nobody asks."""
 
-    @property
-    def sources(self) -> tuple[Any, ...]:
-        """What each member knows of the sources: a pytree of arrays [B ...]."""
-        return tuple((cache.source, cache.source_mask) for cache in self.members)
-
-    def restart(self, new: Bool[Array, " B"], sources: tuple[Any, ...]) -> "EnsembleCache":
-        """As `Cache.restart`."""
+    def restart(self, places: Int[Array, " n"], sources: tuple[Source, ...]) -> "EnsembleCache":
+        """As `Cache.restart`, with the source as each member knows it."""
         members = zip(self.members, sources, strict=True)
         coverage = self.coverage
         if coverage is not None:
-            coverage = jnp.where(new[:, None, None], 0, coverage)
-        restarted = (cache.restart(new, *source) for cache, source in members)
-        return EnsembleCache(tuple(restarted), coverage)
+            coverage = coverage.at[places].set(0, mode="drop")
+        return EnsembleCache(tuple(old.restart(places, new) for old, new in members), coverage)
 
     def select(self, parents: Int[Array, "B K"]) -> "EnsembleCache":
         """As `Cache.select`."""
@@ -46,44 +41,42 @@ class EnsembleCache:
         return EnsembleCache(tuple(cache.select(parents) for cache in self.members), coverage)
 
 
-def start_ensemble(
-    models: Sequence[Transformer],
+@functools.partial(jax.jit, static_argnames=("models", "frugal"))
+def read_sources(
+    models: tuple[Transformer, ...],
     params: Sequence[Params],
     inputs: Int[Array, "B S"],
     inputs_positions: Int[Array, "B S"],
     inputs_segment_ids: Int[Array, "B S"],
     *,
+    frugal: bool = False,
+) -> tuple[Source, ...]:
+    """What each member knows of the sources; `frugal` as in `Transformer.project_source`."""
+    sources = []
+    for model, of_model in zip(models, params, strict=True):
+        read = functools.partial(model.apply, {"params": of_model})
+        memory = read(inputs, inputs_positions, inputs_segment_ids, method="encode")
+        mask = inputs_segment_ids != 0
+        sources.append(read(memory, mask, frugal=frugal, method="project_source"))
+    return tuple(sources)
+
+
+def start_ensemble(
+    sources: Sequence[Source],
+    *,
     beam_size: int,
     max_target_length: int,
     with_coverage: bool,
-    source_length: int | None = None,
     frugal: bool = False,
 ) -> EnsembleCache:
-    """Every member has read the source, and written nothing.
-
-    Only the first `source_length` positions of the S are computed, if it is given: the others are
-    padding. `frugal` as in `init_cache`.
-    """
-    mask = inputs_segment_ids != 0
-    some = slice(source_length)
-    missing = inputs.shape[1] - inputs[:, some].shape[1]
-    caches = []
-    for model, of_model in zip(models, params, strict=True):
-        source = inputs[:, some], inputs_positions[:, some], inputs_segment_ids[:, some]
-        memory = model.apply({"params": of_model}, *source, method="encode")
-        memory = jnp.pad(jnp.asarray(memory), ((0, 0), (0, missing), (0, 0)))
-        cache = model.apply(
-            {"params": of_model},
-            memory,
-            mask,
-            beam_size=beam_size,
-            max_target_length=max_target_length,
-            frugal=frugal,
-            method="init_cache",
-        )
-        caches.append(cache)
-    nothing = jnp.zeros((inputs.shape[0], beam_size, inputs.shape[1]), jnp.float32)
-    return EnsembleCache(tuple(caches), nothing if with_coverage else None)
+    """Every member has read the source, and written nothing; `frugal` as in `start_cache`."""
+    members = tuple(
+        start_cache(source, beam_size=beam_size, max_target_length=max_target_length, frugal=frugal)
+        for source in sources
+    )
+    batch, _, _, length = sources[0].mask.shape
+    nothing = jnp.zeros((batch, beam_size, length), jnp.float32)
+    return EnsembleCache(members, nothing if with_coverage else None)
 
 
 def ensemble_step(

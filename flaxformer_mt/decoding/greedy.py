@@ -1,7 +1,7 @@
 """One token after another, with nothing compared: the most probable one, or one drawn at random."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -35,7 +35,8 @@ class GreedyState(NamedTuple):
     last_tokens: Int[Array, "B K"]
     tokens: Int[Array, "B K T"]
     log_probs: Float[Array, "B K"]
-    cache: DecodeCache
+    cache: Any
+    """A DecodeCache."""
 
 
 def most_probable(scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
@@ -98,7 +99,7 @@ def greedy(
             cache=cache,
         )
 
-    def start(wishes: PerSentence, cache: DecodeCache) -> GreedyState:
+    def start(wishes: PerSentence) -> GreedyState:
         limits = wishes.length_limits
         beams = (limits.shape[0], num_hypotheses)
         some = jnp.broadcast_to(limits[:, None] > 0, beams)
@@ -108,7 +109,7 @@ def greedy(
             last_tokens=jnp.full(beams, bos_id, jnp.int32),
             tokens=jnp.full((*beams, max_target_length), pad_id, jnp.int32),
             log_probs=jnp.where(some, 0.0, -jnp.inf).astype(jnp.float32),
-            cache=cache,
+            cache=(),
         )
 
     def result(end: GreedyState) -> Hypotheses:

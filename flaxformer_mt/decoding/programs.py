@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.decoding.beam_search import beam_search
 from flaxformer_mt.decoding.config import EarlyStopping, ForcedEnd, LengthNormalization
-from flaxformer_mt.decoding.continuous_batching import PerSentence, Queue, choose_rows
+from flaxformer_mt.decoding.continuous_batching import PerSentence, Queue
 from flaxformer_mt.decoding.devices import divided
 from flaxformer_mt.decoding.ensemble import (
     EnsembleCache,
@@ -27,13 +27,16 @@ from flaxformer_mt.decoding.ensemble import (
     combine,
     coverage_bonus,
     ensemble_step,
+    read_sources,
     source_attention,
     start_ensemble,
     transpose_kernels,
 )
 from flaxformer_mt.decoding.greedy import greedy
+from flaxformer_mt.decoding.grouping import reading_lengths
 from flaxformer_mt.decoding.scoring import sentence_scores, token_log_probs
 from flaxformer_mt.decoding.step import Hypotheses
+from flaxformer_mt.model.cache import Source
 from flaxformer_mt.model.transformer import Transformer
 
 TOKENS_TOGETHER = 512
@@ -56,7 +59,8 @@ class SearchProgram(NamedTuple):
     renormalize: bool = False
     frugal: bool = False
     """To compute nothing in vain, at the price of more operations and of a longer compilation:
-    pages of the past that are empty are not read, and the last sentences go on in fewer places.
+    pages that hold nothing are not read, sources have little padding, and the last sentences go on
+    in fewer places.
     Right where arithmetic is dear (a CPU), and not where each operation is."""
     places: int = 0
     """Sentences that a device searches at the same time; 0 = all."""
@@ -101,24 +105,20 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     """On one device."""
     params, suppressed, length_penalty, weights, coverage_penalty = shared
     source, wishes = rows
-
-    def read(*source: Int[Array, "b S"], length: int | None = None) -> EnsembleCache:
-        return start_ensemble(
-            program.models,
-            params,
-            *source,
-            beam_size=program.num_hypotheses if wishes.choose else program.beam_size,
-            max_target_length=program.max_target_length,
-            with_coverage=coverage_penalty is not None,
-            source_length=length,
-            frugal=program.frugal,
-        )
-
+    sources = _read(program, params, source, wishes.length_limits)
+    start = functools.partial(
+        start_ensemble,
+        beam_size=program.num_hypotheses if wishes.choose else program.beam_size,
+        max_target_length=program.max_target_length,
+        with_coverage=coverage_penalty is not None,
+        frugal=program.frugal,
+    )
     count = len(wishes.length_limits)
     if program.places in (0, count):
-        cache, queue = read(*source), Queue(count)
+        cache, queue = start(sources), Queue(count)
     else:
-        cache, queue = _read_in_parts(program, read, source, wishes.length_limits)
+        cache = start(_empty_rows(sources, program.places))
+        queue = Queue(program.places, functools.partial(_take_places, sources))
     kernels = None
     if program.frugal:
         # Not one alone: only from two rows on does a product not depend on how many they are.
@@ -160,74 +160,73 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     )
 
 
-def _read_in_parts(
+def _read(
     program: SearchProgram,
-    read: Callable[..., EnsembleCache],
+    params: tuple[Params, ...],
     source: Sequence[Int[Array, "Q S"]],
     length_limits: Int[Array, " Q"],
-) -> tuple[EnsembleCache, Queue]:
-    """The first sentences in their places, and the others, which have been read, in a queue.
+) -> tuple[Source, ...]:
+    """All sources, read in parts where more wait than have places.
 
-    Frugal programs read them in smaller parts, and those that fit into 3/4 of the length in that:
-    which length, a sentence decides alone, and how many read together changes no bit.
+    Frugal programs read so many tokens at once as a CPU needs to be busy, each sentence at the
+    shortest length that holds it: that it decides alone, and how many are read together changes no
+    bit.
     """
+    read = functools.partial(read_sources, program.models, params, frugal=program.frugal)
     count, longest = source[0].shape
-    places = rows = program.places
-    lengths = [longest]
-    if program.frugal and longest > 1:
-        rows = max(1, min(places, TOKENS_TOGETHER // longest))
-        lengths += [3 * longest // 4]
+    if not program.frugal and program.places in (0, count):
+        return read(*source)
     tokens = (source[2] != 0).sum(axis=1)  # [Q]
-    empty = _zeros_like(read, *(x[:places] for x in source))
-    sources = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), empty.sources)
-    for length, shorter in zip(lengths, [*lengths[1:], 0], strict=True):
+    sources = _empty_rows(jax.eval_shape(read, *(x[:1] for x in source)), count)
+    shorter = 0
+    for length in reading_lengths(longest) if program.frugal else (longest,):
+        rows = max(1, TOKENS_TOGETHER // length) if program.frugal else program.places
         whose = (length_limits > 0) & (tokens <= length) & (tokens > shorter)
-        sources = _read_those(functools.partial(read, length=length), source, whose, rows, sources)
-
-    def take(cache: Any, new: Bool[Array, " B"], sentences: Int[Array, " B"]) -> EnsembleCache:
-        return cache.restart(new, jax.tree.map(lambda x: x[sentences], sources))
-
-    cache = take(empty, jnp.ones(places, bool), jnp.arange(places))
-    return cache, Queue(places, take)
+        some = [x[:, :length] for x in source]
+        sources = _read_those(read, some, whose, min(rows, count), sources)
+        shorter = length
+    return sources
 
 
 def _read_those(
-    read: Callable[..., EnsembleCache],
-    source: Sequence[Int[Array, "Q S"]],
+    read: Callable[..., tuple[Source, ...]],
+    source: Sequence[Int[Array, "Q s"]],
     whose: Bool[Array, " Q"],
     rows: int,
-    sources: Any,
-) -> Any:
-    """`sources` with what is known of some sentences, which are read so many rows at once."""
-    count = len(whose)
-
-    def read_part(part: Int[Array, ""], sources: Any) -> Any:
-        def of_part(x: Array) -> Array:
-            return jax.lax.dynamic_slice_in_dim(x, part * rows, rows)
-
-        new = read(*map(of_part, source)).sources
-        new = choose_rows(of_part(whose), new, jax.tree.map(of_part, sources))
-        return jax.tree.map(
-            lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, part * rows, 0), sources, new
-        )
-
+    sources: tuple[Source, ...],
+) -> tuple[Source, ...]:
+    """`sources`, in whose first s positions some sentences now stand; so many are read at once."""
     # Sentences come longest first, so that those who are read at one length stand together.
-    first, last = jnp.argmax(whose), count - 1 - jnp.argmax(whose[::-1])
-    after = jnp.where(whose.any(), last // rows + 1, 0)
-    return jax.lax.fori_loop(first // rows, after, read_part, sources)
+    first, last = jnp.argmax(whose), len(whose) - 1 - jnp.argmax(whose[::-1])
+
+    def read_part(part: Int[Array, ""], sources: tuple[Source, ...]) -> tuple[Source, ...]:
+        row = first + part * rows
+
+        def of_part(x: Array) -> Array:
+            return jax.lax.dynamic_slice_in_dim(x, row, rows)
+
+        mine = of_part(whose)
+
+        def put(x: Array, new: Array) -> Array:
+            start = (row, *[0] * (x.ndim - 1))
+            old = jax.lax.dynamic_slice(x, start, new.shape)
+            return jax.lax.dynamic_update_slice(x, jax.vmap(jnp.where)(mine, new, old), start)
+
+        return jax.tree.map(put, sources, read(*map(of_part, source)))
+
+    num_parts = jnp.where(whose.any(), (last - first) // rows + 1, 0)
+    return jax.lax.fori_loop(0, num_parts, read_part, sources)
 
 
-def _zeros_like(make: Callable[..., EnsembleCache], *args: Any) -> EnsembleCache:
-    """What `make` gives for these, with zeros for numbers, and nothing computed."""
-    trees = []
+def _take_places(
+    sources: tuple[Source, ...], cache: Any, places: Int[Array, " n"], sentences: Int[Array, " n"]
+) -> EnsembleCache:
+    return cache.restart(places, jax.tree.map(lambda x: x[sentences], sources))
 
-    def leaves(*args: Any) -> list[Array]:
-        flat, tree = jax.tree.flatten(make(*args))
-        trees.append(tree)
-        return flat
 
-    shapes = jax.eval_shape(leaves, *args)
-    return jax.tree.unflatten(trees[0], [jnp.zeros(x.shape, x.dtype) for x in shapes])
+def _empty_rows(sources: tuple[Source, ...], count: int) -> tuple[Source, ...]:
+    """For so many sentences, with nothing in it."""
+    return jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), sources)
 
 
 class Scored(NamedTuple):

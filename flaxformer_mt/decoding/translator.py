@@ -30,7 +30,14 @@ from flaxformer_mt.decoding.checks import (
 from flaxformer_mt.decoding.confidence import Calibration, read_calibration
 from flaxformer_mt.decoding.config import DecodingConfig, changed_config, retry_config
 from flaxformer_mt.decoding.devices import mesh_of, on_all_devices
-from flaxformer_mt.decoding.grouping import Group, group_by_length, length_menu, run_ahead
+from flaxformer_mt.decoding.grouping import (
+    SHORTEST,
+    SHORTEST_FRUGAL,
+    Group,
+    group_by_length,
+    length_menu,
+    run_ahead,
+)
 from flaxformer_mt.decoding.guard import Flag, check
 from flaxformer_mt.decoding.programs import Scored, SearchProgram, score_batch, search_batch
 from flaxformer_mt.decoding.requests import Request, make_batch, make_wishes, suppressed_tokens
@@ -92,6 +99,8 @@ class Translator:
         self._on_cpu = jax.default_backend() == "cpu"
         # A CPU would work on all programs at once, in the same caches.
         self._window = 0 if self._on_cpu else 2
+        shortest = SHORTEST_FRUGAL if self._on_cpu else SHORTEST
+        self._menu = length_menu(max_source_length, shortest)
         self._words = TargetWords(tokenizer.target)
 
     @property
@@ -279,9 +288,8 @@ class Translator:
         requests = self._requests(segments, sentences, prefixes, constraints, first_line)
         suppressed = suppressed_tokens(self.tokenizer, config)
         check_requests(requests, config, suppressed, self._pieces[1])
-        menu = length_menu(self.max_source_length)
         for request in requests:
-            request.program_length(config, menu)
+            request.program_length(config, self._menu)
         return requests
 
     def _requests(
@@ -358,10 +366,9 @@ class Translator:
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
         """The hypotheses of every request, in order: `translate` without text before it."""
         suppressed = suppressed_tokens(self.tokenizer, config)
-        menu = length_menu(self.max_source_length)
         groups = group_by_length(
-            [request.program_length(config, menu) for request in requests],
-            menu,
+            [request.program_length(config, self._menu) for request in requests],
+            self._menu,
             tokens_per_batch=config.tokens_per_batch,
             max_rows=config.max_rows_per_batch,
             rows_per_place=ROWS_PER_PLACE * self._num_devices,

@@ -7,12 +7,11 @@ product below is a batch of plain matrix products over (T, S), with no transpose
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
@@ -20,6 +19,8 @@ from flaxformer_mt.model.dropout import Dropout, DropoutRows
 from flaxformer_mt.model.layers import Linear
 from flaxformer_mt.model.masks import View
 from flaxformer_mt.model.relations import Relation
+
+MASKED = float(jnp.finfo(jnp.float32).min)
 
 
 class KeysValues(NamedTuple):
@@ -55,7 +56,7 @@ def masked_softmax(
     A query that may look at nothing (padding) gets equal weights over all keys: finite numbers
     that no other position ever reads.
     """
-    return jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min), axis=-1)
+    return jax.nn.softmax(jnp.where(mask, scores, MASKED), axis=-1)
 
 
 def mix(
@@ -69,48 +70,58 @@ def mix(
     return mixed.reshape(batch, heads, length, -1)
 
 
-def compare_parts(
-    queries: Float[Array, "B N T H"],
-    parts: Sequence[KeysValues],
-    mask: Bool[Array, "#B 1 #T S"],
-) -> Float[Array, "B N T S"]:
-    """`compare` with the keys of all parts, which are S together, without copying them into one."""
-    if len(parts) == 1:
-        return compare(queries, parts[0].keys)
-    of_parts = zip(split(mask, parts), parts, strict=True)
-    scores = [unless_hidden(seen, compare, queries, part.keys) for seen, part in of_parts]
-    return jnp.concatenate(scores, axis=-1)
+def attend_to_pages(
+    scores: Sequence[Float[Array, "B N T _"]],
+    pages: Sequence[KeysValues],
+    masks: Sequence[Bool[Array, "#B 1 #T _"]],
+) -> tuple[Float[Array, "B N T S"], Float[Array, "B N T W"]]:
+    """`masked_softmax` and `mix` over all pages, which are S keys together: weights and mixture.
+
+    Summed page by page, so that one that is hidden changes no bit, and takes no time. A query that
+    may look at nothing gets zeros.
+    """
+    tops = [
+        unless_hidden(mask, _top, MASKED, mask, of_page)
+        for mask, of_page in zip(masks, scores, strict=True)
+    ]
+    top = functools.reduce(jnp.maximum, tops)  # [B N T 1]
+    parts = [
+        unless_hidden(mask, _part, 0.0, mask, of_page, top, page.values)
+        for mask, of_page, page in zip(masks, scores, pages, strict=True)
+    ]
+    weights, totals, mixed = zip(*parts, strict=True)
+    total = functools.reduce(jnp.add, totals)  # at least e^0, if anything is seen
+    heads = functools.reduce(jnp.add, mixed) / jnp.maximum(total, 1.0)
+    return jnp.concatenate(weights, axis=-1) / jnp.maximum(total, 1.0), heads
 
 
-def mix_parts(
-    weights: Float[Array, "B N T S"],
-    parts: Sequence[KeysValues],
-    mask: Bool[Array, "#B 1 #T S"],
-) -> Float[Array, "B N T W"]:
-    """`mix` of the values of all parts."""
-    if len(parts) == 1:
-        return mix(weights, parts[0].values)
-    of_parts = zip(split(mask, parts), split(weights, parts), parts, strict=True)
-    mixed = [unless_hidden(seen, mix, own, part.values) for seen, own, part in of_parts]
-    return functools.reduce(jnp.add, mixed)
+def _top(
+    mask: Bool[Array, "#B 1 #T C"], scores: Float[Array, "B N T C"]
+) -> Float[Array, "B N T 1"]:
+    """The largest score of each query."""
+    return jnp.where(mask, scores, MASKED).max(axis=-1, keepdims=True)
 
 
-def split(x: Array, parts: Sequence[KeysValues]) -> list[Array]:
-    """The share of each part in an array [... S]."""
-    return jnp.split(x, np.cumsum([part.keys.shape[-1] for part in parts])[:-1], axis=-1)
+def _part(
+    mask: Bool[Array, "#B 1 #T C"],
+    scores: Float[Array, "B N T C"],
+    top: Float[Array, "B N T 1"],
+    values: Float[Array, "B G C W"],
+) -> tuple[Float[Array, "B N T C"], Float[Array, "B N T 1"], Float[Array, "B N T W"]]:
+    """What a page adds to numerators, denominator and mixture, all times e^-top."""
+    powers = jnp.where(mask, jnp.exp(scores - top), 0.0)
+    return powers, powers.sum(axis=-1, keepdims=True), mix(powers.astype(values.dtype), values)
 
 
 def unless_hidden(
-    mask: Bool[Array, "..."], product: Callable[..., Array], *factors: Array
-) -> Array:
-    """`product(*factors)`; zeros, and nothing is read, where the mask hides all of it.
+    mask: Bool[Array, "..."], work: Callable[..., Any], otherwise: float, *args: Array
+) -> Any:
+    """`work(*args)`; where the mask hides all of it, nothing is read and it is `otherwise`."""
 
-    What is masked weighs exactly 0, so that this changes no result.
-    """
-    result = jax.eval_shape(product, *factors)
-    return jax.lax.cond(
-        mask.any(), product, lambda *_: jnp.zeros(result.shape, result.dtype), *factors
-    )
+    def nothing(*args: Array) -> Any:
+        return jax.tree.map(lambda x: jnp.full_like(x, otherwise), jax.eval_shape(work, *args))
+
+    return jax.lax.cond(mask.any(), work, nothing, *args)
 
 
 class MultiHeadAttention(nn.Module):
@@ -179,21 +190,48 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(self.relation.rotate(keys, positions).swapaxes(2, 3), values)
 
     def __call__(
-        self, x: Float[Array, "B T D"], *seen: KeysValues, view: View, dropout_rows: DropoutRows
+        self,
+        x: Float[Array, "B T D"],
+        whole: KeysValues,
+        *more: KeysValues,
+        view: View,
+        dropout_rows: DropoutRows,
     ) -> Float[Array, "B T D"]:
         """Each position of x looks at the keys that its mask allows (equation 1).
 
-        They may come in several parts, which are S keys together.
+        They may come in several pages, which are S keys together: while translating, where nothing
+        is dropped.
         """
         queries = self.relation.rotate(self.query(x).swapaxes(1, 2), view.query_positions)
         queries = queries * jnp.asarray(self.key_width**-0.5, queries.dtype)  # [B N T H]
-        scores = compare_parts(queries, seen, view.mask)  # [B N T S]
+        if more:
+            return self._read_pages(queries, (whole, *more), view)
+        scores = compare(queries, whole.keys)
         scores = self.relation.add_to_scores(scores, queries, view)
         weights = masked_softmax(scores, view.mask)  # [B N T S]
         self.sow("intermediates", "weights", weights)
         weights = self.drop(weights, dropout_rows=dropout_rows).astype(self.dtype)
-        heads = self.relation.add_to_heads(mix_parts(weights, seen, view.mask), weights, view)
+        heads = self.relation.add_to_heads(mix(weights, whole.values), weights, view)
         return self.out(heads.swapaxes(1, 2))  # [B T D]
+
+    def _read_pages(
+        self, queries: Float[Array, "B N T H"], pages: Sequence[KeysValues], view: View
+    ) -> Float[Array, "B T D"]:
+        """The same, where keys and values come in pages."""
+        views = view.divided([page.keys.shape[-1] for page in pages])
+        scores = [
+            unless_hidden(part.mask, compare, 0.0, queries, page.keys)
+            for part, page in zip(views, pages, strict=True)
+        ]
+        scores = [
+            self.relation.add_to_scores(of_page, queries, part)
+            for of_page, part in zip(scores, views, strict=True)
+        ]
+        weights, heads = attend_to_pages(scores, pages, [part.mask for part in views])
+        self.sow("intermediates", "weights", weights)
+        weights = weights.astype(self.dtype)
+        heads = self.relation.add_to_heads(heads.astype(self.dtype), weights, view)
+        return self.out(heads.swapaxes(1, 2))
 
     def step(
         self,

@@ -1,6 +1,7 @@
 """What the decoder remembers between two tokens: an explicit pytree, given and returned."""
 
-import functools
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import flax.struct
 import jax
@@ -10,7 +11,16 @@ from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.model.attention import KeysValues
 
-FIRST_PAGE = 32
+FIRST_PAGE = 16
+
+
+class Source(NamedTuple):
+    """What the decoder knows of B sources."""
+
+    layers: tuple[KeysValues, ...]
+    """For each decoder layer keys [B G H S] and values [B G S H], projected once."""
+    mask: Bool[Array, "B 1 1 S"]
+    """True at real positions."""
 
 
 @flax.struct.dataclass
@@ -32,15 +42,15 @@ class Cache:
         written.
       past: for each decoder layer the tokens so far: pages of keys [B G H K C] and values
         [B G K C H], which have T positions together.
-      source: for each decoder layer the keys [B G H S] and values [B G S H] of the source,
-        projected once.
+      source: for each decoder layer pages of the keys [B G H C] and values [B G C H] of the
+        source, which have S positions together.
       source_mask: True at real source positions.
     """
 
     index: Int[Array, " B"]
     ancestors: Int[Array, "B K T"]
     past: tuple[tuple[KeysValues, ...], ...]
-    source: tuple[KeysValues, ...]
+    source: tuple[tuple[KeysValues, ...], ...]
     source_mask: Bool[Array, "B 1 1 S"]
 
     def select(self, parents: Int[Array, "B K"]) -> "Cache":
@@ -48,17 +58,19 @@ class Cache:
         ancestors = jnp.take_along_axis(self.ancestors, parents[..., None], axis=1)
         return self.replace(ancestors=ancestors)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def restart(
-        self,
-        new: Bool[Array, " B"],
-        source: tuple[KeysValues, ...],
-        source_mask: Bool[Array, "B 1 1 S"],
-    ) -> "Cache":
-        """Where `new`, another sentence takes the place, that has this source and no past yet."""
-        choose = functools.partial(jax.vmap(jnp.where), new)
-        sources = jax.tree.map(choose, (source, source_mask), (self.source, self.source_mask))
-        index = jnp.where(new, 0, self.index)
-        return self.replace(index=index, source=sources[0], source_mask=sources[1])  # pyright: ignore[reportAttributeAccessIssue]
+    def restart(self, places: Int[Array, " n"], source: Source) -> "Cache":
+        """In these places of the B (B = in none) other sentences, which have written nothing."""
+        lengths = [page.keys.shape[-1] for page in self.source[0]]
+        pages = tuple(divide(of_layer, lengths) for of_layer in source.layers)
+
+        def put(x: Array, new: Array) -> Array:
+            return x.at[places].set(new, mode="drop")
+
+        return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
+            index=self.index.at[places].set(0, mode="drop"),
+            source=jax.tree.map(put, self.source, pages),
+            source_mask=put(self.source_mask, source.mask),
+        )
 
     def after(self, past: tuple[tuple[KeysValues, ...], ...]) -> "Cache":
         """With one more token of each hypothesis in `past`, in the hypothesis' own place."""
@@ -95,8 +107,39 @@ class Cache:
         return [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
 
 
+def start_cache(
+    source: Source, *, beam_size: int, max_target_length: int, frugal: bool = False
+) -> Cache:
+    """The cache before the first token: the past empty; `frugal` divides all into pages."""
+    batch, groups, width, length = source.layers[0].keys.shape
+    value_width = source.layers[0].values.shape[-1]
+    dtype = source.layers[0].keys.dtype
+    past = tuple(
+        KeysValues(
+            jnp.zeros((batch, groups, width, beam_size, size), dtype),
+            jnp.zeros((batch, groups, beam_size, size, value_width), dtype),
+        )
+        for size in (page_lengths(max_target_length) if frugal else [max_target_length])
+    )
+    source_pages = page_lengths(length) if frugal else [length]
+    return Cache(
+        index=jnp.zeros(batch, jnp.int32),
+        ancestors=jnp.zeros((batch, beam_size, max_target_length), jnp.int32),
+        past=tuple(past for _ in source.layers),  # of each layer its pages
+        source=tuple(divide(of_layer, source_pages) for of_layer in source.layers),
+        source_mask=source.mask,
+    )
+
+
+def divide(whole: KeysValues, lengths: Sequence[int]) -> tuple[KeysValues, ...]:
+    """Keys [B G H S] and values [B G S H] as pages of so many positions."""
+    ends = np.cumsum(lengths)[:-1]
+    keys, values = jnp.split(whole.keys, ends, axis=3), jnp.split(whole.values, ends, axis=2)
+    return tuple(map(KeysValues, keys, values))
+
+
 def page_lengths(length: int) -> list[int]:
-    """32, 32, 64, 128, ...: pages for so many positions, of which the last may be shorter."""
+    """16, 16, 32, 64, ...: pages for so many positions, of which the last may be shorter."""
     ends = [0, FIRST_PAGE]
     while ends[-1] < length:
         ends.append(2 * ends[-1])

@@ -76,7 +76,7 @@ class DecoderLayer(nn.Module):
         keys_values = self.self_attention.keys_values(y, view.key_positions)
         y = self.self_attention(y, keys_values, view=view, dropout_rows=dropout_rows)
         x = self.self_residual.after(x, y, dropout_rows=dropout_rows)
-        source = self.source_keys_values(memory)
+        source = (self.source_keys_values(memory),)
         return self._read_source(x, source, source_view, dropout_rows=dropout_rows)
 
     def source_keys_values(self, memory: Float[Array, "B S D"]) -> KeysValues:
@@ -89,7 +89,7 @@ class DecoderLayer(nn.Module):
         past: tuple[KeysValues, ...],
         index: Int[Array, " B"],
         view: View,
-        source: KeysValues,
+        source: tuple[KeysValues, ...],
         source_view: View,
     ) -> tuple[Float[Array, "B K D"], tuple[KeysValues, ...]]:
         """One new position of each of K hypotheses (translation); returns the longer past."""
@@ -101,13 +101,13 @@ class DecoderLayer(nn.Module):
     def _read_source(
         self,
         x: Float[Array, "B T D"],
-        source: KeysValues,
+        source: tuple[KeysValues, ...],
         source_view: View,
         *,
         dropout_rows: DropoutRows,
     ) -> Float[Array, "B T D"]:
         y = self.source_residual.before(x)
-        y = self.source_attention(y, source, view=source_view, dropout_rows=dropout_rows)
+        y = self.source_attention(y, *source, view=source_view, dropout_rows=dropout_rows)
         x = self.source_residual.after(x, y, dropout_rows=dropout_rows)
         y = self.feed_forward(self.feed_forward_residual.before(x), dropout_rows=dropout_rows)
         return self.feed_forward_residual.after(x, y, dropout_rows=dropout_rows)

@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.dropout import Dropout, DropoutRows
-from flaxformer_mt.model.matmul import matmul
+from flaxformer_mt.model.matmul import matmul, transposed_matmul
 
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
@@ -68,7 +68,7 @@ class Linear(nn.Module):
         if self.has_variable(TRANSPOSED, "kernel"):
             turned = jnp.asarray(self.get_variable(TRANSPOSED, "kernel"))
             leading = x.shape[: x.ndim - self.num_inputs]
-            y = matmul(x.reshape(*leading, -1), turned, (1,))
+            y = transposed_matmul(x.reshape(*leading, -1), turned)
             y = y.reshape(*leading, *self.shape[self.num_inputs :])
         else:
             y = matmul(x, kernel.astype(self.dtype), inputs)

@@ -5,9 +5,11 @@ of one row. Without packing each row holds sentence 1 alone; with packing the sa
 keep the sentences apart.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int
 
 
@@ -20,6 +22,16 @@ class View(NamedTuple):
     """Where in its sentence each query stands; None where order plays no part (source attention)"""
     key_positions: Int[Array, "#B #S"] | None = None
     """Where each key stands."""
+
+    def divided(self, lengths: Sequence[int]) -> list["View"]:
+        """What is known of so many keys, one page after another."""
+        ends = np.cumsum(lengths)[:-1]
+        masks = jnp.split(self.mask, ends, axis=-1)
+        positions = self.key_positions
+        if positions is None:
+            return [self._replace(mask=mask) for mask in masks]
+        parts = zip(masks, jnp.split(positions, ends, axis=-1), strict=True)
+        return [View(mask, self.query_positions, keys) for mask, keys in parts]
 
 
 def segment_mask(

@@ -11,8 +11,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.model.attention import KeysValues
-from flaxformer_mt.model.cache import Cache, page_lengths
+from flaxformer_mt.model.cache import Cache, Source, start_cache
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.dropout import Dropout, DropoutRows
 from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer, final_norm
@@ -150,28 +149,30 @@ class Transformer(nn.Module):
     ) -> Cache:
         """The cache before the first token: source keys and values projected, the past empty.
 
-        `frugal`, as a CPU wants it, divides the past into pages, of which empty ones are not read,
-        and keeps all in float32: XLA would convert all of it to float32 at every token.
+        `frugal` as a CPU wants it: see `project_source` and `start_cache`.
         """
-        config = self.config
-        batch = memory.shape[0]
-        dtype = jnp.float32 if frugal else jnp.dtype(config.dtype)
-        first = batch, config.kv_heads
-        key_width, value_width = config.head_widths
-        past = tuple(
-            KeysValues(
-                jnp.zeros((*first, key_width, beam_size, length), dtype),
-                jnp.zeros((*first, beam_size, length, value_width), dtype),
-            )
-            for length in (page_lengths(max_target_length) if frugal else [max_target_length])
+        return start_cache(
+            self.project_source(memory, memory_mask, frugal=frugal),
+            beam_size=beam_size,
+            max_target_length=max_target_length,
+            frugal=frugal,
         )
-        return Cache(
-            index=jnp.zeros(batch, jnp.int32),
-            ancestors=jnp.zeros((batch, beam_size, max_target_length), jnp.int32),
-            past=tuple(past for _ in self.decoder),  # of each layer its pages
-            source=tuple(layer.source_keys_values(memory).astype(dtype) for layer in self.decoder),
-            source_mask=memory_mask[:, None, None, :],  # [B 1 1 S]
-        )
+
+    def project_source(
+        self,
+        memory: Float[Array, "B S D"],
+        memory_mask: Bool[Array, "B S"],
+        *,
+        frugal: bool = False,
+    ) -> Source:
+        """Keys and values of the encoder's output for every decoder layer.
+
+        If `frugal` in float32, and so all of the cache: a CPU's program would convert all of it at
+        every token.
+        """
+        dtype = jnp.float32 if frugal else jnp.dtype(self.config.dtype)
+        layers = (layer.source_keys_values(memory).astype(dtype) for layer in self.decoder)
+        return Source(tuple(layers), memory_mask[:, None, None, :])
 
     def decode_step(
         self, tokens: Int[Array, "B K"], cache: Cache

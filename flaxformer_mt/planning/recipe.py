@@ -13,7 +13,7 @@ from flaxformer_mt.config import Config
 from flaxformer_mt.data.batch import BatchShape
 from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.decoding.continuous_batching import PerSentence
-from flaxformer_mt.decoding.ensemble import start_ensemble
+from flaxformer_mt.decoding.ensemble import read_sources, start_ensemble
 from flaxformer_mt.decoding.grouping import length_menu
 from flaxformer_mt.decoding.programs import SearchProgram, Wishes, search_batch
 from flaxformer_mt.division import Share
@@ -115,11 +115,7 @@ def search_program(
     def search(params: Any, tokens: Any, limits: Any, suppressed: Any, penalty: Any) -> Any:
         if encode_only:
             return start_ensemble(
-                program.models,
-                (params,),
-                tokens,
-                tokens,
-                tokens,
+                read_sources(program.models, (params,), tokens, tokens, tokens),
                 beam_size=program.beam_size,
                 max_target_length=program.max_target_length,
                 with_coverage=False,

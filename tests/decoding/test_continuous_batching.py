@@ -48,9 +48,9 @@ def tables():
 def found_in_turn(tables, wishes, search, places: int, fewer: tuple[int, ...] = ()) -> Any:
     beams, limits = BEAMS, jnp.asarray(LIMITS)
 
-    def read(cache, new, sentences):
-        prefix = jnp.where(new[:, None], 12345, cache.prefix)  # must not be read before BOS
-        return Places(jnp.where(new[:, None, None], tables[sentences], cache.tables), prefix)
+    def read(cache, free, sentences):
+        prefix = cache.prefix.at[free].set(12345, mode="drop")  # must not be read before BOS
+        return Places(cache.tables.at[free].set(tables[sentences], mode="drop"), prefix)
 
     queue = Queue(places, read if places < len(limits) else None, fewer)
     cache = Places(tables[:places], jnp.zeros((places, beams), jnp.int32))
@@ -136,7 +136,7 @@ def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
     many = jnp.tile(tables[:1], (8, 1, 1))
     limits = jnp.where(jnp.arange(64) % 8 == 0, 12, 2)
     cache = Places(many, jnp.zeros((8, 1), jnp.int32))
-    queue = Queue(8, lambda cache, new, sentences: Places(many, cache.prefix))
+    queue = Queue(8, lambda cache, free, sentences: Places(many, cache.prefix))
     steps = batches_of_steps(cache, limits, queue)
     in_full_batches, tokens = 8 * 12, int(limits.sum())
     assert tokens / 8 <= len(steps) < 0.5 * in_full_batches

@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.decoding.ensemble import combine, coverage_bonus, ensemble_step, start_ensemble
+from flaxformer_mt.decoding.ensemble import (
+    combine,
+    coverage_bonus,
+    ensemble_step,
+    read_sources,
+    start_ensemble,
+)
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.state import init_params
@@ -35,7 +41,9 @@ def batch(rng):
     return jnp.asarray(inputs), jnp.asarray(positions), jnp.asarray(real.astype(np.int32))
 
 
-start = functools.partial(start_ensemble, beam_size=2, max_target_length=4, with_coverage=True)
+def start(models, params, *source, with_coverage=True):
+    sources = read_sources(models, params, *source)
+    return start_ensemble(sources, beam_size=2, max_target_length=4, with_coverage=with_coverage)
 
 
 def test_the_vote_is_the_weighted_mean_of_probabilities(rng):

@@ -2,13 +2,27 @@
 
 import numpy as np
 
-from flaxformer_mt.decoding.grouping import group_by_length, length_menu, run_ahead
+from flaxformer_mt.decoding.grouping import (
+    SHORTEST_FRUGAL,
+    group_by_length,
+    length_menu,
+    reading_lengths,
+    run_ahead,
+)
 
 
 def test_the_menu_doubles_and_ends_with_the_longest():
     assert length_menu(100) == (16, 32, 64, 100)
     assert length_menu(64) == (16, 32, 64)
     assert length_menu(9) == (9,)
+
+
+def test_a_frugal_menu_begins_later_and_each_sentence_is_read_at_its_own_length():
+    assert length_menu(200, SHORTEST_FRUGAL) == (64, 128, 200)
+    assert reading_lengths(64) == (16, 24, 32, 48, 64)
+    assert reading_lengths(128) == (96, 128)  # what is shorter is not in this program
+    assert reading_lengths(200) == (128, 192, 200)
+    assert reading_lengths(9) == (9,)
 
 
 def group(lengths):

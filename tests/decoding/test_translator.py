@@ -199,7 +199,7 @@ def test_score_of_what_is_blank(translator):
 
 
 SHORT = [sentence for sentence in SENTENCES if len(sentence) < 16]
-ROUNDING: dict[str, Any] = {"rel": 1e-6, "abs": 1e-5}
+ROUNDING: dict[str, Any] = {"rel": 2e-6, "abs": 1e-5}
 FLAT = {"temperature": 2.0, "top_k": 20, "top_p": 0.99, "seed": 1}
 WISHES: dict[str, dict[str, Any]] = {
     "prefix": {"prefixes": ["", "the", "ab", ""] * 2 + ["qq", "z", ""]},
@@ -445,7 +445,7 @@ def test_after_a_hundred_sentences_nothing_is_compiled(rng, compilations, search
     lengths = rng.integers(0, translator.max_source_length, 300)
     sentences = ["".join(rng.choice(list(LETTERS[:-1]), length)) for length in lengths]
     translator.translate(sentences[:100], **search)
-    assert compilations.count("jit(search_batch)") == 2  # programs of 16 and 24 tokens
+    assert compilations.count("jit(search_batch)") == 1  # of 24 tokens
     compilations.clear()
     for number in (1, 7, 192):  # as they come, in any company
         some, sentences = sentences[-number:], sentences[:-number]
