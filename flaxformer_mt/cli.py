@@ -22,7 +22,9 @@ from flaxformer_mt.dataclass_json import did_you_mean
 
 T = TypeVar("T")
 
-# Before it ends, Python looks through the million objects of JAX for cycles: a third of a second.
+# Python looks through the million objects of JAX for cycles, again and again while programs are
+# traced (half a second of a start), and once more before it ends (a third).
+gc.set_threshold(100_000)
 atexit.register(gc.freeze)
 
 VERBS = {

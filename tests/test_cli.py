@@ -58,7 +58,7 @@ class Shouter:
         self.checkpoint = "averaged"
         self.calls: list[dict[str, Any]] = []
 
-    def load(self, workdir: str, *, which: str) -> "Shouter":
+    def load(self, workdir: str, *, which: str, dtype: str | None) -> "Shouter":
         self.loaded.append((workdir, which))
         return self
 

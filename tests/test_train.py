@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tiny_run import CONFIG, metric_lines, params, start, wait_for_step
 
+from flaxformer_mt import Translator
 from flaxformer_mt.config import to_json
 from flaxformer_mt.data.sources import CorpusConfig
 from flaxformer_mt.train import main, train
@@ -56,6 +57,17 @@ def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted,
     assert "held-out (validation, 8 pairs): BLEU" in output
     assert output.count("reference    ") == 5
     assert "flaxformer_mt.translate --workdir" in output
+
+
+def test_it_translates_in_the_precision_that_is_asked_for(uninterrupted):
+    sentences = ["the dog sleeps.", "a cat sees the house."]
+    found = {}
+    for dtype in (None, "float32", "bfloat16"):
+        translator = Translator.load(uninterrupted, dtype=dtype)
+        assert translator.model.config.dtype == (dtype or "float32")
+        found[dtype] = [of_line[0].score for of_line in translator.translate(sentences)]
+    assert found[None] == found["float32"] != found["bfloat16"]
+    np.testing.assert_allclose(found["bfloat16"], found["float32"], rtol=0.05)
 
 
 def test_metrics_say_what_was_learnt(uninterrupted):

@@ -111,18 +111,21 @@ def ensemble_step(
 
 
 def transpose_kernels(
-    models: Sequence[Transformer], params: Sequence[Params], cache: EnsembleCache
+    models: Sequence[Transformer], params: Sequence[Params], sources: Sequence[Source]
 ) -> list[Params]:
     """The kernels that `ensemble_step` multiplies with, as `layers.Linear` wants them there."""
 
-    def of_member(model: Transformer, of_model: Params, cache: Cache) -> Params:
-        tokens = jnp.zeros(cache.ancestors.shape[:2], jnp.int32)
+    def of_member(model: Transformer, of_model: Params, source: Source) -> Params:
+        # Of the smallest step, which nobody takes.
+        one = jax.tree.map(lambda x: x[:1], source)
+        cache = start_cache(one, beam_size=1, max_target_length=1)
+        tokens = jnp.zeros((1, 1), jnp.int32)
         _, made = model.apply(
             {"params": of_model}, tokens, cache, method="decode_step", mutable=[TRANSPOSED]
         )
         return made[TRANSPOSED]
 
-    return [of_member(*one) for one in zip(models, params, cache.members, strict=True)]
+    return [of_member(*one) for one in zip(models, params, sources, strict=True)]
 
 
 def combine(

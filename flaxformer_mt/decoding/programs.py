@@ -33,7 +33,7 @@ from flaxformer_mt.decoding.ensemble import (
     transpose_kernels,
 )
 from flaxformer_mt.decoding.greedy import greedy
-from flaxformer_mt.decoding.grouping import reading_lengths
+from flaxformer_mt.decoding.grouping import fewer_places, reading_lengths
 from flaxformer_mt.decoding.scoring import sentence_scores, token_log_probs
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.model.cache import Source
@@ -119,11 +119,12 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     else:
         cache = start(_empty_rows(sources, program.places))
         queue = Queue(program.places, functools.partial(_take_places, sources))
+        if program.frugal:
+            fewer = fewer_places(program.places, program.beam_size)
+            queue = queue._replace(fewer=(fewer,) if fewer else ())
     kernels = None
     if program.frugal:
-        # Not one alone: only from two rows on does a product not depend on how many they are.
-        queue = queue._replace(fewer=(queue.places // 4,) if queue.places >= 8 else ())
-        kernels = transpose_kernels(program.models, params, cache)
+        kernels = transpose_kernels(program.models, params, sources)
     if wishes.choose:
         search = functools.partial(
             greedy, choose=wishes.choose, num_hypotheses=program.num_hypotheses
@@ -177,15 +178,18 @@ def _read(
     if not program.frugal and program.places in (0, count):
         return read(*source)
     tokens = (source[2] != 0).sum(axis=1)  # [Q]
-    sources = _empty_rows(jax.eval_shape(read, *(x[:1] for x in source)), count)
-    shorter = 0
-    for length in reading_lengths(longest) if program.frugal else (longest,):
-        rows = max(1, TOKENS_TOGETHER // length) if program.frugal else program.places
+    lengths = reading_lengths(longest) if program.frugal else (longest,)
+    rows = [max(1, TOKENS_TOGETHER // x) if program.frugal else program.places for x in lengths]
+    # As many rows in every program of a length, since x W gives other bits for other numbers.
+    padding = max(0, max(rows) - count)
+    padded = [jnp.pad(x, ((0, padding), (0, 0))) for x in source]
+    one_part = jax.eval_shape(read, *(x[: rows[-1]] for x in padded))
+    sources = _empty_rows(one_part, count + padding)
+    for length, shorter, size in zip(lengths, (0, *lengths), rows, strict=False):
         whose = (length_limits > 0) & (tokens <= length) & (tokens > shorter)
-        some = [x[:, :length] for x in source]
-        sources = _read_those(read, some, whose, min(rows, count), sources)
-        shorter = length
-    return sources
+        whose = jnp.pad(whose, (0, padding))
+        sources = _read_those(read, [x[:, :length] for x in padded], whose, size, sources)
+    return jax.tree.map(lambda x: x[:count], sources)
 
 
 def _read_those(
@@ -214,6 +218,11 @@ def _read_those(
 
         return jax.tree.map(put, sources, read(*map(of_part, source)))
 
+    if rows == len(whose):
+        # In a loop XLA would read them whether there are any or not: each turn reads the same.
+        return jax.lax.cond(
+            whose.any(), lambda x: read_part(jnp.zeros((), jnp.int32), x), lambda x: x, sources
+        )
     num_parts = jnp.where(whose.any(), (last - first) // rows + 1, 0)
     return jax.lax.fori_loop(0, num_parts, read_part, sources)
 

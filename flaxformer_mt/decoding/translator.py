@@ -4,6 +4,7 @@ translator = Translator.load("workdir")
 translator.translate(["A dog runs ."])[0][0].text
 """
 
+import dataclasses
 import functools
 import os
 import warnings
@@ -34,6 +35,7 @@ from flaxformer_mt.decoding.grouping import (
     SHORTEST,
     SHORTEST_FRUGAL,
     Group,
+    fewer_places,
     group_by_length,
     length_menu,
     run_ahead,
@@ -53,6 +55,7 @@ from flaxformer_mt.decoding.results import (
 from flaxformer_mt.decoding.segments import Segment, segment_lines, tag_lines, truncate
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.decoding.word_ends import TargetWords
+from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.checkpoint import load_model
 
@@ -101,6 +104,7 @@ class Translator:
         self._window = 0 if self._on_cpu else 2
         shortest = SHORTEST_FRUGAL if self._on_cpu else SHORTEST
         self._menu = length_menu(max_source_length, shortest)
+        self._met_many = False
         self._words = TargetWords(tokenizer.target)
 
     @property
@@ -108,16 +112,21 @@ class Translator:
         return self._mesh.size if self._mesh else 1
 
     @classmethod
-    def load(cls, workdir: str | os.PathLike[str], *, which: str = "auto") -> "Translator":
+    def load(
+        cls, workdir: str | os.PathLike[str], *, which: str = "auto", dtype: Dtype | None = None
+    ) -> "Translator":
         """The translator that the training in `workdir` made.
 
         `which` names its parameters: "averaged", "best", "last", the number of a step, or "auto":
-        the first of those three that there is.
+        the first of those three that there is. It computes in `dtype`, or as in training.
         Raises FileNotFoundError or ValueError, saying what is missing or wrong in `workdir`.
         """
         loaded = load_model(workdir, which=which)
+        model = loaded.model
+        if dtype:
+            model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))
         return cls(
-            loaded.model,
+            model,
             on_all_devices(loaded.params),
             loaded.tokenizer,
             loaded.config.decoding,
@@ -366,15 +375,20 @@ class Translator:
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
         """The hypotheses of every request, in order: `translate` without text before it."""
         suppressed = suppressed_tokens(self.tokenizer, config)
+        # Who has met many will meet many again, and shall not compile for the rest of them.
+        apart = self._on_cpu and not self._met_many
         groups = group_by_length(
             [request.program_length(config, self._menu) for request in requests],
             self._menu,
             tokens_per_batch=config.tokens_per_batch,
             max_rows=config.max_rows_per_batch,
             rows_per_place=ROWS_PER_PLACE * self._num_devices,
+            few=functools.partial(fewer_places, beam_size=config.beam_size) if apart else None,
+            num_devices=self._num_devices,
             sizes=[len(request.inputs) for request in requests],
             kinds=[request.kind for request in requests],
         )
+        self._met_many |= any(group.rows > group.places * self._num_devices for group in groups)
 
         def dispatch(group: Group) -> Hypotheses:
             members = [requests[place] for place in group.members]

@@ -9,6 +9,8 @@ from flaxformer_mt.model.positions import Added
 from flaxformer_mt.model.relations import Related
 from flaxformer_mt.model.stack import LayerLoop, Remat
 
+Dtype = Literal["float32", "bfloat16"]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
@@ -68,7 +70,7 @@ class TransformerConfig:
     """On the attention weights."""
     activation_dropout: float = 0.0
     """On the activations inside the feed-forward network."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Dtype = "float32"
     """Of the matrix products; parameters, softmax, norms and logits stay in float32."""
     layer_loop: LayerLoop = "unrolled"
     """Training: "scan" compiles one layer and loops over it, which deep models want."""

@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.dropout import Dropout, DropoutRows
-from flaxformer_mt.model.matmul import matmul, transposed_matmul
+from flaxformer_mt.model.matmul import matmul
 
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
@@ -26,6 +26,11 @@ def parameter(
     axes: tuple[str, ...],
 ) -> Array:
     """A float32 parameter of `module`; `axes` name its dimensions for the sharding rules."""
+    given = module.get_variable("params", name)
+    if given is not None and jnp.shape(found := nn.unbox(given)) == shape:
+        return found
+    # Makes it, or refuses what has another shape. It traces `init` each time to know the shape: a
+    # third of the time in which a search is traced.
     return cast(Array, module.param(name, nn.with_logical_partitioning(init, axes), shape))
 
 
@@ -68,7 +73,7 @@ class Linear(nn.Module):
         if self.has_variable(TRANSPOSED, "kernel"):
             turned = jnp.asarray(self.get_variable(TRANSPOSED, "kernel"))
             leading = x.shape[: x.ndim - self.num_inputs]
-            y = transposed_matmul(x.reshape(*leading, -1), turned)
+            y = matmul(x.reshape(*leading, -1), turned, (1,))
             y = y.reshape(*leading, *self.shape[self.num_inputs :])
         else:
             y = matmul(x, kernel.astype(self.dtype), inputs)

@@ -383,8 +383,10 @@ def load_model(workdir: str | os.PathLike[str], which: str = "auto") -> LoadedMo
         target_vocab_size=tokenizer.target.size,
         bos_id=tokenizer.target.bos_id,
     )
-    check_fit(path, "params", jax.eval_shape(lambda: init_params(model, jax.random.key(0))))
-    return LoadedModel(config, tokenizer, model, jax.device_put(read_params(path)), path.name)
+    params = read_params(path)
+    expected = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
+    check_fit(path, "params", expected, params)
+    return LoadedModel(config, tokenizer, model, jax.device_put(params), path.name)
 
 
 def _check_tokenizer(path: Path, expected: str, directory: Path, found: str) -> None:

@@ -114,13 +114,15 @@ def read_params(path: Path) -> Params:
     return read_items(path, params=ocp.args.PyTreeRestore(restore_args=as_numpy))["params"]
 
 
-def check_fit(path: Path, item: str, expected: Any) -> None:
+def check_fit(path: Path, item: str, expected: Any, found: Any = None) -> None:
     """Compares names and shapes of a checkpoint's arrays with those of the tree to be filled.
+
+    `found` is what was read, if it was already.
 
     Raises:
       ValueError: they differ: says which and how.
     """
-    stored = _shapes(_stored(path, item))
+    stored = _shapes(_stored(path, item) if found is None else found)
     wanted = _shapes(expected)
     lines = [
         f"{item}/{name}: expected {wanted.get(name, 'none')}, found {stored.get(name, 'none')}"

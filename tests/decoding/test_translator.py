@@ -184,7 +184,7 @@ def test_score_gives_what_translate_reports(translator, beam_size, length_penalt
     for (_, reported), score in zip(pairs, scored, strict=True):
         assert score.score == pytest.approx(reported.score, abs=1e-4)
         penalty = ((5 + len(score.tokens)) / 6) ** length_penalty
-        assert score.log_prob / penalty == pytest.approx(score.score, abs=1e-5)
+        assert score.log_prob / penalty == pytest.approx(score.score, **ROUNDING)
         assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)
         assert score.tokens == reported.tokens
 
@@ -504,7 +504,7 @@ def test_details_add_up(translator):
             if source != LONG:
                 penalty = ((5 + len(one.tokens)) / 6) ** CONFIG.length_penalty
                 total = sum(details.token_log_probs)
-                assert total / penalty == pytest.approx(one.score, abs=1e-5)
+                assert total / penalty == pytest.approx(one.score, **ROUNDING)
     pairs = zip(SENTENCES, found[1:], strict=True)
     source, (best, *_) = next(pairs)
     (scored,) = translator.score([source], [best.tokens], details=True)
@@ -544,7 +544,7 @@ def test_an_ensemble_of_a_model_with_itself_is_that_model(translator):
         for ours, theirs in zip(found, twins.translate(SHORT), strict=True):
             assert [one.tokens for one in theirs] == [one.tokens for one in ours]
             scores = [one.score for one in ours]
-            assert [one.score for one in theirs] == pytest.approx(scores, abs=1e-5)
+            assert [one.score for one in theirs] == pytest.approx(scores, **ROUNDING)
 
 
 @pytest.mark.usefixtures("compiled_quickly")
@@ -560,7 +560,7 @@ def test_an_ensemble_is_the_mean_of_its_members(translator):
         mean = 0.75 * np.exp(ours.token_log_probs) + 0.25 * np.exp(theirs.token_log_probs)
         assert joint.token_log_probs == pytest.approx(np.log(mean), abs=1e-4)
     reported = [one.score for one in found]
-    assert [one.score for one in of_each[0]] == pytest.approx(reported, abs=1e-5)
+    assert [one.score for one in of_each[0]] == pytest.approx(reported, **ROUNDING)
 
 
 def test_impossible_ensembles_are_refused(translator):
