@@ -50,14 +50,6 @@ def reading_lengths(longest: int) -> tuple[int, ...]:
     return tuple(length for length in lengths if shorter < length <= longest)
 
 
-def fewer_places(places: int, beam_size: int) -> int:
-    """A quarter of the places of a frugal program, for the last sentences or for a few; 0 = none.
-
-    With less than 64 hypotheses XLA multiplies in other ways, which give other bits.
-    """
-    return places // 4 if places // 4 * beam_size >= 64 else 0
-
-
 def group_by_length(
     lengths: Sequence[int],
     menu: Sequence[int],
@@ -65,8 +57,6 @@ def group_by_length(
     tokens_per_batch: int,
     max_rows: int,
     rows_per_place: int = 1,
-    few: Callable[[int], int] | None = None,
-    num_devices: int = 1,
     sizes: Sequence[int] | None = None,
     kinds: Sequence[Hashable] | None = None,
 ) -> list[Group]:
@@ -75,8 +65,7 @@ def group_by_length(
     The places of a group (of at most `max_rows` and `tokens_per_batch`) and its rows follow from
     its length alone. Inside a length the sentences are sorted by `sizes` (their lengths, if not
     given), so that those of one group end at about the same time. Sentences of different `kinds`
-    (which need different programs) are kept apart. If `few(places)` places of each device hold
-    all of them, they have a program of so many.
+    (which need different programs) are kept apart.
     """
     kinds = kinds or [()] * len(lengths)
     sizes = sizes or lengths
@@ -88,8 +77,6 @@ def group_by_length(
     for (length, kind), members in places.items():
         size = max(1, min(max_rows, tokens_per_batch // length))
         rows = size * rows_per_place
-        if few and len(members) <= (fewer := few(size)) * num_devices:
-            size, rows = fewer, fewer * num_devices
         parts = (members[i : i + rows] for i in range(0, len(members), rows))
         groups += [Group(length, rows, size, part, kind) for part in parts]
     return groups

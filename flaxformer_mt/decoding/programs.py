@@ -33,7 +33,7 @@ from flaxformer_mt.decoding.ensemble import (
     transpose_kernels,
 )
 from flaxformer_mt.decoding.greedy import greedy
-from flaxformer_mt.decoding.grouping import fewer_places, reading_lengths
+from flaxformer_mt.decoding.grouping import reading_lengths
 from flaxformer_mt.decoding.scoring import sentence_scores, token_log_probs
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.model.cache import Source
@@ -59,9 +59,8 @@ class SearchProgram(NamedTuple):
     renormalize: bool = False
     frugal: bool = False
     """To compute nothing in vain, at the price of more operations and of a longer compilation:
-    pages that hold nothing are not read, sources have little padding, and the last sentences go on
-    in fewer places.
-    Right where arithmetic is dear (a CPU), and not where each operation is."""
+    pages that hold nothing are not read, and sources have little padding. Right where arithmetic
+    is dear (a CPU), and not where each operation is."""
     places: int = 0
     """Sentences that a device searches at the same time; 0 = all."""
     mesh: Mesh | None = None
@@ -119,9 +118,6 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     else:
         cache = start(_empty_rows(sources, program.places))
         queue = Queue(program.places, functools.partial(_take_places, sources))
-        if program.frugal:
-            fewer = fewer_places(program.places, program.beam_size)
-            queue = queue._replace(fewer=(fewer,) if fewer else ())
     kernels = None
     if program.frugal:
         kernels = transpose_kernels(program.models, params, sources)

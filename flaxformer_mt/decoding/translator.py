@@ -35,7 +35,6 @@ from flaxformer_mt.decoding.grouping import (
     SHORTEST,
     SHORTEST_FRUGAL,
     Group,
-    fewer_places,
     group_by_length,
     length_menu,
     run_ahead,
@@ -104,7 +103,6 @@ class Translator:
         self._window = 0 if self._on_cpu else 2
         shortest = SHORTEST_FRUGAL if self._on_cpu else SHORTEST
         self._menu = length_menu(max_source_length, shortest)
-        self._met_many = False
         self._words = TargetWords(tokenizer.target)
 
     @property
@@ -375,20 +373,15 @@ class Translator:
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
         """The hypotheses of every request, in order: `translate` without text before it."""
         suppressed = suppressed_tokens(self.tokenizer, config)
-        # Who has met many will meet many again, and shall not compile for the rest of them.
-        apart = self._on_cpu and not self._met_many
         groups = group_by_length(
             [request.program_length(config, self._menu) for request in requests],
             self._menu,
             tokens_per_batch=config.tokens_per_batch,
             max_rows=config.max_rows_per_batch,
             rows_per_place=ROWS_PER_PLACE * self._num_devices,
-            few=functools.partial(fewer_places, beam_size=config.beam_size) if apart else None,
-            num_devices=self._num_devices,
             sizes=[len(request.inputs) for request in requests],
             kinds=[request.kind for request in requests],
         )
-        self._met_many |= any(group.rows > group.places * self._num_devices for group in groups)
 
         def dispatch(group: Group) -> Hypotheses:
             members = [requests[place] for place in group.members]

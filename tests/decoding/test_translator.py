@@ -27,6 +27,7 @@ from flaxformer_mt.decoding.results import Hypothesis
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.training.state import init_params
 
 PAD, UNK, BOS, EOS = range(4)
 LETTERS = "abcdefghijklmnopqrstuvwxyz .\n"  # with a line break, which byte tokens can spell too
@@ -451,6 +452,25 @@ def test_after_a_hundred_sentences_nothing_is_compiled(rng, compilations, search
         some, sentences = sentences[-number:], sentences[:-number]
         translator.translate(some, **search)
     assert compilations == []
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_company_changes_no_bit_at_the_sizes_of_a_real_model(rng, beam_size):
+    """XLA chooses how it multiplies by all sizes: what holds for tiny models may not for others."""
+    tiny, _ = random_model(LetterVocabulary.size, 0)
+    sizes = dataclasses.replace(tiny.config, d_model=256, d_ff=1024, num_heads=4)
+    model = tiny.clone(config=sizes)
+    params = init_params(model, jax.random.key(0))
+    tokenizer = Tokenizer(LetterVocabulary(), LetterVocabulary())
+    config = DecodingConfig(beam_size=beam_size, max_target_length=20)
+
+    def make() -> Translator:
+        return Translator(model, params, tokenizer, config, max_source_length=64)
+
+    sentences = ["".join(rng.choice(list(LETTERS[:-1]), n)) for n in rng.integers(1, 60, 90)]
+    together, few = make().translate(sentences), make()
+    alone = [few.translate([sentence])[0] for sentence in sentences[:6]]
+    assert alone == together[:6]
 
 
 LONG = "the first ends here. the second one is longer, and ends there."
