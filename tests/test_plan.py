@@ -28,7 +28,7 @@ def test_the_devices_here(capsys, tmp_path):
     text = capsys.readouterr().out
     assert "ESTIMATES OF THE COMPILER, NOT MEASUREMENTS" in text
     assert "ASSUMED (--assume-lengths)" in text
-    for program in ("train 32 x (64 -> 64)", "evaluate 32 x (64 -> 64)", "translate 32 x 64"):
+    for program in ("train 32 x (64 -> 64)", "evaluate 32 x (64 -> 64)", "translate 64 x 64"):
         assert program in text
     assert "do not tell their memory" in text
     assert (
