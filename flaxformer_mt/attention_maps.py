@@ -7,11 +7,10 @@ draw_attention(maps, "source", layer=1)
 """
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Literal
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import end, run_verb
 from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.attention_page import attention_page
 from flaxformer_mt.inspection.capture import AttentionMaps, attention_weights, capture
@@ -89,4 +88,4 @@ def attention_maps(arguments: AttentionMapsArguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -1,9 +1,8 @@
 """Average the parameters of several checkpoints: `python -m flaxformer_mt.average`."""
 
 import dataclasses
-import sys
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import end, run_verb
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,4 +42,4 @@ def average(arguments: AverageArguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

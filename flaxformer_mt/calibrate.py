@@ -2,10 +2,9 @@
 
 import dataclasses
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import end, run_verb
 from flaxformer_mt.lines import open_output, read_parallel
 
 if TYPE_CHECKING:
@@ -116,4 +115,4 @@ def _measure(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

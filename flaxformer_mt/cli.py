@@ -12,7 +12,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -26,6 +26,20 @@ T = TypeVar("T")
 # traced (half a second of a start), and once more before it ends (a third).
 gc.set_threshold(100_000)
 atexit.register(gc.freeze)
+
+_killed: list[int] = []
+"""The exit status of a process that a signal ends."""
+
+
+@atexit.register  # before all others, which therefore come first
+def _end_at_once() -> None:
+    """A signal ends the waiting for a compilation, but not the compilation: XLA's threads go on
+    with it, and crash when the C library takes things from under them on its way out."""
+    if _killed:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_killed[-1])
+
 
 VERBS = {
     "train": "train a model, or go on training one",
@@ -48,8 +62,20 @@ ABOUT_CACHE = (
 )
 
 
+def program() -> NoReturn:
+    """The console script `flaxformer-mt`."""
+    end(main())
+
+
+def end(status: int) -> NoReturn:
+    """`sys.exit` for a verb: after a signal (130, 143) nothing is taken apart any more."""
+    if status > 128:
+        _killed.append(status)
+    sys.exit(status)
+
+
 def main(args: list[str] | None = None) -> int:
-    """The console script `flaxformer-mt`: hand the rest of the arguments to the verb."""
+    """Hand the rest of the arguments to the verb."""
     verb, *rest = (sys.argv[1:] if args is None else args) or ["--help"]
     if verb == "--version":
         print(__version__)
@@ -172,4 +198,4 @@ def _message(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from flaxformer_mt import __version__
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import end, run_verb
 from flaxformer_mt.interop.quantization import Quantization
 
 if TYPE_CHECKING:
@@ -251,4 +251,4 @@ def describe(loaded: "LoadedModel") -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -1,9 +1,8 @@
 """A walk through the tensors of one training example: `python -m flaxformer_mt.summary`."""
 
 import dataclasses
-import sys
 
-from flaxformer_mt.cli import guard, parse_arguments
+from flaxformer_mt.cli import end, guard, parse_arguments
 from flaxformer_mt.config import Config, config_argument, load_config
 from flaxformer_mt.data.batch import BatchShape
 from flaxformer_mt.data.vocabulary import BOS_ID
@@ -67,4 +66,4 @@ def summary(config: Config, source_length: int = 20, target_length: int = 20) ->
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import end, run_verb
 from flaxformer_mt.config import Config, differences, load_variants, workdir_config
 
 if TYPE_CHECKING:
@@ -191,4 +191,4 @@ def _draw_panel(panel: "Axes", title: str, values: list[float]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-from flaxformer_mt.cli import ABOUT_CACHE, guard
+from flaxformer_mt.cli import ABOUT_CACHE, end, guard
 from flaxformer_mt.compilation_cache import keep_programs
 from flaxformer_mt.config import Config, Place, differences, parse
 from flaxformer_mt.data.fingerprints import changed
@@ -389,4 +389,4 @@ def example_sentence(pairs: tuple[Pair, ...]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

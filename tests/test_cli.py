@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import warnings
@@ -617,3 +618,18 @@ class TestAverage:
         with pytest.raises(SystemExit) as stop:
             average.main(["--workdir=w", *args])
         assert stop.value.code == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="on_exit is glibc's")
+@pytest.mark.parametrize(
+    ("status", "seen"), [(130, 130), (143, 143), (2, -signal.SIGABRT), (0, -signal.SIGABRT)]
+)
+def test_after_a_signal_nothing_is_taken_apart(status, seen):
+    """XLA may be compiling still, and would crash in what the C library calls on its way out."""
+    program = (
+        "import atexit, ctypes; from flaxformer_mt import cli; libc = ctypes.CDLL(None); "
+        "libc.on_exit(libc.abort, None); atexit.register(print, 'last words', end=''); "
+        f"cli.end({status})"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stdout) == (seen, b"last words")
