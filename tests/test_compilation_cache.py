@@ -13,11 +13,14 @@ from flaxformer_mt.train import train
 
 TRANSLATE = """
 import sys, jax
+from flaxformer_mt.decoding import programs
 from flaxformer_mt.translate import main
 events = []
+search = programs._search
+programs._search = lambda *given: [events.append("traced"), search(*given)][1]
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event.split("/")[-1]))
 status = main(sys.argv[1:])
-print(*(events.count(kind) for kind in ("cache_hits", "cache_misses")), file=sys.stderr)
+print(*(events.count(kind) for kind in ("cache_hits", "cache_misses", "traced")), file=sys.stderr)
 sys.exit(status)
 """
 
@@ -29,8 +32,11 @@ def workdir(tmp_path_factory) -> Path:
     return workdir
 
 
-def translate(workdir: Path, caches: Path, **environment: str) -> tuple[str, str, tuple[int, int]]:
-    """What is written, what is told, and how many programs were (found, not found) on disk."""
+def translate(
+    workdir: Path, caches: Path, **environment: str
+) -> tuple[str, str, tuple[int, int, int]]:
+    """What is written, what is told, how many programs were (found, not found) on disk; and how
+    often the search was traced."""
     done = subprocess.run(
         [sys.executable, "-c", TRANSLATE, "--workdir", str(workdir)],
         env=os.environ
@@ -42,26 +48,26 @@ def translate(workdir: Path, caches: Path, **environment: str) -> tuple[str, str
         check=True,
     )
     *told, counts = done.stderr.splitlines()
-    found, not_found = map(int, counts.split())
-    return done.stdout, "\n".join(told), (found, not_found)
+    found, not_found, traced = map(int, counts.split())
+    return done.stdout, "\n".join(told), (found, not_found, traced)
 
 
 def test_a_second_start_compiles_nothing_and_a_damaged_cache_does_no_harm(workdir, tmp_path):
-    expected, _, (found, not_found) = translate(workdir, tmp_path)
-    assert found == 0 and not_found > 0
-    assert translate(workdir, tmp_path) == (expected, "", (not_found, 0))
+    expected, _, (found, not_found, traced) = translate(workdir, tmp_path)
+    assert found == 0 and not_found > 0 and traced == 1
+    assert translate(workdir, tmp_path) == (expected, "", (not_found, 0, 0))
     (entry,) = tmp_path.rglob("jit_search_batch-*")
     entry.write_bytes(entry.read_bytes()[:1000])
     output, told, counts = translate(workdir, tmp_path)
-    assert output == expected and counts == (not_found - 1, 1)
+    assert output == expected and counts == (not_found - 1, 1, 0)
     assert "Error reading persistent compilation cache entry for 'jit_search_batch'" in told
 
 
 def test_a_cache_that_cannot_be_written_and_one_that_is_not_wanted(workdir, tmp_path):
     a_file, unused, elsewhere = tmp_path / "file", tmp_path / "unused", tmp_path / "elsewhere"
     a_file.write_text("not a directory")
-    assert translate(workdir, a_file)[1:] == ("", (0, 0))
-    assert translate(workdir, unused, JAX_ENABLE_COMPILATION_CACHE="false")[1:] == ("", (0, 0))
+    assert translate(workdir, a_file)[1:] == ("", (0, 0, 1))
+    assert translate(workdir, unused, JAX_ENABLE_COMPILATION_CACHE="false")[1:] == ("", (0, 0, 1))
     # With a folder of the user's own, JAX's own thresholds hold as well.
     own = {"JAX_COMPILATION_CACHE_DIR": str(elsewhere)}
     translate(workdir, unused, **own, JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0")

@@ -3,9 +3,8 @@
 Translations of one batch differ in length; waiting for the longest wastes half of the work or
 more. Here a program has B places for many more sentences, Q. All places go on by one token at a
 time, each from its own position; when some of them are done, they are given the next sentences, in
-the same shapes. When no sentence waits any more, the last ones may move together into fewer places.
-A translation does not depend on its neighbours, bit for bit, if no row of the model's products
-depends on how many rows there are (see `layers.Linear`).
+the same shapes. So a translation does not depend on its neighbours, bit for bit: the places are as
+many to the end, and no row of a product depends on what stands in the others, or on its place.
 """
 
 from collections.abc import Callable
@@ -59,16 +58,13 @@ class Search(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Sentences that wait for a place, and what becomes of the places when none waits any more."""
+    """Sentences that wait for a place."""
 
     places: int
     """B."""
-    read: Callable[[DecodeCache, Int[Array, " n"], Int[Array, " n"]], DecodeCache] | None = None
+    read: Callable[[DecodeCache, Int[Array, " n"], Int[Array, " n"]], DecodeCache]
     """(cache, places, whose they are now) -> the cache in which those have read their sources and
-    written nothing; a place B is none. None if each sentence has a place from the start."""
-    fewer: tuple[int, ...] = ()
-    """Numbers of places, descending, in which the last sentences go on when they are no more than
-    that. Each is one more copy of the search to compile."""
+    written nothing; a place B is none."""
 
 
 class Progress(NamedTuple):
@@ -93,29 +89,19 @@ def run(
       search: how.
       wishes: of Q sentences.
       cache: of all of them; of B empty places, if they wait in a queue.
-      queue: if not given, none waits.
+      queue: if not given, each sentence has a place from the start.
     """
     count = wishes.length_limits.shape[0]
-    queue = queue or Queue(count)
-    sentences = jnp.arange(count) if queue.read is None else jnp.full(queue.places, count)
+    sentences = jnp.arange(count) if queue is None else jnp.full(queue.places, count)
     start = search.start(wishes.take(sentences))._replace(cache=cache)
     results = jax.tree.map(
         lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), jax.eval_shape(search.result, start)
     )
     results = results._replace(scores=jnp.full_like(results.scores, -jnp.inf))
     now = Progress(start, sentences, jnp.zeros((), jnp.int32), results)
-    first, *others = (*queue.fewer, 0)
-    now = _all_in_turn(search, wishes, now, queue, until_left=first)
-    for places, until_left in zip(queue.fewer, others, strict=True):
-        now = _go_on(search, wishes, _move_together(search, now, places), until_left)
-    return now.results
-
-
-def _move_together(search: Search, now: Progress, places: int) -> Progress:
-    """Into so many places, which hold all who are live."""
-    kept = jnp.argsort(~search.live(now.state), stable=True)[:places]
-    state, sentences = jax.tree.map(lambda x: x[kept], (now.state, now.sentences))
-    return now._replace(state=state, sentences=sentences)
+    if queue is None:
+        return _go_on(search, wishes, now, until_left=0).results
+    return _all_in_turn(search, wishes, now, queue).results
 
 
 def _go_on(
@@ -136,20 +122,15 @@ def _go_on(
     return now._replace(state=state, results=results)
 
 
-def _all_in_turn(
-    search: Search, wishes: PerSentence, now: Progress, queue: Queue, until_left: int
-) -> Progress:
-    """Until each sentence has, or had, a place, and no more than so many are left."""
-    read = queue.read
-    if read is None:
-        return _go_on(search, wishes, now, until_left)
+def _all_in_turn(search: Search, wishes: PerSentence, now: Progress, queue: Queue) -> Progress:
+    """Until each sentence has had a place, and is done."""
     count, places = wishes.length_limits.shape[0], queue.places
     last = jnp.max(jnp.where(wishes.length_limits > 0, jnp.arange(count), -1))
     at_once = max(1, places // SHARE_DONE)
 
     def change(now: Progress) -> Progress:
         enough = places - at_once
-        now = _go_on(search, wishes, now, jnp.where(now.following <= last, enough, until_left))
+        now = _go_on(search, wishes, now, jnp.where(now.following <= last, enough, 0))
         (free,) = jnp.nonzero(~search.live(now.state), size=at_once, fill_value=places)
         next_ones = now.following + jnp.arange(at_once)
         given = (free < places) & (next_ones <= last)
@@ -158,7 +139,7 @@ def _all_in_turn(
         def put(x: Array, new: Array) -> Array:
             return x.at[free].set(new, mode="drop")
 
-        cache = read(now.state.cache, free, jnp.minimum(next_ones, count - 1))
+        cache = queue.read(now.state.cache, free, jnp.minimum(next_ones, count - 1))
         fresh = search.start(wishes.take(next_ones))
         state = jax.tree.map(put, now.state._replace(cache=()), fresh)
         return now._replace(
@@ -168,6 +149,6 @@ def _all_in_turn(
         )
 
     def unfinished(now: Progress) -> Bool[Array, ""]:
-        return (now.following <= last) | (search.live(now.state).sum() > until_left)
+        return (now.following <= last) | search.live(now.state).any()
 
     return jax.lax.while_loop(unfinished, change, now)

@@ -36,6 +36,7 @@ from flaxformer_mt.decoding.greedy import greedy
 from flaxformer_mt.decoding.grouping import reading_lengths
 from flaxformer_mt.decoding.scoring import sentence_scores, token_log_probs
 from flaxformer_mt.decoding.step import Hypotheses
+from flaxformer_mt.kept_traces import keepable
 from flaxformer_mt.model.cache import Source
 from flaxformer_mt.model.transformer import Transformer
 
@@ -114,7 +115,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     )
     count = len(wishes.length_limits)
     if program.places in (0, count):
-        cache, queue = start(sources), Queue(count)
+        cache, queue = start(sources), None
     else:
         cache = start(_empty_rows(sources, program.places))
         queue = Queue(program.places, functools.partial(_take_places, sources))
@@ -234,6 +235,7 @@ def _empty_rows(sources: tuple[Source, ...], count: int) -> tuple[Source, ...]:
     return jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), sources)
 
 
+@keepable
 class Scored(NamedTuple):
     """What the models think of given translations."""
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.decoding.config import ForcedEnd
+from flaxformer_mt.kept_traces import keepable
 
 
 @runtime_checkable
@@ -38,6 +39,7 @@ class DecodeStep(Protocol):
         ...
 
 
+@keepable
 class Hypotheses(NamedTuple):
     """What a search gives back for every sentence: its `n` best hypotheses, best first.
 

@@ -54,6 +54,7 @@ from flaxformer_mt.decoding.results import (
 from flaxformer_mt.decoding.segments import Segment, segment_lines, tag_lines, truncate
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.decoding.word_ends import TargetWords
+from flaxformer_mt.kept_traces import call_kept
 from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.checkpoint import load_model
@@ -432,7 +433,8 @@ class Translator:
             words=self._words,
             weights=self._weights,
         )
-        return search_batch(
+        return call_kept(
+            search_batch,
             self._params,
             batch.inputs,
             batch.inputs_positions,
@@ -612,7 +614,8 @@ class Translator:
         def dispatch(group: Group) -> Scored:
             shape = BatchShape(group.rows, group.length, group.length)
             members = [examples[place] for place in group.members]
-            return score_batch(
+            return call_kept(
+                score_batch,
                 self._params,
                 pad_batch(members, shape),
                 alpha,

@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.dropout import Dropout, DropoutRows
-from flaxformer_mt.model.matmul import matmul
+from flaxformer_mt.model.matmul import matmul, transposed_matmul
 
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
@@ -45,9 +45,8 @@ class Linear(nn.Module):
     `num_inputs` of them are contracted with the last axes of x. `init_scale` multiplies the
     variance of the initialisation. `fixed_bias` leaves b as it is in training.
 
-    Where the collection "transposed" holds W^T, it is used: XLA's products x (W^T)^T on a CPU give
-    the same bits for two rows of x as for hundreds, those of x W do not. Where that collection is
-    mutable, W^T is put there.
+    Where the collection "transposed" holds W^T, it is used, for speed (`transposed_matmul`). Where
+    that collection is mutable, W^T is put there.
     """
 
     shape: tuple[int, ...]
@@ -73,7 +72,7 @@ class Linear(nn.Module):
         if self.has_variable(TRANSPOSED, "kernel"):
             turned = jnp.asarray(self.get_variable(TRANSPOSED, "kernel"))
             leading = x.shape[: x.ndim - self.num_inputs]
-            y = matmul(x.reshape(*leading, -1), turned, (1,))
+            y = transposed_matmul(x.reshape(*leading, -1), turned)
             y = y.reshape(*leading, *self.shape[self.num_inputs :])
         else:
             y = matmul(x, kernel.astype(self.dtype), inputs)

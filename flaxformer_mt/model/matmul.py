@@ -39,6 +39,19 @@ def matmul(
     return jnp.asarray(_matmul(x, kernel, inputs, jnp.dtype(dtype or x.dtype)))
 
 
+def transposed_matmul(
+    x: Float[Array, "... K"], turned: Float[Array, "N K"], dtype: DTypeLike | None = None
+) -> Float[Array, "... N"]:
+    """X W of the matrix W^T, as (W^T x^T)^T: on a CPU the fastest form for few rows of x.
+
+    For training `matmul` is better, whose gradients are fast.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    y = _contract(turned, rows, (1,), (1,), jnp.dtype(dtype or x.dtype))
+    y = jax.lax.optimization_barrier(y)  # or XLA would make x W of it again
+    return y.T.reshape(*x.shape[:-1], -1)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _matmul(x: Array, kernel: Array, inputs: tuple[int, ...], dtype: jnp.dtype) -> Array:
     return _contract(x, kernel, tuple(range(x.ndim - len(inputs), x.ndim)), inputs, dtype)

@@ -44,15 +44,15 @@ def tables():
     return jnp.asarray(tables)
 
 
-@functools.partial(jax.jit, static_argnames=("search", "places", "fewer"))
-def found_in_turn(tables, wishes, search, places: int, fewer: tuple[int, ...] = ()) -> Any:
+@functools.partial(jax.jit, static_argnames=("search", "places"))
+def found_in_turn(tables, wishes, search, places: int) -> Any:
     beams, limits = BEAMS, jnp.asarray(LIMITS)
 
     def read(cache, free, sentences):
         prefix = cache.prefix.at[free].set(12345, mode="drop")  # must not be read before BOS
         return Places(cache.tables.at[free].set(tables[sentences], mode="drop"), prefix)
 
-    queue = Queue(places, read if places < len(limits) else None, fewer)
+    queue = Queue(places, read) if places < len(limits) else None
     cache = Places(tables[:places], jnp.zeros((places, beams), jnp.int32))
     sizes = {"num_hypotheses": beams} | ({"beam_size": beams} if search is beam_search else {})
     return search(
@@ -82,12 +82,12 @@ WISHES = {
 }
 
 
-@pytest.mark.parametrize("places, fewer", [(1, ()), (4, ()), (8, (4, 1)), (16, (15, 3, 2))])
+@pytest.mark.parametrize("places", [1, 4, 8, 15])
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("search", [beam_search, greedy])
-def test_taking_turns_and_moving_together_changes_nothing(tables, search, wish, places, fewer):
+def test_taking_turns_changes_nothing(tables, search, wish, places):
     wanted = found_in_turn(tables, WISHES[wish], search, len(LIMITS))
-    found = found_in_turn(tables, WISHES[wish], search, places, fewer)
+    found = found_in_turn(tables, WISHES[wish], search, places)
     for ours, theirs in zip(found, wanted, strict=True):
         if ours.ndim == 3:  # tokens: of places without a hypothesis anything
             real = np.asarray(wanted.scores > -jnp.inf)[..., None]
@@ -101,17 +101,17 @@ def test_draws_are_those_of_the_sentence(tables, kind, places):
     distinct = WithoutReplacement(SAMPLER)
     search, wish = {"choose": (greedy, SAMPLER), "selection": (beam_search, distinct)}[kind]
     wanted = found_in_turn(tables, {kind: wish}, search, len(LIMITS))
-    found = found_in_turn(tables, {kind: wish}, search, places, fewer=(2,))
+    found = found_in_turn(tables, {kind: wish}, search, places)
     np.testing.assert_array_equal(found.scores, wanted.scores)
     np.testing.assert_array_equal(found.lengths, wanted.lengths)
 
 
-def batches_of_steps(cache, limits, queue) -> list[int]:
-    """How many sentences stood in each step of a greedy search that ends none before its limit."""
-    batches = []
+def num_steps(cache, limits, queue) -> int:
+    """Of a greedy search that ends no sentence before its limit."""
+    steps = []
 
     def counting_step(tokens, cache):
-        jax.debug.callback(lambda: batches.append(len(tokens)))
+        jax.debug.callback(lambda: steps.append(1))
         return step(tokens, cache)
 
     greedy(
@@ -128,7 +128,7 @@ def batches_of_steps(cache, limits, queue) -> list[int]:
         rules=(MinLength(limits, EOS),),
     )
     jax.effects_barrier()
-    return batches
+    return len(steps)
 
 
 def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
@@ -137,13 +137,6 @@ def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
     limits = jnp.where(jnp.arange(64) % 8 == 0, 12, 2)
     cache = Places(many, jnp.zeros((8, 1), jnp.int32))
     queue = Queue(8, lambda cache, free, sentences: Places(many, cache.prefix))
-    steps = batches_of_steps(cache, limits, queue)
+    steps = num_steps(cache, limits, queue)
     in_full_batches, tokens = 8 * 12, int(limits.sum())
-    assert tokens / 8 <= len(steps) < 0.5 * in_full_batches
-
-
-def test_the_last_ones_go_on_in_fewer_places(tables):
-    """The long one of 16 sentences is alone, in a batch of two, when the others are done."""
-    limits = jnp.where(jnp.arange(16) == 5, 12, 3)
-    cache = Places(tables, jnp.zeros((16, 1), jnp.int32))
-    assert batches_of_steps(cache, limits, Queue(16, fewer=(2,))) == [16] * 3 + [2] * 9
+    assert tokens / 8 <= steps < 0.5 * in_full_batches
