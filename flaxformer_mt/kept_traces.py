@@ -84,8 +84,8 @@ def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | Non
             flat = jax.jit(_as_it_is(program, tree, dict(static)))
             traced = export.export(flat)(*leaves)
             _write(file, bytes(traced.serialize()))
-        except NotImplementedError:  # not all that a device can do can be written down
-            return None
+        except (NotImplementedError, ValueError):
+            return None  # there are operations of some devices that cannot be written down
 
     def of_leaves(*leaves: Any) -> Any:
         return traced.call(*leaves)

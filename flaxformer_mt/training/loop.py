@@ -31,6 +31,9 @@ Ending: TypeAlias = Literal["complete", "preempted", "interrupted", "deadline"]
 
 MOST_SKIPPED = 10
 """Updates in a row that are not finite: more of them is no accident."""
+AHEAD = 2
+"""Updates that the device may have before it: it never waits, and a signal waits for no more."""
+
 _ENDINGS: dict[int, Ending] = {signal.SIGTERM: "preempted", signal.SIGINT: "interrupted"}
 
 
@@ -87,7 +90,7 @@ class Run:
     ) -> tuple[TrainState, Ending]:
         """Updates until the last step, early stopping, a signal to stop, or the deadline.
 
-        The device is never waited for between two log lines: metrics stay on it until then.
+        Metrics stay on the device until they are logged; it always has the next update already.
 
         Returns:
           The last state, saved, and why it is the last.
@@ -109,6 +112,7 @@ class Run:
             state, step_metrics = self.train_step(state, self.placement(next(batches)))
             step += 1
             window.append(step_metrics)
+            jax.block_until_ready(window[-AHEAD:][0])
             last = step == config.num_steps
             log = step % config.log_every == 0 or last
             self.pace.longest_step = max(self.pace.longest_step, time.monotonic() - last_update)
