@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from flaxformer_mt.host_memory import keep_freed_memory
+from flaxformer_mt.leaving import leave_last
 
 if TYPE_CHECKING:
     from flaxformer_mt.config import Config
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from flaxformer_mt.decoding.translator import Translator
     from flaxformer_mt.model.transformer import Transformer
 
-keep_freed_memory()  # here, because it works only before any library has started a thread
+# Here, before any library has started a thread, and before jax has registered its own end.
+keep_freed_memory()
+leave_last()
 
 __version__ = "0.1.0"
 __all__ = ["Config", "Tokenizer", "Transformer", "Translator", "__version__"]

@@ -10,11 +10,12 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from flaxformer_mt.cli import end, run_verb
+from flaxformer_mt.cli import run_verb
 from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.attention_page import attention_page
 from flaxformer_mt.inspection.capture import AttentionMaps, attention_weights, capture
 from flaxformer_mt.inspection.model_figures import draw_masks, draw_positions, draw_schedule
+from flaxformer_mt.leaving import leave
 
 __all__ = [
     "AttentionMaps",
@@ -88,4 +89,4 @@ def attention_maps(arguments: AttentionMapsArguments) -> None:
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from flaxformer_mt.cli import end, run_verb
+from flaxformer_mt.cli import run_verb
+from flaxformer_mt.leaving import leave
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,4 +43,4 @@ def average(arguments: AverageArguments) -> None:
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

@@ -4,7 +4,8 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from flaxformer_mt.cli import end, run_verb
+from flaxformer_mt.cli import run_verb
+from flaxformer_mt.leaving import leave
 from flaxformer_mt.lines import open_output, read_parallel
 
 if TYPE_CHECKING:
@@ -115,4 +116,4 @@ def _measure(
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

@@ -19,6 +19,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from flaxformer_mt import __version__
 from flaxformer_mt.dataclass_json import did_you_mean
+from flaxformer_mt.leaving import leave
 
 T = TypeVar("T")
 
@@ -26,20 +27,6 @@ T = TypeVar("T")
 # traced (half a second of a start), and once more before it ends (a third).
 gc.set_threshold(100_000)
 atexit.register(gc.freeze)
-
-_killed: list[int] = []
-"""The exit status of a process that a signal ends."""
-
-
-@atexit.register  # before all others, which therefore come first
-def _end_at_once() -> None:
-    """A signal ends the waiting for a compilation, but not the compilation: XLA's threads go on
-    with it, and crash when the C library takes things from under them on its way out."""
-    if _killed:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(_killed[-1])
-
 
 VERBS = {
     "train": "train a model, or go on training one",
@@ -64,14 +51,7 @@ ABOUT_CACHE = (
 
 def program() -> NoReturn:
     """The console script `flaxformer-mt`."""
-    end(main())
-
-
-def end(status: int) -> NoReturn:
-    """`sys.exit` for a verb: after a signal (130, 143) nothing is taken apart any more."""
-    if status > 128:
-        _killed.append(status)
-    sys.exit(status)
+    leave(main())
 
 
 def main(args: list[str] | None = None) -> int:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from flaxformer_mt import __version__
-from flaxformer_mt.cli import end, run_verb
+from flaxformer_mt.cli import run_verb
 from flaxformer_mt.interop.quantization import Quantization
+from flaxformer_mt.leaving import leave
 
 if TYPE_CHECKING:
     from flaxformer_mt.interop.verify import VerifyConfig
@@ -251,4 +252,4 @@ def describe(loaded: "LoadedModel") -> str:
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

@@ -5,7 +5,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Literal
 
-from flaxformer_mt.cli import end
+from flaxformer_mt.leaving import leave
 from flaxformer_mt.lines import open_output, read_parallel
 from flaxformer_mt.metrics import MetricScore, bleu, chrf, default_tokenize
 from flaxformer_mt.model_arguments import (
@@ -129,4 +129,4 @@ def _print(
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

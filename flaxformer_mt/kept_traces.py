@@ -8,10 +8,8 @@ kinds of the others.
 """
 
 import contextlib
-import functools
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +21,17 @@ from jax import export
 T = TypeVar("T")
 _DIGEST = hashlib.sha256
 _known: dict[Any, Callable[..., Any]] = {}
+
+
+def _code() -> str:
+    """A digest of this package: other code may trace another program."""
+    digest = _DIGEST()
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+_CODE = _code()  # now: it may have changed on the disk when something is traced
 
 
 def keepable(kind: type[T]) -> type[T]:
@@ -38,26 +47,33 @@ def call_kept(program: Callable[..., T], /, *arguments: Any, **static: Any) -> T
       program: a jitted function of this package. Its results are arrays, or named tuples that are
         `keepable`.
       arguments: pytrees of arrays.
-      static: of `static_argnames`, with a `repr` that tells all about them.
+      static: of `static_argnames`.
     """
-    folder = _folder()
+    leaves, tree = jax.tree.flatten(arguments)
+    folder = _folder(leaves)
     if folder is None:
         return program(*arguments, **static)
-    leaves, tree = jax.tree.flatten(arguments)
     kinds = tuple((jax.typeof(x), getattr(x, "sharding", None)) for x in leaves)
-    key = program, tuple(sorted(static.items())), tree, kinds
+    # The settings as they are in this place, inside of context managers too.
+    settings = repr((jax.default_backend(), sorted(jax.config.values.items())))
+    key = program, tuple(sorted(static.items())), tree, kinds, settings
     if key not in _known:
         _known[key] = _find(folder, key, leaves) or _as_it_is(program, tree, static)
     return _known[key](*leaves)
 
 
-def _folder() -> Path | None:
-    """Where JAX keeps what it compiles, if it does so in a folder of this machine."""
+def _folder(leaves: list[Any]) -> Path | None:
+    """Where JAX keeps what it compiles, if it does so in a folder of this machine, and if the
+    arguments are where `jax.export` expects them."""
     settings: Any = jax.config  # whose names are not declared
     folder = settings.jax_compilation_cache_dir
     if not folder or not settings.jax_enable_compilation_cache or jax.process_count() > 1:
         return None
-    return None if "://" in folder else Path(folder)
+    devices = {device for x in leaves if isinstance(x, jax.Array) for device in x.devices()}
+    elsewhere = {device.platform for device in devices} - {jax.default_backend()}
+    if "://" in folder or elsewhere or settings.jax_default_device is not None:
+        return None
+    return Path(folder)
 
 
 def _as_it_is(program: Callable[..., Any], tree: Any, static: dict[str, Any]) -> Callable[..., Any]:
@@ -70,13 +86,13 @@ def _as_it_is(program: Callable[..., Any], tree: Any, static: dict[str, Any]) ->
 
 
 def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | None:
-    """From the disk, or traced now and written there; None for what has no name that lasts."""
-    program, static, tree, kinds = key
+    """From the disk, or traced now and written there; None for what cannot be."""
+    program, static, tree, kinds, settings = key
     name = repr((static, str(tree), kinds))
-    if " at 0x" in name:  # a function, known by its place in the memory of this process
-        return None
+    if " at 0x" in name or not all(map(_is_known, jax.tree.leaves(static))):
+        return None  # a function, known by its place in the memory; a class with code of its own
     versions = [version(package) for package in ("jax", "jaxlib", "flax")]
-    name = repr((_code(), versions, sorted(jax.config.values.items()), name))
+    name = repr((_CODE, versions, settings, name))
     file = folder / f"trace-{program.__name__}-{_DIGEST(name.encode()).hexdigest()}"
     traced = _read(file)
     if traced is None:
@@ -94,13 +110,9 @@ def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | Non
     return jax.jit(of_leaves)
 
 
-@functools.cache
-def _code() -> str:
-    """Other code may trace another program."""
-    digest = _DIGEST()
-    for file in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+def _is_known(value: Any) -> bool:
+    """Whether its `repr`, `_CODE` and the versions tell all about it."""
+    return type(value).__module__.split(".")[0] in ("builtins", "flaxformer_mt", "jax", "jaxlib")
 
 
 def _read(file: Path) -> export.Exported | None:
@@ -115,8 +127,11 @@ def _read(file: Path) -> export.Exported | None:
 
 def _write(file: Path, content: bytes) -> None:
     """Whole or not at all; a disk that is full, say, does not stop anyone."""
+    draft = file.with_name(f"draft-{os.getpid()}")
     with contextlib.suppress(OSError):
-        number, draft = tempfile.mkstemp(dir=file.parent, prefix="draft-")
-        with os.fdopen(number, "wb") as out:
-            out.write(_DIGEST(content).digest() + content)
-        os.replace(draft, file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            draft.write_bytes(_DIGEST(content).digest() + content)
+            draft.replace(file)
+        finally:
+            draft.unlink(missing_ok=True)

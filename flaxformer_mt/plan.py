@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from flaxformer_mt.cli import end, guard
+from flaxformer_mt.cli import guard
 from flaxformer_mt.config import Config, Place, parse
+from flaxformer_mt.leaving import leave
 from flaxformer_mt.planning.estimates import Plan
 from flaxformer_mt.planning.plans import make_plan
 from flaxformer_mt.planning.report import plan_table
@@ -119,4 +120,4 @@ def _scaled(config: Config, tokens_per_batch: int) -> Config:
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from flaxformer_mt.cli import end
+from flaxformer_mt.leaving import leave
 from flaxformer_mt.lines import open_output, read_parallel
 from flaxformer_mt.model_arguments import (
     ModelArguments,
@@ -94,4 +94,4 @@ def _scores(sources: list[str], targets: list[str], arguments: ScoreArguments) -
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.cli import end, run_verb
+from flaxformer_mt.cli import run_verb
 from flaxformer_mt.config import Config, differences, load_variants, workdir_config
+from flaxformer_mt.leaving import leave
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -191,4 +192,4 @@ def _draw_panel(panel: "Axes", title: str, values: list[float]) -> None:
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-from flaxformer_mt.cli import ABOUT_CACHE, end, guard
+from flaxformer_mt.cli import ABOUT_CACHE, guard
 from flaxformer_mt.compilation_cache import keep_programs
 from flaxformer_mt.config import Config, Place, differences, parse
 from flaxformer_mt.data.fingerprints import changed
@@ -23,6 +23,7 @@ from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.dataclass_json import from_dict
 from flaxformer_mt.decoding.requests import suppressed_tokens
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.leaving import leave
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
 from flaxformer_mt.processes import (
@@ -389,4 +390,4 @@ def example_sentence(pairs: tuple[Pair, ...]) -> str:
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.cli import end
+from flaxformer_mt.leaving import leave
 from flaxformer_mt.lines import open_output, read_text
 from flaxformer_mt.model_arguments import (
     ModelArguments,
@@ -179,4 +179,4 @@ def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any
 
 
 if __name__ == "__main__":
-    end(main())
+    leave(main())

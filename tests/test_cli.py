@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tiny_run import two_processes
 
 from flaxformer_mt import average, cli, evaluate, lines, score, translate
 from flaxformer_mt.config import Config, save_config
@@ -627,9 +628,23 @@ class TestAverage:
 def test_after_a_signal_nothing_is_taken_apart(status, seen):
     """XLA may be compiling still, and would crash in what the C library calls on its way out."""
     program = (
-        "import atexit, ctypes; from flaxformer_mt import cli; libc = ctypes.CDLL(None); "
+        "import atexit, ctypes; from flaxformer_mt.leaving import leave; libc = ctypes.CDLL(None); "
         "libc.on_exit(libc.abort, None); atexit.register(print, 'last words', end=''); "
-        f"cli.end({status})"
+        f"leave({status})"
     )
     ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=False)
     assert (ended.returncode, ended.stdout) == (seen, b"last words")
+
+
+def test_processes_part_from_each_other_before_they_leave():
+    """The first one holds what connects them: without a word it would take the other one along."""
+    program = (
+        "import flaxformer_mt, jax, sys, time; from flaxformer_mt.leaving import leave; "
+        "from flaxformer_mt.processes import connect; connect(); "
+        "time.sleep(4 * jax.process_index()); leave(143)"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], env=os.environ | place)
+        for place in two_processes()
+    ]
+    assert [process.wait(timeout=100) for process in processes] == [143, 143]

@@ -1,6 +1,8 @@
 """What was traced once is not traced again by the next process, but where it would be another."""
 
 import functools
+from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
@@ -35,7 +37,7 @@ GIVEN = {"a": np.arange(6.0, dtype=np.float32).reshape(2, 3), "b": np.ones((3, 8
 @pytest.fixture
 def next_process(tmp_path, monkeypatch):
     """Forgets all but what is on the disk, and says what was traced since."""
-    monkeypatch.setattr(kept_traces, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(kept_traces, "_folder", lambda leaves: tmp_path)
 
     def start_anew():
         kept_traces._known.clear()
@@ -87,18 +89,24 @@ def test_of_other_arguments_it_is_another_one(other, next_process):
     assert next_process() == []
 
 
-def test_by_other_code_or_with_other_settings_it_may_be_another_one(next_process, monkeypatch):
+def test_by_other_code_it_may_be_another_one(next_process, monkeypatch):
     run()
     next_process()
-    monkeypatch.setattr(kept_traces, "_code", lambda: "changed")
+    monkeypatch.setattr(kept_traces, "_CODE", "changed")
     run()
     assert next_process() == ["so"]
-    jax.config.update("jax_default_matmul_precision", "highest")
-    try:
+
+
+def test_with_other_settings_it_is_another_one_at_once(next_process):
+    run()
+    with jax.default_matmul_precision("highest"):
         run()
-        assert next_process() == ["so"]
-    finally:
-        jax.config.update("jax_default_matmul_precision", None)
+    assert TRACED == ["so", "so"]
+    run()
+    next_process()
+    with jax.default_matmul_precision("highest"):
+        run()
+    assert next_process() == []
 
 
 def test_a_damaged_one_is_traced_anew(next_process, tmp_path):
@@ -115,16 +123,61 @@ def test_a_damaged_one_is_traced_anew(next_process, tmp_path):
 
 
 def test_where_nothing_can_be_written_it_runs_all_the_same(next_process, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_traces, "_folder", lambda: tmp_path / "absent")
-    assert run() == 240
-    assert next_process() == ["so"]
-    monkeypatch.setattr(kept_traces, "_folder", lambda: None)
-    assert run() == 240
-    assert next_process() == ["so"]
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", None):
+        monkeypatch.setattr(kept_traces, "_folder", lambda leaves, folder=folder: folder)
+        assert run() == 240
+        assert next_process() == ["so"]
+
+
+def test_a_draft_does_not_stay(next_process, tmp_path, monkeypatch):
+    def full(self, content):
+        self.touch()
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert run() == 240 and not list(tmp_path.iterdir())
+
+
+def test_the_folder_is_made(next_process, tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_traces, "_folder", lambda leaves: tmp_path / "a" / "b")
+    run()
+    assert len(list((tmp_path / "a" / "b").iterdir())) == 1
+
+
+def test_only_what_lies_on_the_devices_that_programs_are_written_for(monkeypatch):
+    def folder(value, settings):
+        monkeypatch.setattr(jax, "config", settings)
+        return kept_traces._folder([value, np.ones(2)])
+
+    on_cpu = jnp.ones(2)
+    settings = SimpleNamespace(
+        jax_compilation_cache_dir="there",
+        jax_enable_compilation_cache=True,
+        jax_default_device=None,
+    )
+    assert folder(on_cpu, settings) == Path("there")
+    for field, value in (
+        ("jax_compilation_cache_dir", None),
+        ("jax_compilation_cache_dir", "gs://bucket/there"),
+        ("jax_enable_compilation_cache", False),
+        ("jax_default_device", jax.devices()[1]),
+    ):
+        assert folder(on_cpu, SimpleNamespace(**(vars(settings) | {field: value}))) is None
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert folder(on_cpu, settings) is None and folder(np.ones(2), settings) == Path("there")
+
+
+class Mine:
+    """Of somebody else's code, which the name does not tell."""
+
+    def __repr__(self):
+        return "Mine()"
 
 
 def test_what_has_no_lasting_name_is_not_kept(next_process, tmp_path):
     run(how=object())
+    run(how=(1, Mine()))
     assert not list(tmp_path.iterdir())
 
 

@@ -17,6 +17,9 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 BLOCK = 8
+FEW_ROWS = 128
+"""For up to so many rows of x a CPU is faster at (W^T x^T)^T: 1.5 times for 16 rows of x, 1.2 for
+64; for 320 it is slower."""
 
 
 def matmul(
@@ -40,14 +43,16 @@ def matmul(
 
 
 def transposed_matmul(
-    x: Float[Array, "... K"], turned: Float[Array, "N K"], dtype: DTypeLike | None = None
+    x: Float[Array, "... K"], turned: Float[Array, "N K"]
 ) -> Float[Array, "... N"]:
-    """X W of the matrix W^T, as (W^T x^T)^T: on a CPU the fastest form for few rows of x.
+    """X W of the matrix W^T, in the form that is fastest on a CPU for so many rows of x.
 
-    For training `matmul` is better, whose gradients are fast.
+    Not for training: the gradients of `matmul` are faster.
     """
     rows = x.reshape(-1, x.shape[-1])
-    y = _contract(turned, rows, (1,), (1,), jnp.dtype(dtype or x.dtype))
+    if len(rows) > FEW_ROWS:
+        return matmul(x, turned, (1,))
+    y = _contract(turned, rows, (1,), (1,), x.dtype)
     y = jax.lax.optimization_barrier(y)  # or XLA would make x W of it again
     return y.T.reshape(*x.shape[:-1], -1)
 

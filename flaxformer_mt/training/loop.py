@@ -32,7 +32,8 @@ Ending: TypeAlias = Literal["complete", "preempted", "interrupted", "deadline"]
 MOST_SKIPPED = 10
 """Updates in a row that are not finite: more of them is no accident."""
 AHEAD = 2
-"""Updates that the device may have before it: it never waits, and a signal waits for no more."""
+"""Updates that the device may have before it: it has no need to wait, and a signal waits for no
+more."""
 
 _ENDINGS: dict[int, Ending] = {signal.SIGTERM: "preempted", signal.SIGINT: "interrupted"}
 
@@ -90,7 +91,8 @@ class Run:
     ) -> tuple[TrainState, Ending]:
         """Updates until the last step, early stopping, a signal to stop, or the deadline.
 
-        Metrics stay on the device until they are logged; it always has the next update already.
+        Metrics stay on the device until they are logged. It has the next update already, but after
+        a log line, for which all are waited for.
 
         Returns:
           The last state, saved, and why it is the last.
@@ -112,7 +114,8 @@ class Run:
             state, step_metrics = self.train_step(state, self.placement(next(batches)))
             step += 1
             window.append(step_metrics)
-            jax.block_until_ready(window[-AHEAD:][0])
+            if len(window) >= AHEAD:
+                jax.block_until_ready(window[-AHEAD])
             last = step == config.num_steps
             log = step % config.log_every == 0 or last
             self.pace.longest_step = max(self.pace.longest_step, time.monotonic() - last_update)

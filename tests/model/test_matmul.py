@@ -7,7 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model.matmul import matmul, transpose_in_memory
+from flaxformer_mt.model.matmul import (
+    FEW_ROWS,
+    matmul,
+    transpose_in_memory,
+    transposed_matmul,
+)
 
 # x, kernel, which dimensions of the kernel are its inputs
 SHAPES = [
@@ -85,3 +90,19 @@ def test_elsewhere_the_gradient_is_one_product():
     for_tpu = gradient.trace(kernel).lower(lowering_platforms=("tpu",)).as_text()
     for_cpu = gradient.trace(kernel).lower(lowering_platforms=("cpu",)).as_text()
     assert "stablehlo.transpose" in for_cpu and "stablehlo.transpose" not in for_tpu
+
+
+@pytest.mark.parametrize("rows", [1, 2, 16, 64, FEW_ROWS, FEW_ROWS + 1, 320])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_of_a_transposed_kernel_it_is_the_same_and_no_row_knows_its_place(rows, dtype, rng):
+    x = jnp.asarray(rng.normal(size=(rows, 1, 256)), dtype)
+    turned = jnp.asarray(rng.normal(size=(384, 256)), dtype)
+    found = jax.jit(transposed_matmul)(x, turned)
+    expected = x.astype(jnp.float32) @ turned.astype(jnp.float32).T
+    assert found.dtype == x.dtype and found.shape == (rows, 1, 384)
+    exact = 1e-5 if dtype == "float32" else 2**-7
+    np.testing.assert_allclose(found.astype(jnp.float32), expected, rtol=exact, atol=50 * exact)
+    for _ in range(3):
+        order = rng.permutation(rows)
+        moved = jax.jit(transposed_matmul)(x[order], turned)
+        np.testing.assert_array_equal(moved, found[order])
