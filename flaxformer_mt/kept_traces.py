@@ -3,13 +3,12 @@
 JAX's cache (see `compilation_cache`) spares compiling; but to find its entry a program must first
 be traced and lowered, which takes longer for a search than to translate a sentence by it. What that
 gives is written beside the compiled programs, by `jax.export`, under a name that tells all that it
-depends on: our code, the versions of JAX and Flax, JAX's settings, the static arguments, and the
-kinds of the others.
+depends on: our code, the versions of JAX and Flax, JAX's platform and settings, the static
+arguments, and the kinds of the others.
 """
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any, TypeVar
 
 import jax
 from jax import export
+
+from flaxformer_mt.lines import open_output
 
 T = TypeVar("T")
 _DIGEST = hashlib.sha256
@@ -127,11 +128,7 @@ def _read(file: Path) -> export.Exported | None:
 
 def _write(file: Path, content: bytes) -> None:
     """Whole or not at all; a disk that is full, say, does not stop anyone."""
-    draft = file.with_name(f"draft-{os.getpid()}")
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            draft.write_bytes(_DIGEST(content).digest() + content)
-            draft.replace(file)
-        finally:
-            draft.unlink(missing_ok=True)
+        with open_output(str(file)) as out:
+            out.write(_DIGEST(content).digest() + content)

@@ -235,7 +235,6 @@ def _empty_rows(sources: tuple[Source, ...], count: int) -> tuple[Source, ...]:
     return jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), sources)
 
 
-@keepable
 class Scored(NamedTuple):
     """What the models think of given translations."""
 
@@ -245,6 +244,10 @@ class Scored(NamedTuple):
     """Log-probability / length penalty."""
     attention: Float[Array, "B T S"] | None
     """Where each target token looked: the mean of the heads and layers of source attention."""
+
+
+keepable(Hypotheses)
+keepable(Scored)
 
 
 @functools.partial(

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.decoding.config import ForcedEnd
-from flaxformer_mt.kept_traces import keepable
 
 
 @runtime_checkable
@@ -39,7 +38,6 @@ class DecodeStep(Protocol):
         ...
 
 
-@keepable
 class Hypotheses(NamedTuple):
     """What a search gives back for every sentence: its `n` best hypotheses, best first.
 

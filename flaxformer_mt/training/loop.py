@@ -91,8 +91,8 @@ class Run:
     ) -> tuple[TrainState, Ending]:
         """Updates until the last step, early stopping, a signal to stop, or the deadline.
 
-        Metrics stay on the device until they are logged. It has the next update already, but after
-        a log line, for which all are waited for.
+        Metrics stay on the device until a log line, for which the host waits for all updates; else
+        it is `AHEAD` of the device.
 
         Returns:
           The last state, saved, and why it is the last.
