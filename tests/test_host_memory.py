@@ -10,7 +10,7 @@ import resource, threading
 {prepare}
 def work():
     for _ in range(20):
-        bytearray(64 * 2**20)
+        bytearray(40 * 2**20)  # an arena of another thread than the first has room for it
 thread = threading.Thread(target=work)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 thread.start(); thread.join()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -151,6 +152,8 @@ class Decoding:
 
     def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:
         """The first `count` sentences; with a length, so many tokens for each."""
+        if count <= batch:  # one batch alone is divided among the devices
+            batch = math.ceil(count / jax.local_device_count())
         config = search_rules(beam_size, length=length, batch=batch)
         start = time.perf_counter()
         requests = [
