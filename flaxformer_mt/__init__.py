@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from flaxformer_mt.decoding.translator import Translator
     from flaxformer_mt.model.transformer import Transformer
 
-# Here, before any library has started a thread, and before jax has registered its own end.
 keep_freed_memory()
-leave_last()
+leave_last()  # here, before jax has registered its own end
 
 __version__ = "0.1.0"
 __all__ = ["Config", "Tokenizer", "Transformer", "Translator", "__version__"]
