@@ -24,6 +24,11 @@ SHARE_DONE = 8
 """So that not every token pays for a change of sentences, 1 of 8 places must be done for one."""
 
 
+def at_once(places: int) -> int:
+    """How many of so many places are given to other sentences at the same time."""
+    return max(1, places // SHARE_DONE)
+
+
 @flax.struct.dataclass
 class PerSentence:
     """What is wished of each sentence; arrays have a row for each, or one row (or none) for all."""
@@ -126,13 +131,13 @@ def _all_in_turn(search: Search, wishes: PerSentence, now: Progress, queue: Queu
     """Until each sentence has had a place, and is done."""
     count, places = wishes.length_limits.shape[0], queue.places
     last = jnp.max(jnp.where(wishes.length_limits > 0, jnp.arange(count), -1))
-    at_once = max(1, places // SHARE_DONE)
+    size = at_once(places)
 
     def change(now: Progress) -> Progress:
-        enough = places - at_once
+        enough = places - size
         now = _go_on(search, wishes, now, jnp.where(now.following <= last, enough, 0))
-        (free,) = jnp.nonzero(~search.live(now.state), size=at_once, fill_value=places)
-        next_ones = now.following + jnp.arange(at_once)
+        (free,) = jnp.nonzero(~search.live(now.state), size=size, fill_value=places)
+        next_ones = now.following + jnp.arange(size)
         given = (free < places) & (next_ones <= last)
         free, next_ones = jnp.where(given, free, places), jnp.where(given, next_ones, count)
 

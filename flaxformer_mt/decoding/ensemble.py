@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.decoding.step import DecodeStep
 from flaxformer_mt.model.cache import Cache, Source, start_cache
-from flaxformer_mt.model.layers import TRANSPOSED
+from flaxformer_mt.model.layers import PREPARED
 from flaxformer_mt.model.transformer import Transformer
 
 Params = Mapping[str, Any]
@@ -83,17 +83,17 @@ def ensemble_step(
     models: Sequence[Transformer],
     params: Sequence[Params],
     weights: Float[Array, " n"] | None,
-    transposed: Sequence[Params] | None = None,
+    prepared: Sequence[Params] | None = None,
 ) -> DecodeStep:
-    """One step of all members; `weights` as in `combine`, `transposed` from `transpose_kernels`."""
-    kernels = transposed or [{} for _ in models]
+    """One step of all members; `weights` as in `combine`, `prepared` from `prepare_kernels`."""
+    kernels = prepared or [{} for _ in models]
 
     def step(tokens: Int[Array, "B K"], cache: Any) -> tuple[Float[Array, "B K V"], EnsembleCache]:
         logits, caches, looked = [], [], []
         members = zip(models, params, kernels, cache.members, strict=True)
         for model, of_model, of_kernels, old in members:
             (of_member, new), sown = model.apply(
-                {"params": of_model, TRANSPOSED: of_kernels},
+                {"params": of_model, PREPARED: of_kernels},
                 tokens,
                 old,
                 method="decode_step",
@@ -110,7 +110,7 @@ def ensemble_step(
     return step
 
 
-def transpose_kernels(
+def prepare_kernels(
     models: Sequence[Transformer], params: Sequence[Params], sources: Sequence[Source]
 ) -> list[Params]:
     """The kernels that `ensemble_step` multiplies with, as `layers.Linear` wants them there."""
@@ -121,9 +121,9 @@ def transpose_kernels(
         cache = start_cache(one, beam_size=1, max_target_length=1)
         tokens = jnp.zeros((1, 1), jnp.int32)
         _, made = model.apply(
-            {"params": of_model}, tokens, cache, method="decode_step", mutable=[TRANSPOSED]
+            {"params": of_model}, tokens, cache, method="decode_step", mutable=[PREPARED]
         )
-        return made[TRANSPOSED]
+        return made[PREPARED]
 
     return [of_member(*one) for one in zip(models, params, sources, strict=True)]
 

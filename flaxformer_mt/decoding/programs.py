@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.decoding.beam_search import beam_search
 from flaxformer_mt.decoding.config import EarlyStopping, ForcedEnd, LengthNormalization
-from flaxformer_mt.decoding.continuous_batching import PerSentence, Queue
+from flaxformer_mt.decoding.continuous_batching import PerSentence, Queue, at_once
 from flaxformer_mt.decoding.devices import divided
 from flaxformer_mt.decoding.ensemble import (
     EnsembleCache,
@@ -27,10 +27,10 @@ from flaxformer_mt.decoding.ensemble import (
     combine,
     coverage_bonus,
     ensemble_step,
+    prepare_kernels,
     read_sources,
     source_attention,
     start_ensemble,
-    transpose_kernels,
 )
 from flaxformer_mt.decoding.greedy import greedy
 from flaxformer_mt.decoding.grouping import reading_lengths
@@ -39,9 +39,6 @@ from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.kept_traces import keepable
 from flaxformer_mt.model.cache import Source
 from flaxformer_mt.model.transformer import Transformer
-
-TOKENS_TOGETHER = 512
-"""Of sources that a frugal program reads at once: more are no faster on a CPU."""
 
 
 class SearchProgram(NamedTuple):
@@ -105,7 +102,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     """On one device."""
     params, suppressed, length_penalty, weights, coverage_penalty = shared
     source, wishes = rows
-    sources = _read(program, params, source, wishes.length_limits)
+    read = functools.partial(read_sources, program.models, params, frugal=program.frugal)
     start = functools.partial(
         start_ensemble,
         beam_size=program.num_hypotheses if wishes.choose else program.beam_size,
@@ -113,15 +110,21 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
         with_coverage=coverage_penalty is not None,
         frugal=program.frugal,
     )
-    count = len(wishes.length_limits)
-    if program.places in (0, count):
-        cache, queue = start(sources), None
+    places, queue = program.places, None
+    if places in (0, len(wishes.length_limits)):
+        sources = read(*source)
     else:
-        cache = start(_empty_rows(sources, program.places))
-        queue = Queue(program.places, functools.partial(_take_places, sources))
+        some = jax.eval_shape(read, *(x[: at_once(places)] for x in source))
+        sources = jax.tree.map(lambda x: jnp.zeros((places, *x.shape[1:]), x.dtype), some)
+        if program.frugal:
+            take = functools.partial(_read_when_taken, read, source)
+        else:
+            take = functools.partial(_take, _read_all(read, source, wishes.length_limits, places))
+        queue = Queue(places, take)
+    cache = start(sources)
     kernels = None
     if program.frugal:
-        kernels = transpose_kernels(program.models, params, sources)
+        kernels = prepare_kernels(program.models, params, sources)
     if wishes.choose:
         search = functools.partial(
             greedy, choose=wishes.choose, num_hypotheses=program.num_hypotheses
@@ -158,81 +161,61 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     )
 
 
-def _read(
-    program: SearchProgram,
-    params: tuple[Params, ...],
-    source: Sequence[Int[Array, "Q S"]],
-    length_limits: Int[Array, " Q"],
+Read = Callable[..., tuple[Source, ...]]
+"""(tokens, positions, segment ids), all [n S] -> what each model knows of n sources."""
+
+
+def _read_all(
+    read: Read, source: Sequence[Int[Array, "Q S"]], limits: Int[Array, " Q"], places: int
 ) -> tuple[Source, ...]:
-    """All sources, read in parts where more wait than have places.
+    """All sources before the search, as many at once as have places."""
+    parts = jax.tree.map(lambda x: x.reshape(-1, places, *x.shape[1:]), (tuple(source), limits))
 
-    Frugal programs read so many tokens at once as a CPU needs to be busy, each sentence at the
-    shortest length that holds it: that it decides alone, and how many are read together changes no
-    bit.
-    """
-    read = functools.partial(read_sources, program.models, params, frugal=program.frugal)
-    count, longest = source[0].shape
-    if not program.frugal and program.places in (0, count):
-        return read(*source)
-    tokens = (source[2] != 0).sum(axis=1)  # [Q]
-    lengths = reading_lengths(longest) if program.frugal else (longest,)
-    rows = [max(1, TOKENS_TOGETHER // x) if program.frugal else program.places for x in lengths]
-    # As many rows in every program of a length, since x W gives other bits for other numbers.
-    padding = max(0, max(rows) - count)
-    padded = [jnp.pad(x, ((0, padding), (0, 0))) for x in source]
-    one_part = jax.eval_shape(read, *(x[: rows[-1]] for x in padded))
-    sources = _empty_rows(one_part, count + padding)
-    for length, shorter, size in zip(lengths, (0, *lengths), rows, strict=False):
-        whose = (length_limits > 0) & (tokens <= length) & (tokens > shorter)
-        whose = jnp.pad(whose, (0, padding))
-        sources = _read_those(read, [x[:, :length] for x in padded], whose, size, sources)
-    return jax.tree.map(lambda x: x[:count], sources)
-
-
-def _read_those(
-    read: Callable[..., tuple[Source, ...]],
-    source: Sequence[Int[Array, "Q s"]],
-    whose: Bool[Array, " Q"],
-    rows: int,
-    sources: tuple[Source, ...],
-) -> tuple[Source, ...]:
-    """`sources`, in whose first s positions some sentences now stand; so many are read at once."""
-    # Sentences come longest first, so that those who are read at one length stand together.
-    first, last = jnp.argmax(whose), len(whose) - 1 - jnp.argmax(whose[::-1])
-
-    def read_part(part: Int[Array, ""], sources: tuple[Source, ...]) -> tuple[Source, ...]:
-        row = first + part * rows
-
-        def of_part(x: Array) -> Array:
-            return jax.lax.dynamic_slice_in_dim(x, row, rows)
-
-        mine = of_part(whose)
-
-        def put(x: Array, new: Array) -> Array:
-            start = (row, *[0] * (x.ndim - 1))
-            old = jax.lax.dynamic_slice(x, start, new.shape)
-            return jax.lax.dynamic_update_slice(x, jax.vmap(jnp.where)(mine, new, old), start)
-
-        return jax.tree.map(put, sources, read(*map(of_part, source)))
-
-    if rows == len(whose):
-        # In a loop XLA would read them whether there are any or not: each turn reads the same.
+    def read_part(part: tuple[Sequence[Array], Array]) -> tuple[Source, ...]:
+        source, limits = part
+        shapes = jax.eval_shape(read, *source)
         return jax.lax.cond(
-            whose.any(), lambda x: read_part(jnp.zeros((), jnp.int32), x), lambda x: x, sources
+            (limits > 0).any(),
+            lambda: read(*source),
+            lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes),
         )
-    num_parts = jnp.where(whose.any(), (last - first) // rows + 1, 0)
-    return jax.lax.fori_loop(0, num_parts, read_part, sources)
+
+    read_parts = jax.lax.map(read_part, parts)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), read_parts)
 
 
-def _take_places(
+def _take(
     sources: tuple[Source, ...], cache: Any, places: Int[Array, " n"], sentences: Int[Array, " n"]
 ) -> EnsembleCache:
+    """For `Queue`: sentences whose sources have been read."""
     return cache.restart(places, jax.tree.map(lambda x: x[sentences], sources))
 
 
-def _empty_rows(sources: tuple[Source, ...], count: int) -> tuple[Source, ...]:
-    """For so many sentences, with nothing in it."""
-    return jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), sources)
+def _read_when_taken(
+    read: Read,
+    source: Sequence[Int[Array, "Q S"]],
+    cache: Any,
+    places: Int[Array, " n"],
+    sentences: Int[Array, " n"],
+) -> EnsembleCache:
+    """For `Queue`: sentences whose sources are read now, each at the shortest length that holds it.
+
+    That it decides alone; those of another length are read with it, in vain, and always n: no bit
+    depends on company.
+    """
+    nowhere, longest = cache.members[0].index.shape[0], source[0].shape[1]
+    lengths = reading_lengths(longest)
+    tokens = (source[2] != 0).sum(axis=1)[sentences]  # [n]
+    for length, shorter in zip(lengths, (-1, *lengths), strict=False):
+        whose = (places < nowhere) & (tokens <= length) & (tokens > shorter)
+
+        def read_those(cache: Any, length: int, whose: Bool[Array, " n"]) -> Any:
+            rows = (x[sentences, :length] for x in source)
+            return cache.restart(jnp.where(whose, places, nowhere), read(*rows))
+
+        read_those = functools.partial(read_those, length=length, whose=whose)
+        cache = jax.lax.cond(whose.any(), read_those, lambda cache: cache, cache)
+    return cache
 
 
 class Scored(NamedTuple):

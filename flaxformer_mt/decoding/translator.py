@@ -61,7 +61,8 @@ from flaxformer_mt.training.checkpoint import load_model
 
 ROWS_PER_PLACE = 8
 """Of a program that searches: while the last sentences of its rows are searched, places stay empty,
-the fewer of them the more rows there are. The memory grows by the sources' keys and values."""
+the fewer of them the more rows there are. Elsewhere than on a CPU the memory grows by the sources'
+keys and values."""
 
 
 class Translator:

@@ -1,5 +1,6 @@
 """What the decoder remembers between two tokens: an explicit pytree, given and returned."""
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from jaxtyping import Array, Bool, Int
 from flaxformer_mt.model.attention import KeysValues
 
 FIRST_PAGE = 16
+Pages = tuple[KeysValues, ...]
 
 
 class Source(NamedTuple):
@@ -49,8 +51,8 @@ class Cache:
 
     index: Int[Array, " B"]
     ancestors: Int[Array, "B K T"]
-    past: tuple[tuple[KeysValues, ...], ...]
-    source: tuple[tuple[KeysValues, ...], ...]
+    past: tuple[Pages, ...]
+    source: tuple[Pages, ...]
     source_mask: Bool[Array, "B 1 1 S"]
 
     def select(self, parents: Int[Array, "B K"]) -> "Cache":
@@ -59,20 +61,28 @@ class Cache:
         return self.replace(ancestors=ancestors)  # pyright: ignore[reportAttributeAccessIssue]
 
     def restart(self, places: Int[Array, " n"], source: Source) -> "Cache":
-        """In these places of the B (B = in none) other sentences, which have written nothing."""
-        lengths = [page.keys.shape[-1] for page in self.source[0]]
-        pages = tuple(divide(of_layer, lengths) for of_layer in source.layers)
+        """In these places of the B (B = in none) other sentences, which have written nothing.
+
+        The source may be shorter than there is room for.
+        """
+        room, length = self.source_mask.shape[-1], source.mask.shape[-1]
+        pages = [page.keys.shape[-1] for page in self.source[0]]
 
         def put(x: Array, new: Array) -> Array:
-            return x.at[places].set(new, mode="drop")
+            return x.at[(places, *map(slice, new.shape[1:]))].set(new, mode="drop")
 
+        def put_layer(old: Pages, new: KeysValues) -> Pages:
+            both = itertools.zip_longest(old, divide(new, pages))
+            return tuple(x if y is None else jax.tree.map(put, x, y) for x, y in both)
+
+        mask = jnp.pad(source.mask, [(0, 0)] * 3 + [(0, room - length)])
         return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
             index=self.index.at[places].set(0, mode="drop"),
-            source=jax.tree.map(put, self.source, pages),
-            source_mask=put(self.source_mask, source.mask),
+            source=tuple(map(put_layer, self.source, source.layers)),
+            source_mask=put(self.source_mask, mask),
         )
 
-    def after(self, past: tuple[tuple[KeysValues, ...], ...]) -> "Cache":
+    def after(self, past: tuple[Pages, ...]) -> "Cache":
         """With one more token of each hypothesis in `past`, in the hypothesis' own place."""
         own = jnp.arange(self.ancestors.shape[1])[:, None]  # [K 1]
         here = jnp.arange(self.ancestors.shape[2]) == self.index[:, None]  # [B T]
@@ -131,11 +141,14 @@ def start_cache(
     )
 
 
-def divide(whole: KeysValues, lengths: Sequence[int]) -> tuple[KeysValues, ...]:
-    """Keys [B G H S] and values [B G S H] as pages of so many positions."""
-    ends = np.cumsum(lengths)[:-1]
-    keys, values = jnp.split(whole.keys, ends, axis=3), jnp.split(whole.values, ends, axis=2)
-    return tuple(map(KeysValues, keys, values))
+def divide(whole: KeysValues, lengths: Sequence[int]) -> Pages:
+    """Keys [B G H S] and values [B G S H] as pages of so many positions, as far as S goes."""
+    ends = np.minimum(np.cumsum([0, *lengths]), whole.keys.shape[-1]).tolist()
+    return tuple(
+        KeysValues(whole.keys[..., start:end], whole.values[:, :, start:end])
+        for start, end in itertools.pairwise(ends)
+        if start < end
+    )
 
 
 def page_lengths(length: int) -> list[int]:

@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.dropout import Dropout, DropoutRows
-from flaxformer_mt.model.matmul import matmul, transposed_matmul
+from flaxformer_mt.model.matmul import matmul, prepare, prepared_matmul
 
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
@@ -34,8 +34,18 @@ def parameter(
     return cast(Array, module.param(name, nn.with_logical_partitioning(init, axes), shape))
 
 
-TRANSPOSED = "transposed"
-"""The collection of kernels W^T, if there are any."""
+PREPARED = "prepared"
+"""The collection of matrices as `prepared_matmul` wants them, for speed, if there are any."""
+
+
+def prepared(
+    module: nn.Module, name: str, matrix: Callable[[], Float[Array, "K N"]]
+) -> Float[Array, "_ _"] | None:
+    """What `module` has of that name in the collection; puts it there if that is mutable."""
+    if module.is_mutable_collection(PREPARED) and not module.is_initializing():
+        module.put_variable(PREPARED, name, prepare(matrix()))
+    found = module.get_variable(PREPARED, name)
+    return None if found is None else jnp.asarray(found)
 
 
 class Linear(nn.Module):
@@ -45,8 +55,7 @@ class Linear(nn.Module):
     `num_inputs` of them are contracted with the last axes of x. `init_scale` multiplies the
     variance of the initialisation. `fixed_bias` leaves b as it is in training.
 
-    Where the collection "transposed" holds W^T, it is used, for speed (`transposed_matmul`). Where
-    that collection is mutable, W^T is put there.
+    W may be `prepared`.
     """
 
     shape: tuple[int, ...]
@@ -65,14 +74,11 @@ class Linear(nn.Module):
         xavier = nn.initializers.variance_scaling(scale, "fan_avg", "uniform", inputs, outputs)
         kernel = parameter(self, "kernel", xavier, self.shape, self.axes)
         x = x.astype(self.dtype)
-        if self.is_mutable_collection(TRANSPOSED) and not self.is_initializing():
-            size = math.prod(self.shape[: self.num_inputs])
-            turned = kernel.astype(self.dtype).reshape(size, -1).T
-            self.put_variable(TRANSPOSED, "kernel", turned)
-        if self.has_variable(TRANSPOSED, "kernel"):
-            turned = jnp.asarray(self.get_variable(TRANSPOSED, "kernel"))
+        rows = (math.prod(self.shape[: self.num_inputs]), -1)
+        ready = prepared(self, "kernel", lambda: kernel.astype(self.dtype).reshape(rows))
+        if ready is not None:
             leading = x.shape[: x.ndim - self.num_inputs]
-            y = transposed_matmul(x.reshape(*leading, -1), turned)
+            y = prepared_matmul(x.reshape(*leading, -1), ready)
             y = y.reshape(*leading, *self.shape[self.num_inputs :])
         else:
             y = matmul(x, kernel.astype(self.dtype), inputs)
@@ -109,7 +115,10 @@ class Embedding(nn.Module):
         return self.narrow[tokens] * jnp.asarray(scale, self.dtype)
 
     def logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
-        """X E^T, accumulated and returned in float32."""
+        """X E^T, accumulated and returned in float32; E^T may be `prepared`."""
+        ready = prepared(self, "table", lambda: self.narrow.T)
+        if ready is not None:
+            return prepared_matmul(x.astype(self.dtype), ready, jnp.float32)
         return matmul(x.astype(self.dtype), self.narrow, (1,), jnp.float32)
 
 

@@ -17,9 +17,9 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 BLOCK = 8
-FEW_ROWS = 128
-"""For up to so many rows of x a CPU is faster at (W^T x^T)^T: 1.5 times for 16 rows of x, 1.2 for
-64; for 320 it is slower."""
+LONG_SUM, WIDE, FEW_ROWS = 512, 4, 128
+"""A CPU is faster at (W^T x^T)^T, 1.2 to 1.3 times for 64 rows of x, where W [K N] makes long sums,
+K from 512 on, and no more than 4 K of them. For 320 rows it is not."""
 
 
 def matmul(
@@ -42,19 +42,31 @@ def matmul(
     return jnp.asarray(_matmul(x, kernel, inputs, jnp.dtype(dtype or x.dtype)))
 
 
-def transposed_matmul(
-    x: Float[Array, "... K"], turned: Float[Array, "N K"]
+def prepare(kernel: Float[Array, "K N"]) -> Float[Array, "_ _"]:
+    """W, or W^T where that is faster, for `prepared_matmul`."""
+    return kernel.T if _is_turned(*kernel.shape) else kernel
+
+
+def prepared_matmul(
+    x: Float[Array, "... K"], prepared: Float[Array, "_ _"], dtype: DTypeLike | None = None
 ) -> Float[Array, "... N"]:
-    """X W of the matrix W^T, in the form that is fastest on a CPU for so many rows of x.
+    """X W of a prepared W, in the form that is fastest on a CPU; `dtype` as in `matmul`.
 
     Not for training: the gradients of `matmul` are faster.
     """
-    rows = x.reshape(-1, x.shape[-1])
+    width = x.shape[-1]
+    rows = x.reshape(-1, width)
+    if not _is_turned(width, prepared.size // width):
+        return matmul(x, prepared, (0,), dtype)
     if len(rows) > FEW_ROWS:
-        return matmul(x, turned, (1,))
-    y = _contract(turned, rows, (1,), (1,), x.dtype)
+        return matmul(x, prepared, (1,), dtype)
+    y = _contract(prepared, rows, (1,), (1,), jnp.dtype(dtype or x.dtype))
     y = jax.lax.optimization_barrier(y)  # or XLA would make x W of it again
     return y.T.reshape(*x.shape[:-1], -1)
+
+
+def _is_turned(num_inputs: int, num_outputs: int) -> bool:
+    return num_inputs >= LONG_SUM and num_outputs <= WIDE * num_inputs
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))

@@ -51,6 +51,15 @@ def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
             assert len(re.findall(rf"= f32\[{shape}\]\S* copy\(", text)) <= number
 
 
+def test_reading_sources_never_copies_those_that_are_there():
+    """They are written into the cache inside a loop, where it is not copied."""
+    wishes = Wishes(PerSentence(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    text = compiled_text(wishes, 1, frugal=True)
+    for shape in ("64,2,8,7", "64,2,7,8"):
+        assert len(re.findall(rf"= f32\[{shape}\]\S* scatter\(", text)) == LAYERS
+        assert len(re.findall(rf"= f32\[{shape}\]\S* copy\(", text)) <= LAYERS
+
+
 def test_no_token_transposes_a_kernel():
     """A frugal search multiplies with transposed kernels, which are made before the loop."""
     wishes = Wishes(PerSentence(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
@@ -82,21 +91,23 @@ def test_in_bfloat16_no_token_converts_the_past():
 
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("bfloat16", 0.03)])
 def test_a_frugal_search_finds_the_same(dtype, tolerance):
-    """With every kind of layer that has a kernel, and for sentences of very different lengths."""
+    """With every kind of layer that has a kernel, sources and limits of very different lengths."""
     config = dataclasses.replace(
         CONFIG, activation="swiglu", tie_embeddings="none", norm="pre", dtype=dtype
     )
     model = Transformer(config, VOCAB, VOCAB, 2)
     params = init_params(model, jax.random.key(1))
-    tokens = jax.random.randint(jax.random.key(2), (16, 7), 5, VOCAB)
+    tokens = jax.random.randint(jax.random.key(2), (16, 64), 5, VOCAB)
+    lengths = jnp.asarray([64, 60, 48, 3, 33, 31, 25, 24, 23, 17, 16, 16, 5, 9, 1, 1])
     limits = jnp.asarray([40, 3, 17, 0, 30, 18, 1, 40, 5, 16, 2, 33, 0, 9, 0, 0])
     rules = (MinLength(limits, 3),)
     wishes = Wishes(PerSentence(limits, rules), jnp.zeros(VOCAB, bool), jnp.float32(1))
 
     def search(*, frugal):
         program = SearchProgram((model,), 3, 2, 40, 2, 3, 0, places=8, frugal=frugal)
-        ones, places = jnp.ones_like(tokens), jnp.tile(jnp.arange(7), (16, 1))
-        return search_batch((params,), tokens, places, ones, wishes, program=program)
+        positions = jnp.tile(jnp.arange(64), (16, 1))
+        real = (positions < lengths[:, None]).astype(jnp.int32)
+        return search_batch((params,), tokens, positions, real, wishes, program=program)
 
     found, wanted = search(frugal=True), search(frugal=False)
     real = wanted.scores > -jnp.inf

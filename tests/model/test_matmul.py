@@ -9,9 +9,12 @@ import pytest
 
 from flaxformer_mt.model.matmul import (
     FEW_ROWS,
+    LONG_SUM,
+    WIDE,
     matmul,
+    prepare,
+    prepared_matmul,
     transpose_in_memory,
-    transposed_matmul,
 )
 
 # x, kernel, which dimensions of the kernel are its inputs
@@ -93,16 +96,19 @@ def test_elsewhere_the_gradient_is_one_product():
 
 
 @pytest.mark.parametrize("rows", [1, 2, 16, 64, FEW_ROWS, FEW_ROWS + 1, 320])
+@pytest.mark.parametrize("shape", [(256, 384), (LONG_SUM, 384), (LONG_SUM, WIDE * LONG_SUM + 1)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_of_a_transposed_kernel_it_is_the_same_and_no_row_knows_its_place(rows, dtype, rng):
-    x = jnp.asarray(rng.normal(size=(rows, 1, 256)), dtype)
-    turned = jnp.asarray(rng.normal(size=(384, 256)), dtype)
-    found = jax.jit(transposed_matmul)(x, turned)
-    expected = x.astype(jnp.float32) @ turned.astype(jnp.float32).T
-    assert found.dtype == x.dtype and found.shape == (rows, 1, 384)
+def test_of_a_prepared_kernel_it_is_the_same_and_no_row_knows_its_place(rows, shape, dtype, rng):
+    x = jnp.asarray(rng.normal(size=(rows, 1, shape[0])), dtype)
+    kernel = jnp.asarray(rng.normal(size=shape), dtype)
+    ready = prepare(kernel)
+    assert (ready.shape == shape[::-1]) == (shape == (LONG_SUM, 384))
+    found = jax.jit(prepared_matmul)(x, ready)
+    expected = x.astype(jnp.float32) @ kernel.astype(jnp.float32)
+    assert found.dtype == x.dtype and found.shape == (rows, 1, shape[1])
     exact = 1e-5 if dtype == "float32" else 2**-7
     np.testing.assert_allclose(found.astype(jnp.float32), expected, rtol=exact, atol=50 * exact)
     for _ in range(3):
         order = rng.permutation(rows)
-        moved = jax.jit(transposed_matmul)(x[order], turned)
+        moved = jax.jit(prepared_matmul)(x[order], ready)
         np.testing.assert_array_equal(moved, found[order])
