@@ -137,16 +137,10 @@ class Best:
 def best_extensions(
     totals: Float[Array, "B K V"], live: Live, log_probs: Float[Array, "B K V"]
 ) -> Candidates:
-    """The 2K largest of the K * V totals: the largest among the 2K of each hypothesis.
-
-    So nothing is reshaped to [B K*V], which on a TPU would copy all of it.
-    """
-    batch, beams, vocab_size = totals.shape
-    most = min(2 * beams, vocab_size)
-    each, tokens = top_k(totals, most)  # [B K most]
-    best, places = jax.lax.top_k(each.reshape(batch, -1), 2 * beams)  # [B 2K]
-    parents = places // most
-    tokens = jnp.take_along_axis(tokens.reshape(batch, -1), places, axis=1)
+    """The 2K largest of the K * V totals."""
+    _, beams, vocab_size = totals.shape
+    best, places = top_k(totals, 2 * beams, axes=2)  # [B 2K]
+    parents, tokens = places // vocab_size, places % vocab_size
     return Candidates(best, extended_log_probs(live, log_probs, parents, tokens), parents, tokens)
 
 

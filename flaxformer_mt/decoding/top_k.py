@@ -4,6 +4,8 @@
 and maxima are cheap: find those blocks, then sort only what is in them.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -11,22 +13,30 @@ from jaxtyping import Array, Float, Int
 BLOCK = 64
 
 
-def top_k(x: Float[Array, "... N"], k: int) -> tuple[Float[Array, "... k"], Int[Array, "... k"]]:
+def top_k(
+    x: Float[Array, "..."], k: int, axes: int = 1
+) -> tuple[Float[Array, "... k"], Int[Array, "... k"]]:
     """Values and indices as `lax.top_k(x, k)` gives them, ties included (the lowest index first).
+
+    Of the last `axes` axes together, as if they were one: without making one of them, which would
+    copy all of x on a TPU.
 
     Ties stay exact because the chosen blocks are put back into their order before the second stage.
     """
-    *rows, size = x.shape
+    rows, (*inner, size) = x.shape[:-axes], x.shape[-axes:]
     num_blocks = -(-size // BLOCK)
-    if num_blocks <= 2 * k:  # nothing to gain
-        values, indices = jax.lax.top_k(x, k)
+    if math.prod(inner) * num_blocks <= 2 * k:  # nothing to gain
+        values, indices = jax.lax.top_k(x.reshape(*rows, -1), k)
         return values, indices
-    missing = [(0, 0)] * len(rows) + [(0, num_blocks * BLOCK - size)]
+    missing = [(0, 0)] * (x.ndim - 1) + [(0, num_blocks * BLOCK - size)]
     padded = jnp.pad(x, missing, constant_values=-jnp.inf)
-    blocks = padded.reshape(*rows, num_blocks, BLOCK)
-    _, chosen = jax.lax.top_k(blocks.max(-1), k)
+    blocks = padded.reshape(*rows, *inner, num_blocks, BLOCK)
+    _, chosen = jax.lax.top_k(blocks.max(-1).reshape(*rows, -1), k)
     chosen = jnp.sort(chosen)  # [... k]
-    few = jnp.take_along_axis(blocks, chosen[..., None], axis=-2)  # [... k BLOCK]
-    values, places = jax.lax.top_k(few.reshape(*rows, k * BLOCK), k)
-    indices = jnp.take_along_axis(chosen, places // BLOCK, axis=-1) * BLOCK + places % BLOCK
-    return values, indices
+    few = jnp.take_along_axis(blocks.reshape(*rows, -1, BLOCK), chosen[..., None], axis=-2)
+    found = jax.lax.top_k(few.reshape(*rows, k * BLOCK), k)
+    # Or XLA merges its slices with later ones, no longer sees a top-k, and sorts. (One barrier for
+    # both of them crashes jaxlib 0.10.2.)
+    values, places = map(jax.lax.optimization_barrier, found)
+    block = jnp.take_along_axis(chosen, places // BLOCK, axis=-1)
+    return values, block // num_blocks * size + block % num_blocks * BLOCK + places % BLOCK
