@@ -5,7 +5,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.monitoring
@@ -18,9 +18,9 @@ from flaxformer_mt.config import from_json
 from flaxformer_mt.cpus import allowed_cpus
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.pipeline import build_data
-from flaxformer_mt.decoding.devices import on_all_devices
 from flaxformer_mt.decoding.requests import Request
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.sharding import (
     BatchPlacement,
     MeshConfig,
@@ -140,14 +140,9 @@ class Decoding:
 
     def __init__(self, *, workdir: str, sentences: str, dtype: str, device: str) -> None:
         """Loads the model, as `translate` does; programs are compiled as requests come."""
-        loaded = load(workdir, dtype)
+        configure_cpu_devices(MeshConfig())
         self._compilations, self._device = Compilations(), device
-        self._translator = Translator(
-            loaded.model,
-            on_all_devices(loaded.params),
-            loaded.tokenizer,
-            max_source_length=loaded.config.data.max_source_length,
-        )
+        self._translator = Translator.load(workdir, dtype=cast(Dtype, dtype))
         self._sources = read(sentences)
 
     def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:

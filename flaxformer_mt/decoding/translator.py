@@ -56,6 +56,7 @@ from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.decoding.word_ends import TargetWords
 from flaxformer_mt.kept_traces import call_kept
 from flaxformer_mt.model.config import Dtype
+from flaxformer_mt.model.layers import in_dtype
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.checkpoint import load_model
 
@@ -127,7 +128,7 @@ class Translator:
             model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))
         return cls(
             model,
-            on_all_devices(loaded.params),
+            on_all_devices(in_dtype(loaded.params, model.config.dtype)),
             loaded.tokenizer,
             loaded.config.decoding,
             max_source_length=loaded.config.data.max_source_length,

@@ -2,8 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Literal, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
 
 import flax.linen as nn
 import jax
@@ -32,6 +32,22 @@ def parameter(
     # Makes it, or refuses what has another shape. It traces `init` each time to know the shape: a
     # third of the time in which a search is traced.
     return cast(Array, module.param(name, nn.with_logical_partitioning(init, axes), shape))
+
+
+@functools.partial(jax.jit, static_argnames="dtype")
+def in_dtype(params: Mapping[str, Any], dtype: DTypeLike) -> Mapping[str, Any]:
+    """Parameters for a model that computes in this dtype, and is not trained.
+
+    Matrices of `Linear` and `Embedding` are multiplied in the dtype of the model, wherever they are
+    kept. Kept in it they take less memory, and no program converts them first. All else stays.
+    """
+
+    def convert(path: tuple[Any, ...], x: Array) -> Array:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        is_matrix = name.endswith(("/kernel", "_embedding/table"))
+        return x.astype(dtype) if is_matrix else x
+
+    return jax.tree_util.tree_map_with_path(convert, params)
 
 
 PREPARED = "prepared"

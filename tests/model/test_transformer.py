@@ -13,6 +13,7 @@ import pytest
 from flaxformer_mt.data.batch import Batch, BatchShape, Example
 from flaxformer_mt.data.batch import pad_batch as pad_numpy_batch
 from flaxformer_mt.model.config import TransformerConfig, preset
+from flaxformer_mt.model.layers import in_dtype
 from flaxformer_mt.model.transformer import Transformer, shift_right
 from flaxformer_mt.training.step import batch_loss
 
@@ -153,6 +154,18 @@ def test_select_continues_the_chosen_parent(rng):
     swapped = feed([[BOS, 5], [7, 6]], parents=[1, 0])
     np.testing.assert_allclose(swapped, feed([[7, 5], [BOS, 6]]), atol=1e-5)
     assert not np.allclose(swapped, feed([[BOS, 5], [7, 6]]), atol=1e-3)
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_matrices_in_the_dtype_of_the_model_change_nothing(config, rng):
+    config = dataclasses.replace(config, dtype="bfloat16")
+    _, params = build(config)
+    batch = pad_batch(examples(rng, [(5, 9), (3, 9)]), WIDE)
+    converted = in_dtype(params, "bfloat16")
+    assert jnp.dtype("bfloat16") in {x.dtype for x in jax.tree.leaves(converted)}
+    np.testing.assert_array_equal(
+        forward(config)(converted, *batch), forward(config)(params, *batch)
+    )
 
 
 @pytest.mark.parametrize("config", VARIANTS)
