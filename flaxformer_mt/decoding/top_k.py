@@ -33,7 +33,8 @@ def top_k(
     blocks = padded.reshape(*rows, *inner, num_blocks, BLOCK)
     _, chosen = jax.lax.top_k(blocks.max(-1).reshape(*rows, -1), k)
     chosen = jnp.sort(chosen)  # [... k]
-    few = jnp.take_along_axis(blocks.reshape(*rows, -1, BLOCK), chosen[..., None], axis=-2)
+    row = (i[..., None] for i in jnp.indices(rows, sparse=True))
+    few = blocks[*row, *jnp.unravel_index(chosen, blocks.shape[len(rows) : -1])]  # [... k BLOCK]
     found = jax.lax.top_k(few.reshape(*rows, k * BLOCK), k)
     # Or XLA merges its slices with later ones, no longer sees a top-k, and sorts. (One barrier for
     # both of them crashes jaxlib 0.10.2.)
