@@ -2,14 +2,14 @@
 
 XLA allocates the buffers of a step anew each time. glibc's malloc takes large blocks straight from
 the kernel and returns them at once, so that every step pays for mapping and zeroing all its pages
-again: with all blocks kept, about a quarter less time for a training step on two cores.
+again (`benchmarks/README.md` has the numbers).
 """
 
 import ctypes
 import sys
 
 # <malloc.h>
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 _LARGEST_INT = 2**31 - 1
 
 
@@ -18,16 +18,29 @@ def keep_freed_memory() -> bool:
 
     It takes no blocks of their own from the kernel, and returns nothing. Blocks of more than 64 MB
     are still taken and returned each time in all threads but the first: their arenas cannot hold
-    them. One arena for all threads (M_ARENA_MAX) could, but they waited for each other (6 % of the
-    time of a search), and it grew with every search of a large model: 3.5, 4.6, 5.8 GB.
+    them (see `share_freed_memory`).
 
     Returns:
       Whether it could be done: not on another C library than glibc (macOS, Windows, musl).
     """
+    return _set_malloc(_M_MMAP_MAX, 0) and _set_malloc(_M_TRIM_THRESHOLD, _LARGEST_INT)
+
+
+def share_freed_memory() -> bool:
+    """Lets all threads that start from now on take memory from one arena, the first thread's.
+
+    For training: its blocks have more than 64 MB, and only that arena can hold them. Not for a
+    process that translates: its threads would wait for each other (6 % of the time of a search),
+    and the arena would grow with every search of a large model.
+
+    Returns:
+      Whether it could be done, as above.
+    """
+    return _set_malloc(_M_ARENA_MAX, 1)
+
+
+def _set_malloc(name: int, value: int) -> bool:
     if sys.platform != "linux":
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, _LARGEST_INT))
-    return all(mallopt(name, value) == 1 for name, value in settings)
+    return mallopt is not None and mallopt(name, value) == 1

@@ -23,6 +23,7 @@ from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.dataclass_json import from_dict
 from flaxformer_mt.decoding.requests import suppressed_tokens
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.host_memory import share_freed_memory
 from flaxformer_mt.leaving import leave
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
@@ -140,6 +141,7 @@ def train(
     pace = Pace(started=time.time())
     # ------------------------------------------------------------------ processes, devices, workdir
     check_validation_set(config)
+    share_freed_memory()
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()

@@ -10,7 +10,7 @@ import resource, threading
 {prepare}
 def work():
     for _ in range(20):
-        bytearray(40 * 2**20)  # an arena of another thread than the first has room for it
+        bytearray({megabytes} * 2**20)
 thread = threading.Thread(target=work)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 thread.start(); thread.join()
@@ -18,13 +18,21 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def page_faults(prepare: str) -> int:
-    program = PROGRAM.format(prepare=prepare)
+def page_faults(prepare: str, megabytes: int) -> int:
+    """Of a thread that takes and frees so much 20 times."""
+    program = PROGRAM.format(prepare=prepare, megabytes=megabytes)
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     return int(result.stdout)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
+KEEP = "import flaxformer_mt"
+SHARE = "from flaxformer_mt.host_memory import share_freed_memory; share_freed_memory()"
+
+
 def test_buffers_are_used_again():
-    kept, returned = page_faults("import flaxformer_mt"), page_faults("")
-    assert kept < returned / 5
+    assert page_faults(KEEP, megabytes=40) < page_faults("", megabytes=40) / 5
+
+
+def test_larger_ones_where_all_threads_share_an_arena():
+    assert page_faults(SHARE, megabytes=100) < page_faults(KEEP, megabytes=100) / 5

@@ -20,6 +20,7 @@ from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.decoding.requests import Request
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.host_memory import share_freed_memory
 from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.sharding import (
     BatchPlacement,
@@ -75,6 +76,7 @@ class Training:
 
     def __init__(self, *, workdir: str, batches: str, dtype: str, device: str) -> None:
         """Makes the state of step 0, and compiles the step for each shape."""
+        share_freed_memory()  # as `train` does
         self._compilations, self._device = Compilations(), device
         loaded = load(workdir, dtype)
         self.config, model, training = loaded.config, loaded.model, loaded.config.training
