@@ -113,7 +113,7 @@ def ensemble_step(
 def prepare_kernels(
     models: Sequence[Transformer], params: Sequence[Params], sources: Sequence[Source]
 ) -> list[Params]:
-    """The kernels that `ensemble_step` multiplies with, as `layers.Linear` wants them there."""
+    """The kernels that `ensemble_step` multiplies with, as `layers.prepared` keeps them."""
 
     def of_member(model: Transformer, of_model: Params, source: Source) -> Params:
         # Of the smallest step, which nobody takes.

@@ -60,7 +60,7 @@ class SearchProgram(NamedTuple):
     pages that hold nothing are not read, and sources have little padding. Right where arithmetic
     is dear (a CPU), and not where each operation is."""
     places: int = 0
-    """Sentences that a device searches at the same time; 0 = all."""
+    """Sentences that a device searches at the same time, of a multiple of so many; 0 = all."""
     mesh: Mesh | None = None
     """The devices, if they are several."""
 
@@ -114,6 +114,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     if places in (0, len(wishes.length_limits)):
         sources = read(*source)
     else:
+        # For their shapes; as many as are read later, which then need not be traced again.
         some = jax.eval_shape(read, *(x[: at_once(places)] for x in source))
         sources = jax.tree.map(lambda x: jnp.zeros((places, *x.shape[1:]), x.dtype), some)
         if program.frugal:
@@ -206,15 +207,15 @@ def _read_when_taken(
     nowhere, longest = cache.members[0].index.shape[0], source[0].shape[1]
     lengths = reading_lengths(longest)
     tokens = (source[2] != 0).sum(axis=1)[sentences]  # [n]
+
+    def read_those(length: int, cache: Any, whose: Bool[Array, " n"]) -> Any:
+        rows = (x[sentences, :length] for x in source)
+        return cache.restart(jnp.where(whose, places, nowhere), read(*rows))
+
     for length, shorter in zip(lengths, (-1, *lengths), strict=False):
         whose = (places < nowhere) & (tokens <= length) & (tokens > shorter)
-
-        def read_those(cache: Any, length: int, whose: Bool[Array, " n"]) -> Any:
-            rows = (x[sentences, :length] for x in source)
-            return cache.restart(jnp.where(whose, places, nowhere), read(*rows))
-
-        read_those = functools.partial(read_those, length=length, whose=whose)
-        cache = jax.lax.cond(whose.any(), read_those, lambda cache: cache, cache)
+        read_now = functools.partial(read_those, length)
+        cache = jax.lax.cond(whose.any(), read_now, lambda cache, whose: cache, cache, whose)
     return cache
 
 

@@ -34,7 +34,6 @@ def parameter(
     return cast(Array, module.param(name, nn.with_logical_partitioning(init, axes), shape))
 
 
-@functools.partial(jax.jit, static_argnames="dtype")
 def in_dtype(params: Mapping[str, Any], dtype: DTypeLike) -> Mapping[str, Any]:
     """Parameters for a model that computes in this dtype, and is not trained.
 

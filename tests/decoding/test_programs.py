@@ -61,7 +61,7 @@ def test_reading_sources_never_copies_those_that_are_there():
 
 
 def test_no_token_transposes_a_kernel():
-    """A frugal search multiplies with transposed kernels, which are made before the loop."""
+    """A frugal search multiplies with prepared kernels, which are made before the loop."""
     wishes = Wishes(PerSentence(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
     in_loops = [
         line
