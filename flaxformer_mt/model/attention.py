@@ -7,7 +7,7 @@ product below is a batch of plain matrix products over (T, S), with no transpose
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -21,6 +21,8 @@ from flaxformer_mt.model.masks import View
 from flaxformer_mt.model.relations import Relation
 
 MASKED = float(jnp.finfo(jnp.float32).min)
+SKIPPABLE = 16
+"""Keys of a page for which it pays to ask whether anybody looks at it."""
 
 
 class KeysValues(NamedTuple):
@@ -70,58 +72,47 @@ def mix(
     return mixed.reshape(batch, heads, length, -1)
 
 
-def attend_to_pages(
-    scores: Sequence[Float[Array, "B N T _"]],
-    pages: Sequence[KeysValues],
-    masks: Sequence[Bool[Array, "#B 1 #T _"]],
-) -> tuple[Float[Array, "B N T S"], Float[Array, "B N T W"]]:
-    """`masked_softmax` and `mix` over all pages, which are S keys together: weights and mixture.
+class PageRead(NamedTuple):
+    """What queries find in one page of C keys and values; all but `top` is times e^-top."""
 
-    Summed page by page, so that one that is hidden changes no bit, and takes no time. A query that
-    may look at nothing gets zeros.
-    """
-    tops = [
-        unless_hidden(mask, _top, MASKED, mask, of_page)
-        for mask, of_page in zip(masks, scores, strict=True)
-    ]
-    top = functools.reduce(jnp.maximum, tops)  # [B N T 1]
-    parts = [
-        unless_hidden(mask, _part, 0.0, mask, of_page, top, page.values)
-        for mask, of_page, page in zip(masks, scores, pages, strict=True)
-    ]
-    weights, totals, mixed = zip(*parts, strict=True)
-    total = functools.reduce(jnp.add, totals)  # at least e^0, if anything is seen
-    heads = functools.reduce(jnp.add, mixed) / jnp.maximum(total, 1.0)
-    return jnp.concatenate(weights, axis=-1) / jnp.maximum(total, 1.0), heads
-
-
-def _top(
-    mask: Bool[Array, "#B 1 #T C"], scores: Float[Array, "B N T C"]
-) -> Float[Array, "B N T 1"]:
+    top: Float[Array, "B N T 1"]
     """The largest score of each query."""
-    return jnp.where(mask, scores, MASKED).max(axis=-1, keepdims=True)
+    powers: Float[Array, "B N T C"]
+    """e^score: the numerators of the softmax."""
+    total: Float[Array, "B N T 1"]
+    """Their sum."""
+    mixed: Float[Array, "B N T W"]
+    """The values, weighted with them."""
 
 
-def _part(
-    mask: Bool[Array, "#B 1 #T C"],
+def read_page(
     scores: Float[Array, "B N T C"],
-    top: Float[Array, "B N T 1"],
     values: Float[Array, "B G C W"],
-) -> tuple[Float[Array, "B N T C"], Float[Array, "B N T 1"], Float[Array, "B N T W"]]:
-    """What a page adds to numerators, denominator and mixture, all times e^-top."""
+    mask: Bool[Array, "#B 1 #T C"],
+) -> PageRead:
+    """The softmax of equation 1 and what it weighs, not yet divided by their denominator."""
+    top = jnp.where(mask, scores, MASKED).max(axis=-1, keepdims=True)
     powers = jnp.where(mask, jnp.exp(scores - top), 0.0)
-    return powers, powers.sum(axis=-1, keepdims=True), mix(powers.astype(values.dtype), values)
+    total = powers.sum(axis=-1, keepdims=True)
+    return PageRead(top, powers, total, mix(powers.astype(values.dtype), values))
 
 
-def unless_hidden(
-    mask: Bool[Array, "..."], work: Callable[..., Any], otherwise: float, *args: Array
-) -> Any:
-    """`work(*args)`; where the mask hides all of it, nothing is read and it is `otherwise`."""
+def join_pages(
+    pages: Sequence[PageRead],
+) -> tuple[Float[Array, "B N T S"], Float[Array, "B N T W"]]:
+    """`masked_softmax` and `mix` over the S keys of all pages together: weights and mixture.
 
-    def nothing(*args: Array) -> Any:
-        return jax.tree.map(lambda x: jnp.full_like(x, otherwise), jax.eval_shape(work, *args))
-
-    return jax.lax.cond(mask.any(), work, nothing, *args)
+    As the blocks of FlashAttention are joined (Dao et al. 2022, section 3.1). A hidden page changes
+    no bit: its share is 0. A query that may look at nothing gets zeros.
+    """
+    top = functools.reduce(jnp.maximum, (page.top for page in pages))
+    shares = [jnp.exp(page.top - top) for page in pages]  # [B N T 1]
+    both = list(zip(shares, pages, strict=True))
+    total = functools.reduce(jnp.add, (share * page.total for share, page in both))
+    total = jnp.maximum(total, 1.0)  # it is at least e^0, if anything is seen
+    mixed = functools.reduce(jnp.add, (share * page.mixed for share, page in both))
+    weights = [share * page.powers for share, page in both]
+    return jnp.concatenate(weights, axis=-1) / total, mixed / total
 
 
 class MultiHeadAttention(nn.Module):
@@ -217,27 +208,48 @@ class MultiHeadAttention(nn.Module):
     def _read_pages(
         self, queries: Float[Array, "B N T H"], pages: Sequence[KeysValues], view: View
     ) -> Float[Array, "B T D"]:
-        """The same, where keys and values come in pages."""
+        """The same, where keys and values come in pages; those that the mask hides are skipped.
+
+        Not the first one, which is hidden before the first token alone.
+        """
         views = view.divided([page.keys.shape[-1] for page in pages])
-        scores = [
-            unless_hidden(part.mask, compare, 0.0, queries, page.keys)
-            for part, page in zip(views, pages, strict=True)
-        ]
-        scores = [
-            self.relation.add_to_scores(of_page, queries, part)
-            for of_page, part in zip(scores, views, strict=True)
-        ]
-        weights, heads = attend_to_pages(scores, pages, [part.mask for part in views])
+        reads = []
+        for number, (page, part) in enumerate(zip(pages, views, strict=True)):
+            if number == 0 or page.keys.shape[-1] < SKIPPABLE:
+                reads.append(self._read_page(queries, page, part))
+            else:
+                ways = MultiHeadAttention._read_page, MultiHeadAttention._skip_page
+                reads.append(nn.cond(part.mask.any(), *ways, self, queries, page, part))
+        weights, heads = join_pages(reads)
         self.sow("intermediates", "weights", weights)
         weights = weights.astype(self.dtype)
         heads = self.relation.add_to_heads(heads.astype(self.dtype), weights, view)
         return self.out(heads.swapaxes(1, 2))
 
+    def _read_page(
+        self, queries: Float[Array, "B N T H"], page: KeysValues, view: View
+    ) -> PageRead:
+        scores = compare(queries, page.keys)
+        scores = self.relation.add_to_scores(scores, queries, view)
+        return read_page(scores, page.values, view.mask)
+
+    def _skip_page(
+        self, queries: Float[Array, "B N T H"], page: KeysValues, view: View
+    ) -> PageRead:
+        """What `_read_page` finds where the mask hides all, with nothing read."""
+
+        def all_are(value: float, width: int) -> Float[Array, "B N T _"]:
+            return jnp.full((*queries.shape[:-1], width), value, jnp.float32)
+
+        _, _, count, width = page.values.shape
+        nothing = all_are(0.0, width).astype(page.values.dtype)
+        return PageRead(all_are(MASKED, 1), all_are(0.0, count), all_are(0.0, 1), nothing)
+
     def step(
         self,
         x: Float[Array, "B K D"],
         past: Sequence[KeysValues],
-        index: Int[Array, " B"],
+        slots: Int[Array, "B K"],
         view: View,
     ) -> tuple[Float[Array, "B K D"], tuple[KeysValues, ...]]:
         """Self-attention of the one new token of each hypothesis over itself and its past.
@@ -247,41 +259,33 @@ class MultiHeadAttention(nn.Module):
 
         Args:
           x: the new token of each of the K hypotheses of each sentence.
-          past: pages of keys [B G d_k K C] and values [B G K C d_v], filled up to position
-            index - 1.
-          index: position of the new token of each sentence.
-          view: which of the tokens of the past (page by page, each K * C) and of the K new ones
-            each new token sees.
+          past: pages of keys [B G d_k C] and values [B G C d_v].
+          slots: where in the pages, taken as one row, each new token is to stand.
+          view: which of the tokens of the past and of the K new ones each new token sees.
 
         Returns:
-          The output and `past` with position `index` filled in.
+          The output and `past` with the new tokens.
         """
         new = self.keys_values(x, view.query_positions)  # [B G H K], [B G K W]
         new = new.astype(past[0].keys.dtype)
-        y = self(x, *map(beside_each_other, past), new, view=view, dropout_rows=None)
+        y = self(x, *past, new, view=view, dropout_rows=None)
         # XLA writes in place what nobody reads afterwards. It must be told that the reading comes
         # first, by a number that depends on it; or it copies all of the past, at every token.
         after = 0.0 * jnp.isnan(y[0, 0, 0]).astype(new.keys.dtype)  # 0, whatever y is
         new = KeysValues(*(x + after for x in new))
         pages, start = [], 0
         for page in past:
-            pages.append(write(page, new, index - start))
+            pages.append(write(page, new, slots - start))
             start += page.keys.shape[-1]
         return y, tuple(pages)
 
 
-def beside_each_other(page: KeysValues) -> KeysValues:
-    """A page [B G H K C], [B G K C W] as one row of K * C tokens."""
-    (*some, _, _), (batch, groups, _, _, width) = page.keys.shape, page.values.shape
-    return KeysValues(page.keys.reshape(*some, -1), page.values.reshape(batch, groups, -1, width))
-
-
-def write(page: KeysValues, new: KeysValues, index: Int[Array, " B"]) -> KeysValues:
-    """A page with `new` at position `index`, if it has that; XLA does it in place inside a loop."""
-    rows, length = jnp.arange(len(index)), page.keys.shape[-1]
-    index = jnp.where(index < 0, length, index)  # negative numbers would count from the end
-    how = {"indices_are_sorted": True, "unique_indices": True, "mode": "drop"}
+def write(page: KeysValues, new: KeysValues, slots: Int[Array, "B K"]) -> KeysValues:
+    """A page with `new` in those of the slots that it has; XLA does it in place inside a loop."""
+    rows, length = jnp.arange(len(slots))[:, None], page.keys.shape[-1]
+    slots = jnp.where(slots < 0, length, slots)  # negative numbers would count from the end
+    how = {"unique_indices": True, "mode": "drop"}
     return KeysValues(
-        page.keys.at[rows, ..., index].set(new.keys, **how),
-        page.values.at[rows, :, :, index].set(new.values, **how),
+        page.keys.at[rows, :, :, slots].set(jnp.moveaxis(new.keys, -1, 1), **how),
+        page.values.at[rows, :, slots].set(jnp.moveaxis(new.values, -2, 1), **how),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.model.attention import KeysValues
+from flaxformer_mt.model.masks import View
 
 FIRST_PAGE = 16
 Pages = tuple[KeysValues, ...]
@@ -29,36 +30,45 @@ class Source(NamedTuple):
 class Cache:
     """State of decoding B sentences with K hypotheses each.
 
-    Keys and values stay where they were written. When the search lets a hypothesis go on from
-    another one, only `ancestors` changes: small numbers that say where the past of each hypothesis
-    stands, from which comes the mask of self-attention.
+    Keys and values stay where they were written, in one of the S = K * T slots of the sentence,
+    which all its hypotheses share. When the search lets a hypothesis go on from another one, only
+    `seen` changes: which slots hold the past of each hypothesis. A token that no hypothesis goes on
+    from leaves its slot to a new one. So the past takes little more room than one hypothesis: what
+    they have in common stands there once.
 
     Keys and values are separate arrays, one pair a layer: a stacked array would be copied at
     every token, where XLA updates these in place. They may be divided into pages, of which those
-    that nothing was written into yet are not read: then a token costs what the past has, and not
-    what there is room for.
+    that hold nothing are not read: then a token costs what the past has, and not what there is
+    room for.
 
     Attributes:
       index: position of the next token of each sentence.
-      ancestors: the place among the K in which the token at each position of each hypothesis was
-        written.
-      past: for each decoder layer the tokens so far: pages of keys [B G H K C] and values
-        [B G K C H], which have T positions together.
+      seen: which slots hold the past of each hypothesis.
+      positions: where in the sentence the token of each slot stands.
+      past: for each decoder layer the tokens so far: pages of keys [B G H C] and values
+        [B G C H], which have S slots together.
       source: for each decoder layer pages of the keys [B G H C] and values [B G C H] of the
-        source, which have S positions together.
+        source, which have its positions together.
       source_mask: True at real source positions.
     """
 
     index: Int[Array, " B"]
-    ancestors: Int[Array, "B K T"]
+    seen: Bool[Array, "B K S"]
+    positions: Int[Array, "B S"]
     past: tuple[Pages, ...]
     source: tuple[Pages, ...]
-    source_mask: Bool[Array, "B 1 1 S"]
+    source_mask: Bool[Array, "B 1 1 _"]
+
+    @property
+    def length(self) -> int:
+        """T, the most tokens that a hypothesis can have."""
+        _, beams, slots = self.seen.shape
+        return slots // beams
 
     def select(self, parents: Int[Array, "B K"]) -> "Cache":
         """Lets hypothesis k of sentence b go on from what hypothesis parents[b, k] has read."""
-        ancestors = jnp.take_along_axis(self.ancestors, parents[..., None], axis=1)
-        return self.replace(ancestors=ancestors)  # pyright: ignore[reportAttributeAccessIssue]
+        seen = jnp.take_along_axis(self.seen, parents[..., None], axis=1)
+        return self.replace(seen=seen)  # pyright: ignore[reportAttributeAccessIssue]
 
     def restart(self, places: Int[Array, " n"], source: Source) -> "Cache":
         """In these places of the B (B = in none) other sentences, which have written nothing.
@@ -78,43 +88,38 @@ class Cache:
         mask = jnp.pad(source.mask, [(0, 0)] * 3 + [(0, room - length)])
         return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
             index=self.index.at[places].set(0, mode="drop"),
+            seen=self.seen.at[places].set(False, mode="drop"),
             source=tuple(map(put_layer, self.source, source.layers)),
             source_mask=put(self.source_mask, mask),
         )
 
-    def after(self, past: tuple[Pages, ...]) -> "Cache":
-        """With one more token of each hypothesis in `past`, in the hypothesis' own place."""
-        own = jnp.arange(self.ancestors.shape[1])[:, None]  # [K 1]
-        here = jnp.arange(self.ancestors.shape[2]) == self.index[:, None]  # [B T]
-        ancestors = jnp.where(here[:, None], own, self.ancestors)
-        return self.replace(index=self.index + 1, ancestors=ancestors, past=past)  # pyright: ignore[reportAttributeAccessIssue]
+    def free_slots(self) -> Int[Array, "B K"]:
+        """Where the next token of each hypothesis is written: the first slots that nobody sees."""
+        _, beams, slots = self.seen.shape
+        left = slots - jnp.arange(slots, dtype=jnp.float32)  # so that the first are the largest
+        first, _ = jax.lax.top_k(jnp.where(self.seen.any(axis=1), 0.0, left), beams)
+        return slots - first.astype(jnp.int32)
 
-    def mask(self) -> Bool[Array, "B 1 K S"]:
-        """Where each hypothesis looks, of S = K * T tokens of the past of all, and K new ones.
+    def after(self, slots: Int[Array, "B K"], past: tuple[Pages, ...]) -> "Cache":
+        """With one more token of each hypothesis in `past`, in these slots."""
+        own = jnp.arange(self.seen.shape[2]) == slots[..., None]  # [B K S]
+        return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
+            index=self.index + 1,
+            seen=self.seen | own,
+            positions=jnp.where(own.any(axis=1), self.index[:, None], self.positions),
+            past=past,
+        )
 
-        The tokens come page by page, and in each hypothesis by hypothesis.
-        """
-        batch, beams, length = self.ancestors.shape
-        places = jnp.arange(beams)[:, None]  # [K 1]
-        own = self.ancestors[:, :, None, :] == places  # [B K K T]
-        written = jnp.arange(length) < self.index[:, None]  # [B T]
-        past = own & written[:, None, None]
+    def view(self) -> View:
+        """Where each hypothesis looks, of the S tokens of the past and the K new ones."""
+        batch, beams, _ = self.seen.shape
         new = jnp.broadcast_to(jnp.eye(beams, dtype=bool), (batch, beams, beams))
-        seen = [past[..., page].reshape(batch, beams, -1) for page in self._pages()]
-        return jnp.concatenate([*seen, new], axis=-1)[:, None]
-
-    def positions(self) -> Int[Array, "B S"]:
-        """Where in their sentences the tokens of `mask` stand."""
-        batch, beams, length = self.ancestors.shape
-        past = [jnp.tile(jnp.arange(length)[page], (batch, beams)) for page in self._pages()]
-        new = jnp.broadcast_to(self.index[:, None], (batch, beams))
-        return jnp.concatenate([*past, new], axis=1)
-
-    def _pages(self) -> list[slice]:
-        """The positions of each page."""
-        lengths = [page.keys.shape[-1] for page in self.past[0]]
-        ends = np.cumsum(lengths)
-        return [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        here = jnp.broadcast_to(self.index[:, None], (batch, beams))
+        return View(
+            jnp.concatenate([self.seen, new], axis=-1)[:, None],
+            query_positions=here,
+            key_positions=jnp.concatenate([self.positions, here], axis=1),
+        )
 
 
 def start_cache(
@@ -124,19 +129,24 @@ def start_cache(
     batch, groups, width, length = source.layers[0].keys.shape
     value_width = source.layers[0].values.shape[-1]
     dtype = source.layers[0].keys.dtype
-    past = tuple(
-        KeysValues(
-            jnp.zeros((batch, groups, width, beam_size, size), dtype),
-            jnp.zeros((batch, groups, beam_size, size, value_width), dtype),
-        )
-        for size in (page_lengths(max_target_length) if frugal else [max_target_length])
+    slots = beam_size * max_target_length
+    # Several hypotheses fill a page sooner, and their products are fastest with whole 64s.
+    first = FIRST_PAGE if beam_size == 1 else 4 * FIRST_PAGE
+    nothing = KeysValues(
+        jnp.zeros((batch, groups, width, slots), dtype),
+        jnp.zeros((batch, groups, slots, value_width), dtype),
     )
-    source_pages = page_lengths(length) if frugal else [length]
+
+    def pages(whole: KeysValues, first: int = FIRST_PAGE) -> Pages:
+        length = whole.keys.shape[-1]
+        return divide(whole, page_lengths(length, first) if frugal else [length])
+
     return Cache(
         index=jnp.zeros(batch, jnp.int32),
-        ancestors=jnp.zeros((batch, beam_size, max_target_length), jnp.int32),
-        past=tuple(past for _ in source.layers),  # of each layer its pages
-        source=tuple(divide(of_layer, source_pages) for of_layer in source.layers),
+        seen=jnp.zeros((batch, beam_size, slots), bool),
+        positions=jnp.zeros((batch, slots), jnp.int32),
+        past=tuple(pages(nothing, first) for _ in source.layers),
+        source=tuple(map(pages, source.layers)),
         source_mask=source.mask,
     )
 
@@ -151,9 +161,9 @@ def divide(whole: KeysValues, lengths: Sequence[int]) -> Pages:
     )
 
 
-def page_lengths(length: int) -> list[int]:
+def page_lengths(length: int, first: int = FIRST_PAGE) -> list[int]:
     """16, 16, 32, 64, ...: pages for so many positions, of which the last may be shorter."""
-    ends = [0, FIRST_PAGE]
+    ends = [0, first]
     while ends[-1] < length:
         ends.append(2 * ends[-1])
     return np.diff(np.minimum(ends, length)).tolist()

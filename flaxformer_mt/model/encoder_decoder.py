@@ -87,13 +87,13 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Array, "B K D"],
         past: tuple[KeysValues, ...],
-        index: Int[Array, " B"],
+        slots: Int[Array, "B K"],
         view: View,
         source: tuple[KeysValues, ...],
         source_view: View,
     ) -> tuple[Float[Array, "B K D"], tuple[KeysValues, ...]]:
         """One new position of each of K hypotheses (translation); returns the longer past."""
-        y, past = self.self_attention.step(self.self_residual.before(x), past, index, view)
+        y, past = self.self_attention.step(self.self_residual.before(x), past, slots, view)
         x = self.self_residual.after(x, y, dropout_rows=None)
         # The K hypotheses of a sentence stand where the T queries stood: all look at one source.
         return self._read_source(x, source, source_view, dropout_rows=None), past

@@ -181,16 +181,15 @@ class Transformer(nn.Module):
 
         The first call gets `bos_id`; a cache holds at most `max_target_length` calls.
         """
-        here = jnp.broadcast_to(cache.index[:, None], tokens.shape)  # [B K]
-        view = self._near(View(cache.mask(), here, cache.positions()))
+        view = self._near(cache.view())
         source_view = View(cache.source_mask)
         x = self.target_embedding(tokens)  # [B K D]
-        x = self.decoder_positions(x, here, length=cache.ancestors.shape[2])
-        past = []
+        x = self.decoder_positions(x, view.query_positions, length=cache.length)
+        slots, past = cache.free_slots(), []
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
-            x, new = layer.step(x, old, cache.index, view, source, source_view)
+            x, new = layer.step(x, old, slots, view, source, source_view)
             past.append(new)
-        return self._logits(x), cache.after(tuple(past))
+        return self._logits(x), cache.after(slots, tuple(past))
 
     def _near(self, view: View) -> View:
         """Of self-attention, the part that `config.neighborhood` leaves."""

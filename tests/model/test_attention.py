@@ -197,28 +197,29 @@ def test_bucketed_bias_equals_t5(rng, bidirectional):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("pages", [(5,), (2, 2, 1)])
+@pytest.mark.parametrize("pages", [(5,), (2, 2, 1), (16, 16, 20)])
 def test_steps_equal_the_whole(rng, pages):
     """Self-attention of one token after another over the cache == causal attention at once."""
     attention = MultiHeadAttention(
         num_heads=2, num_kv_heads=2, d_model=8, key_width=4, value_width=4
     )
-    x = draw(rng, 3, 5, 8)
+    length = sum(pages)
+    x = draw(rng, 3, length, 8)
 
     def whole(module, x):
-        return module(x, module.keys_values(x), view=View(causal_mask(5)), dropout_rows=None)
+        seen = module.keys_values(x)
+        return module(x, seen, view=View(causal_mask(length)), dropout_rows=None)
 
     params = attention.init(jax.random.key(0), x, method=whole)
     expected = attention.apply(params, x, method=whole)
+    step = jax.jit(functools.partial(attention.apply, method="step"))
     past = tuple(
-        KeysValues(jnp.zeros((3, 2, 4, 1, length)), jnp.zeros((3, 2, 1, length, 4)))
-        for length in pages
+        KeysValues(jnp.zeros((3, 2, 4, size)), jnp.zeros((3, 2, size, 4))) for size in pages
     )
-    for t in range(5):
-        mask = jnp.append(jnp.arange(5) < t, True)  # the past, and the new token itself
+    for t in range(length):
+        mask = jnp.append(jnp.arange(length) < t, True)  # the past, and the new token itself
         view = View(mask[None, None, None])
-        new = x[:, t : t + 1]
-        y, past = attention.apply(params, new, past, jnp.full(3, t), view, method="step")
+        y, past = step(params, x[:, t : t + 1], past, jnp.full((3, 1), t), view)
         np.testing.assert_allclose(y[:, 0], expected[:, t], atol=1e-5)
 
 

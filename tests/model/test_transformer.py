@@ -131,29 +131,46 @@ def test_cached_decoding_equals_teacher_forcing(config, rng):
         tokens = jnp.repeat(batch.targets[:, t : t + 1], 2, axis=1)
 
 
-def test_select_continues_the_chosen_parent(rng):
-    model, params = build(TINY)
-    batch = pad_batch(examples(rng, [(4, 1)]), BatchShape(1, 4, 1))
-    memory = model.apply(
-        params, batch.inputs, batch.inputs_positions, batch.inputs_segment_ids, method="encode"
-    )
-    mask = batch.inputs_segment_ids != 0
+@pytest.mark.parametrize("config", VARIANTS)
+@pytest.mark.parametrize("frugal", [False, True])
+def test_each_hypothesis_goes_on_from_its_own_past(config, frugal, rng):
+    """First side by side, so that they fill a second page; then from parents drawn at random."""
+    model, params = build(config)
+    beams, length, apart = (2, 3), 40, 25
+    sources = [rng.integers(4, VOCAB, n).astype(np.int32) for n in (5, 3)]
 
-    def feed(tokens: list[list[int]], parents: list[int] | None = None) -> np.ndarray:
-        """Logits after feeding each beam its tokens; after the first, beams are re-chosen."""
-        cache = model.apply(
-            params, memory, mask, beam_size=2, max_target_length=3, method="init_cache"
-        )
-        logits = None
-        for t, column in enumerate(jnp.array(tokens).T):
-            logits, cache = model.apply(params, column[None], cache, method="decode_step")
-            if t == 0 and parents is not None:
-                cache = cache.select(jnp.array([parents]))
-        return np.asarray(logits)[0]
+    def batch_of(targets: np.ndarray) -> Batch:
+        rows = targets.reshape(6, -1).astype(np.int32)
+        pairs = [Example(sources[row // 3], rows[row]) for row in range(6)]
+        return pad_batch(pairs, BatchShape(6, 8, length))
 
-    swapped = feed([[BOS, 5], [7, 6]], parents=[1, 0])
-    np.testing.assert_allclose(swapped, feed([[7, 5], [BOS, 6]]), atol=1e-5)
-    assert not np.allclose(swapped, feed([[BOS, 5], [7, 6]]), atol=1e-3)
+    @jax.jit
+    def start(params):
+        batch = batch_of(np.full((*beams, length), 4))
+        source = batch.inputs, batch.inputs_positions, batch.inputs_segment_ids
+        source = [x[::3] for x in source]
+        memory = model.apply(params, *source, method="encode")
+        sizes = {"beam_size": 3, "max_target_length": length, "frugal": frugal}
+        return model.apply(params, memory, source[2] != 0, **sizes, method="init_cache")
+
+    tokens = np.full((*beams, 1), BOS)
+    cache = start(params)
+    step = jax.jit(lambda tokens, cache: model.apply(params, tokens, cache, method="decode_step"))
+    select = jax.jit(lambda cache, parents: cache.select(parents))
+    most = 0
+    for t in range(length):
+        logits, cache = step(jnp.asarray(tokens[..., -1]), cache)
+        if t in (apart - 1, apart + 5, length - 1):
+            targets = np.pad(tokens[..., 1:], [(0, 0)] * 2 + [(0, length - t)], constant_values=4)
+            expected = forward(config)(params, *batch_of(targets))[:, t]
+            np.testing.assert_allclose(logits.reshape(expected.shape), expected, atol=5e-5)
+        parents = np.tile(np.arange(3), (2, 1)) if t < apart else rng.integers(3, size=beams)
+        cache = select(cache, jnp.asarray(parents))
+        tokens = np.take_along_axis(tokens, parents[..., None], axis=1)
+        tokens = np.concatenate([tokens, rng.integers(4, VOCAB, (*beams, 1))], axis=2)
+        most = max(most, int(cache.seen.any(axis=1).sum(axis=1).max()))
+    # What all descend from stands there once: else it would be 3 * 40 tokens.
+    assert most == 3 * apart + 3 > 64 > int(cache.seen.any(axis=1).sum(axis=1).max())
 
 
 @pytest.mark.parametrize("config", VARIANTS)
