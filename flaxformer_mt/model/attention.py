@@ -5,7 +5,6 @@ G heads of keys and values, H head width. Heads stand before length ([B N T H]) 
 product below is a batch of plain matrix products over (T, S), with no transpose between them.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from flaxformer_mt.model.relations import Relation
 
 MASKED = float(jnp.finfo(jnp.float32).min)
 SKIPPABLE = 16
-"""Keys of a page for which it pays to ask whether anybody looks at it."""
+"""Keys of a page after which it pays to ask whether anybody looks at more."""
 
 
 class KeysValues(NamedTuple):
@@ -73,11 +72,11 @@ def mix(
 
 
 class PageRead(NamedTuple):
-    """What queries find in one page of C keys and values; all but `top` is times e^-top."""
+    """What queries find among S keys and values, some of them all; all but `top` times e^-top."""
 
     top: Float[Array, "B N T 1"]
     """The largest score of each query."""
-    powers: Float[Array, "B N T C"]
+    powers: Float[Array, "B N T S"]
     """e^score: the numerators of the softmax."""
     total: Float[Array, "B N T 1"]
     """Their sum."""
@@ -86,9 +85,9 @@ class PageRead(NamedTuple):
 
 
 def read_page(
-    scores: Float[Array, "B N T C"],
-    values: Float[Array, "B G C W"],
-    mask: Bool[Array, "#B 1 #T C"],
+    scores: Float[Array, "B N T S"],
+    values: Float[Array, "B G S W"],
+    mask: Bool[Array, "#B 1 #T S"],
 ) -> PageRead:
     """The softmax of equation 1 and what it weighs, not yet divided by their denominator."""
     top = jnp.where(mask, scores, MASKED).max(axis=-1, keepdims=True)
@@ -97,22 +96,17 @@ def read_page(
     return PageRead(top, powers, total, mix(powers.astype(values.dtype), values))
 
 
-def join_pages(
-    pages: Sequence[PageRead],
-) -> tuple[Float[Array, "B N T S"], Float[Array, "B N T W"]]:
-    """`masked_softmax` and `mix` over the S keys of all pages together: weights and mixture.
+def join(one: PageRead, other: PageRead) -> PageRead:
+    """What queries find among the keys of both, as FlashAttention joins blocks.
 
-    As the blocks of FlashAttention are joined (Dao et al. 2022, section 3.1). A hidden page changes
-    no bit: its share is 0. A query that may look at nothing gets zeros.
+    Dao et al. 2022, section 3.1. Keys that the mask hides change no bit: their share is 0.
     """
-    top = functools.reduce(jnp.maximum, (page.top for page in pages))
-    shares = [jnp.exp(page.top - top) for page in pages]  # [B N T 1]
-    both = list(zip(shares, pages, strict=True))
-    total = functools.reduce(jnp.add, (share * page.total for share, page in both))
-    total = jnp.maximum(total, 1.0)  # it is at least e^0, if anything is seen
-    mixed = functools.reduce(jnp.add, (share * page.mixed for share, page in both))
-    weights = [share * page.powers for share, page in both]
-    return jnp.concatenate(weights, axis=-1) / total, mixed / total
+    top = jnp.maximum(one.top, other.top)
+    share, rest = jnp.exp(one.top - top), jnp.exp(other.top - top)
+    powers = jnp.concatenate([share * one.powers, rest * other.powers], axis=-1)
+    total = share * one.total + rest * other.total
+    mixed = share * one.mixed + rest * other.mixed
+    return PageRead(top, powers, total, mixed.astype(one.mixed.dtype))
 
 
 class MultiHeadAttention(nn.Module):
@@ -196,7 +190,7 @@ class MultiHeadAttention(nn.Module):
         queries = self.relation.rotate(self.query(x).swapaxes(1, 2), view.query_positions)
         queries = queries * jnp.asarray(self.key_width**-0.5, queries.dtype)  # [B N T H]
         if more:
-            return self._read_pages(queries, (whole, *more), view)
+            return self._attend_to_pages(queries, (whole, *more), view)
         scores = compare(queries, whole.keys)
         scores = self.relation.add_to_scores(scores, queries, view)
         weights = masked_softmax(scores, view.mask)  # [B N T S]
@@ -205,45 +199,48 @@ class MultiHeadAttention(nn.Module):
         heads = self.relation.add_to_heads(mix(weights, whole.values), weights, view)
         return self.out(heads.swapaxes(1, 2))  # [B T D]
 
-    def _read_pages(
+    def _attend_to_pages(
         self, queries: Float[Array, "B N T H"], pages: Sequence[KeysValues], view: View
     ) -> Float[Array, "B T D"]:
-        """The same, where keys and values come in pages; those that the mask hides are skipped.
-
-        Not the first one, which is hidden before the first token alone.
-        """
-        views = view.divided([page.keys.shape[-1] for page in pages])
-        reads = []
-        for number, (page, part) in enumerate(zip(pages, views, strict=True)):
-            if number == 0 or page.keys.shape[-1] < SKIPPABLE:
-                reads.append(self._read_page(queries, page, part))
-            else:
-                ways = MultiHeadAttention._read_page, MultiHeadAttention._skip_page
-                reads.append(nn.cond(part.mask.any(), *ways, self, queries, page, part))
-        weights, heads = join_pages(reads)
+        """The same, where keys and values come in pages. A query that sees nothing gets zeros."""
+        found = self._read_pages(queries, pages, view)
+        total = jnp.maximum(found.total, 1.0)  # it is at least e^0, if anything is seen
+        weights = found.powers / total
         self.sow("intermediates", "weights", weights)
         weights = weights.astype(self.dtype)
-        heads = self.relation.add_to_heads(heads.astype(self.dtype), weights, view)
+        heads = (found.mixed / total).astype(self.dtype)
+        heads = self.relation.add_to_heads(heads, weights, view)
         return self.out(heads.swapaxes(1, 2))
 
-    def _read_page(
-        self, queries: Float[Array, "B N T H"], page: KeysValues, view: View
+    def _read_pages(
+        self, queries: Float[Array, "B N T H"], pages: Sequence[KeysValues], view: View
     ) -> PageRead:
+        """A page, and those that follow if anybody looks at them."""
+        page, *more = pages
+        count = page.keys.shape[-1]
+        here, beyond = view.split(count)
         scores = compare(queries, page.keys)
-        scores = self.relation.add_to_scores(scores, queries, view)
-        return read_page(scores, page.values, view.mask)
+        scores = self.relation.add_to_scores(scores, queries, here)
+        found = read_page(scores, page.values, here.mask)
+        if not more:
+            return found
+        if count < SKIPPABLE:
+            return join(found, self._read_pages(queries, more, beyond))
+        ways = MultiHeadAttention._read_pages, MultiHeadAttention._skip_pages
+        return join(found, nn.cond(beyond.mask.any(), *ways, self, queries, more, beyond))
 
-    def _skip_page(
-        self, queries: Float[Array, "B N T H"], page: KeysValues, view: View
+    def _skip_pages(
+        self, queries: Float[Array, "B N T H"], pages: Sequence[KeysValues], view: View
     ) -> PageRead:
-        """What `_read_page` finds where the mask hides all, with nothing read."""
+        """What `_read_pages` finds where the mask hides all, with nothing read."""
 
         def all_are(value: float, width: int) -> Float[Array, "B N T _"]:
             return jnp.full((*queries.shape[:-1], width), value, jnp.float32)
 
-        _, _, count, width = page.values.shape
-        nothing = all_are(0.0, width).astype(page.values.dtype)
-        return PageRead(all_are(MASKED, 1), all_are(0.0, count), all_are(0.0, 1), nothing)
+        values = pages[0].values
+        nothing = all_are(0.0, values.shape[-1]).astype(values.dtype)
+        powers = all_are(0.0, view.mask.shape[-1])
+        return PageRead(all_are(MASKED, 1), powers, all_are(0.0, 1), nothing)
 
     def step(
         self,
@@ -261,14 +258,14 @@ class MultiHeadAttention(nn.Module):
           x: the new token of each of the K hypotheses of each sentence.
           past: pages of keys [B G d_k C] and values [B G C d_v].
           slots: where in the pages, taken as one row, each new token is to stand.
-          view: which of the tokens of the past and of the K new ones each new token sees.
+          view: which of the K new tokens and those of the past each new token sees.
 
         Returns:
           The output and `past` with the new tokens.
         """
         new = self.keys_values(x, view.query_positions)  # [B G H K], [B G K W]
         new = new.astype(past[0].keys.dtype)
-        y = self(x, *past, new, view=view, dropout_rows=None)
+        y = self(x, new, *past, view=view, dropout_rows=None)
         # XLA writes in place what nobody reads afterwards. It must be told that the reading comes
         # first, by a number that depends on it; or it copies all of the past, at every token.
         after = 0.0 * jnp.isnan(y[0, 0, 0]).astype(new.keys.dtype)  # 0, whatever y is

@@ -111,14 +111,14 @@ class Cache:
         )
 
     def view(self) -> View:
-        """Where each hypothesis looks, of the S tokens of the past and the K new ones."""
+        """Where each hypothesis looks, of the K new tokens and the S of the past."""
         batch, beams, _ = self.seen.shape
         new = jnp.broadcast_to(jnp.eye(beams, dtype=bool), (batch, beams, beams))
         here = jnp.broadcast_to(self.index[:, None], (batch, beams))
         return View(
-            jnp.concatenate([self.seen, new], axis=-1)[:, None],
+            jnp.concatenate([new, self.seen], axis=-1)[:, None],
             query_positions=here,
-            key_positions=jnp.concatenate([self.positions, here], axis=1),
+            key_positions=jnp.concatenate([here, self.positions], axis=1),
         )
 
 

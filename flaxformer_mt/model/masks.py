@@ -5,11 +5,9 @@ of one row. Without packing each row holds sentence 1 alone; with packing the sa
 keep the sentences apart.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Int
 
 
@@ -23,15 +21,14 @@ class View(NamedTuple):
     key_positions: Int[Array, "#B #S"] | None = None
     """Where each key stands."""
 
-    def divided(self, lengths: Sequence[int]) -> list["View"]:
-        """What is known of so many keys, one page after another."""
-        ends = np.cumsum(lengths)[:-1]
-        masks = jnp.split(self.mask, ends, axis=-1)
-        positions = self.key_positions
-        if positions is None:
-            return [self._replace(mask=mask) for mask in masks]
-        parts = zip(masks, jnp.split(positions, ends, axis=-1), strict=True)
-        return [View(mask, self.query_positions, keys) for mask, keys in parts]
+    def split(self, count: int) -> tuple["View", "View"]:
+        """What is known of the first so many keys, and of the others."""
+        masks = jnp.split(self.mask, [count], axis=-1)
+        keys = [None, None]
+        if self.key_positions is not None:
+            keys = jnp.split(self.key_positions, [count], axis=-1)
+        first, others = map(View, masks, [self.query_positions] * 2, keys)
+        return first, others
 
 
 def segment_mask(

@@ -184,6 +184,7 @@ class Transformer(nn.Module):
         view = self._near(cache.view())
         source_view = View(cache.source_mask)
         x = self.target_embedding(tokens)  # [B K D]
+        assert view.query_positions is not None
         x = self.decoder_positions(x, view.query_positions, length=cache.length)
         slots, past = cache.free_slots(), []
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):

@@ -217,7 +217,7 @@ def test_steps_equal_the_whole(rng, pages):
         KeysValues(jnp.zeros((3, 2, 4, size)), jnp.zeros((3, 2, size, 4))) for size in pages
     )
     for t in range(length):
-        mask = jnp.append(jnp.arange(length) < t, True)  # the past, and the new token itself
+        mask = jnp.append(True, jnp.arange(length) < t)  # the new token itself, and the past
         view = View(mask[None, None, None])
         y, past = step(params, x[:, t : t + 1], past, jnp.full((3, 1), t), view)
         np.testing.assert_allclose(y[:, 0], expected[:, t], atol=1e-5)
