@@ -51,8 +51,9 @@ class DecodingConfig:
     grows with the hypotheses of each too (beam_size, num_samples)."""
     max_rows_per_batch: int = 64
     """Sentences that a device translates at the same time, at most; when some are done, others take
-    their places. Programs are always filled up to their full size, so that results do not depend on
-    company: set 1 to translate single sentences with little delay."""
+    their places. A CPU takes no more than 160 hypotheses (32 sentences, with beam_size 5). Programs
+    are always filled up to their full size, so that results do not depend on company: set 1 to
+    translate single sentences with little delay."""
     allow_unknown: bool = False
     """Let translations contain the unknown word."""
     allow_special: bool = False
@@ -105,6 +106,13 @@ class DecodingConfig:
     def draws(self) -> bool:
         """Whether hypotheses are drawn each by itself."""
         return self.strategy in ("sample", "mbr")
+
+    @property
+    def width(self) -> int:
+        """Hypotheses of one sentence that a search has side by side."""
+        if self.strategy == "mbr":
+            return self.num_samples
+        return self.num_hypotheses if self.draws else self.beam_size
 
     @property
     def looks_for_faults(self) -> bool:

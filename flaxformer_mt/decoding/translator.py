@@ -64,6 +64,9 @@ ROWS_PER_PLACE = 8
 """Of a program that searches: while the last sentences of its rows are searched, places stay empty,
 the fewer of them the more rows there are. Elsewhere than on a CPU the memory grows by the sources'
 keys and values."""
+HYPOTHESES_ON_CPU = 160
+"""Of a program that searches, at the same time: more would make a CPU no faster, and take as long
+for a single sentence as for all."""
 
 
 class Translator:
@@ -376,12 +379,15 @@ class Translator:
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
         """The hypotheses of every request, in order: `translate` without text before it."""
         suppressed = suppressed_tokens(self.tokenizer, config)
+        places = most = config.max_rows_per_batch
+        if self._on_cpu:
+            places = max(1, min(most, HYPOTHESES_ON_CPU // config.width))
         groups = group_by_length(
             [request.program_length(config, self._menu) for request in requests],
             self._menu,
             tokens_per_batch=config.tokens_per_batch,
-            max_rows=config.max_rows_per_batch,
-            rows_per_place=ROWS_PER_PLACE * self._num_devices,
+            max_rows=places,
+            rows_per_place=ROWS_PER_PLACE * most // places * self._num_devices,
             sizes=[len(request.inputs) for request in requests],
             kinds=[request.kind for request in requests],
         )

@@ -778,6 +778,30 @@ def test_greedy_search_pays_nothing_for_coverage_and_draws_stop_exactly(translat
     assert programs[0][0] is None and programs[1][1] == "exact"
 
 
+@pytest.mark.parametrize(
+    ("given", "places", "rows"),
+    [
+        ({"beam_size": 1}, 64, 512),
+        ({"beam_size": 2}, 64, 512),
+        ({"beam_size": 5}, 32, 512),
+        ({"beam_size": 5, "max_rows_per_batch": 8}, 8, 64),
+        ({"beam_size": 5, "strategy": "sample"}, 64, 512),
+        ({"beam_size": 5, "strategy": "mbr", "num_samples": 300}, 1, 512),
+    ],
+)
+def test_a_cpu_searches_no_more_than_160_hypotheses_at_a_time(monkeypatch, given, places, rows):
+    """The sentences of a call stay as many, so that more of them wait for each place."""
+
+    def dispatched(params, inputs, positions, segments, wishes, *, program):
+        raise InterruptedError(program.places, len(inputs))
+
+    monkeypatch.setattr("flaxformer_mt.decoding.translator.search_batch", dispatched)
+    translator = make_translator(DecodingConfig())
+    with pytest.raises(InterruptedError) as seen:
+        translator.translate(["x"], **given)
+    assert seen.value.args == (places, rows)
+
+
 def test_draws_do_not_mind_how_wide_a_beam_would_be(translator):
     config = dataclasses.replace(CONFIG, strategy="sample", beam_size=99)
     assert not suppressed_tokens(translator.tokenizer, config).all()
