@@ -108,8 +108,8 @@ class DecodingConfig:
         return self.strategy in ("sample", "mbr")
 
     @property
-    def width(self) -> int:
-        """Hypotheses of one sentence that a search has side by side."""
+    def num_live(self) -> int:
+        """K: hypotheses of one sentence that a search has side by side."""
         if self.strategy == "mbr":
             return self.num_samples
         return self.num_hypotheses if self.draws else self.beam_size

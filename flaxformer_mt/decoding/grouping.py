@@ -6,6 +6,7 @@ same arithmetic in every batch, and its translation cannot depend on its neighbo
 mean few compilations.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
@@ -56,16 +57,21 @@ def group_by_length(
     *,
     tokens_per_batch: int,
     max_rows: int,
+    max_places: int = 0,
     rows_per_place: int = 1,
+    num_devices: int = 1,
     sizes: Sequence[int] | None = None,
     kinds: Sequence[Hashable] | None = None,
 ) -> list[Group]:
     """Put every sentence into a group of its menu length; none may be longer than the menu's last.
 
-    The places of a group (of at most `max_rows` and `tokens_per_batch`) and its rows follow from
-    its length alone. Inside a length the sentences are sorted by `sizes` (their lengths, if not
-    given), so that those of one group end at about the same time. Sentences of different `kinds`
-    (which need different programs) are kept apart.
+    The places and the rows of a group follow from its length alone. A device has places for as many
+    sentences as `max_rows` and `tokens_per_batch` allow, and `rows_per_place` times as many rows;
+    if it shall have no more than `max_places` (0 = any number), no fewer rows for that.
+
+    Inside a length the sentences are sorted by `sizes` (their lengths, if not given), so that those
+    of one group end at about the same time. Sentences of different `kinds` (which need different
+    programs) are kept apart.
     """
     kinds = kinds or [()] * len(lengths)
     sizes = sizes or lengths
@@ -76,9 +82,11 @@ def group_by_length(
     groups = []
     for (length, kind), members in places.items():
         size = max(1, min(max_rows, tokens_per_batch // length))
-        rows = size * rows_per_place
+        at_once = min(size, max_places or size)
+        turns = math.ceil(size * rows_per_place / at_once)
+        rows = turns * at_once * num_devices
         parts = (members[i : i + rows] for i in range(0, len(members), rows))
-        groups += [Group(length, rows, size, part, kind) for part in parts]
+        groups += [Group(length, rows, at_once, part, kind) for part in parts]
     return groups
 
 

@@ -65,8 +65,9 @@ ROWS_PER_PLACE = 8
 the fewer of them the more rows there are. Elsewhere than on a CPU the memory grows by the sources'
 keys and values."""
 HYPOTHESES_ON_CPU = 160
-"""Of a program that searches, at the same time: more would make a CPU no faster, and take as long
-for a single sentence as for all."""
+"""Of a program that searches, at the same time. A token takes as long in empty places as in full
+ones; more places than these let many sentences be no faster, and few wait longer
+(`benchmarks/README.md`)."""
 
 
 class Translator:
@@ -379,15 +380,15 @@ class Translator:
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
         """The hypotheses of every request, in order: `translate` without text before it."""
         suppressed = suppressed_tokens(self.tokenizer, config)
-        places = most = config.max_rows_per_batch
-        if self._on_cpu:
-            places = max(1, min(most, HYPOTHESES_ON_CPU // config.width))
+        places = HYPOTHESES_ON_CPU // config.num_live if self._on_cpu else config.max_rows_per_batch
         groups = group_by_length(
             [request.program_length(config, self._menu) for request in requests],
             self._menu,
             tokens_per_batch=config.tokens_per_batch,
-            max_rows=places,
-            rows_per_place=ROWS_PER_PLACE * most // places * self._num_devices,
+            max_rows=config.max_rows_per_batch,
+            max_places=max(1, places),
+            rows_per_place=ROWS_PER_PLACE,
+            num_devices=self._num_devices,
             sizes=[len(request.inputs) for request in requests],
             kinds=[request.kind for request in requests],
         )
@@ -613,7 +614,7 @@ class Translator:
             length_menu(max(self.max_source_length, config.max_target_length)),
             tokens_per_batch=config.tokens_per_batch,
             max_rows=config.max_rows_per_batch,
-            rows_per_place=self._num_devices,
+            num_devices=self._num_devices,
         )
         alpha = np.float32(config.length_penalty)
         excluded = suppressed_tokens(self.tokenizer, config) if config.renormalize else None

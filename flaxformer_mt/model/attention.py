@@ -20,8 +20,6 @@ from flaxformer_mt.model.masks import View
 from flaxformer_mt.model.relations import Relation
 
 MASKED = float(jnp.finfo(jnp.float32).min)
-SKIPPABLE = 16
-"""Keys of a page after which it pays to ask whether anybody looks at more."""
 
 
 class KeysValues(NamedTuple):
@@ -181,16 +179,17 @@ class MultiHeadAttention(nn.Module):
         *more: KeysValues,
         view: View,
         dropout_rows: DropoutRows,
+        always: int = 1,
     ) -> Float[Array, "B T D"]:
         """Each position of x looks at the keys that its mask allows (equation 1).
 
         They may come in several pages, which are S keys together: while translating, where nothing
-        is dropped.
+        is dropped. Those after the first `always` are read only if anybody looks at them.
         """
         queries = self.relation.rotate(self.query(x).swapaxes(1, 2), view.query_positions)
         queries = queries * jnp.asarray(self.key_width**-0.5, queries.dtype)  # [B N T H]
         if more:
-            return self._attend_to_pages(queries, (whole, *more), view)
+            return self._attend_to_pages(queries, (whole, *more), view, always)
         scores = compare(queries, whole.keys)
         scores = self.relation.add_to_scores(scores, queries, view)
         weights = masked_softmax(scores, view.mask)  # [B N T S]
@@ -200,10 +199,14 @@ class MultiHeadAttention(nn.Module):
         return self.out(heads.swapaxes(1, 2))  # [B T D]
 
     def _attend_to_pages(
-        self, queries: Float[Array, "B N T H"], pages: Sequence[KeysValues], view: View
+        self,
+        queries: Float[Array, "B N T H"],
+        pages: Sequence[KeysValues],
+        view: View,
+        always: int,
     ) -> Float[Array, "B T D"]:
         """The same, where keys and values come in pages. A query that sees nothing gets zeros."""
-        found = self._read_pages(queries, pages, view)
+        found = self._read_pages(queries, pages, view, always)
         total = jnp.maximum(found.total, 1.0)  # it is at least e^0, if anything is seen
         weights = found.powers / total
         self.sow("intermediates", "weights", weights)
@@ -213,19 +216,22 @@ class MultiHeadAttention(nn.Module):
         return self.out(heads.swapaxes(1, 2))
 
     def _read_pages(
-        self, queries: Float[Array, "B N T H"], pages: Sequence[KeysValues], view: View
+        self,
+        queries: Float[Array, "B N T H"],
+        pages: Sequence[KeysValues],
+        view: View,
+        always: int = 1,
     ) -> PageRead:
-        """A page, and those that follow if anybody looks at them."""
+        """The first `always` pages, and those that follow if anybody looks at them."""
         page, *more = pages
-        count = page.keys.shape[-1]
-        here, beyond = view.split(count)
+        here, beyond = view.split(page.keys.shape[-1])
         scores = compare(queries, page.keys)
         scores = self.relation.add_to_scores(scores, queries, here)
         found = read_page(scores, page.values, here.mask)
         if not more:
             return found
-        if count < SKIPPABLE:
-            return join(found, self._read_pages(queries, more, beyond))
+        if always > 1:
+            return join(found, self._read_pages(queries, more, beyond, always - 1))
         ways = MultiHeadAttention._read_pages, MultiHeadAttention._skip_pages
         return join(found, nn.cond(beyond.mask.any(), *ways, self, queries, more, beyond))
 
@@ -265,7 +271,8 @@ class MultiHeadAttention(nn.Module):
         """
         new = self.keys_values(x, view.query_positions)  # [B G H K], [B G K W]
         new = new.astype(past[0].keys.dtype)
-        y = self(x, new, *past, view=view, dropout_rows=None)
+        # The new tokens, and the first page of the past, which is seldom empty.
+        y = self(x, new, *past, view=view, dropout_rows=None, always=2)
         # XLA writes in place what nobody reads afterwards. It must be told that the reading comes
         # first, by a number that depends on it; or it copies all of the past, at every token.
         after = 0.0 * jnp.isnan(y[0, 0, 0]).astype(new.keys.dtype)  # 0, whatever y is
@@ -280,7 +287,9 @@ class MultiHeadAttention(nn.Module):
 def write(page: KeysValues, new: KeysValues, slots: Int[Array, "B K"]) -> KeysValues:
     """A page with `new` in those of the slots that it has; XLA does it in place inside a loop."""
     rows, length = jnp.arange(len(slots))[:, None], page.keys.shape[-1]
-    slots = jnp.where(slots < 0, length, slots)  # negative numbers would count from the end
+    # Slots of other pages: beyond the end, where nothing is written, and each another one.
+    beyond = length + jnp.arange(slots.shape[1])
+    slots = jnp.where((slots >= 0) & (slots < length), slots, beyond)
     how = {"unique_indices": True, "mode": "drop"}
     return KeysValues(
         page.keys.at[rows, :, :, slots].set(jnp.moveaxis(new.keys, -1, 1), **how),

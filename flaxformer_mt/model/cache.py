@@ -32,9 +32,9 @@ class Cache:
 
     Keys and values stay where they were written, in one of the S = K * T slots of the sentence,
     which all its hypotheses share. When the search lets a hypothesis go on from another one, only
-    `seen` changes: which slots hold the past of each hypothesis. A token that no hypothesis goes on
-    from leaves its slot to a new one. So the past takes little more room than one hypothesis: what
-    they have in common stands there once.
+    `seen` changes: which slots hold the past of each hypothesis. A token that no hypothesis looks
+    at any more leaves its slot to a new one. What hypotheses have in common stands there once: so
+    in a beam search little more is in use than one hypothesis takes, and it lies at the beginning.
 
     Keys and values are separate arrays, one pair a layer: a stacked array would be copied at
     every token, where XLA updates these in place. They may be divided into pages, of which those
@@ -43,7 +43,7 @@ class Cache:
 
     Attributes:
       index: position of the next token of each sentence.
-      seen: which slots hold the past of each hypothesis.
+      seen: which slots hold the past of each hypothesis, as far as it may still look at it.
       positions: where in the sentence the token of each slot stands.
       past: for each decoder layer the tokens so far: pages of keys [B G H C] and values
         [B G C H], which have S slots together.
@@ -94,18 +94,26 @@ class Cache:
         )
 
     def free_slots(self) -> Int[Array, "B K"]:
-        """Where the next token of each hypothesis is written: the first slots that nobody sees."""
-        _, beams, slots = self.seen.shape
-        left = slots - jnp.arange(slots, dtype=jnp.float32)  # so that the first are the largest
-        first, _ = jax.lax.top_k(jnp.where(self.seen.any(axis=1), 0.0, left), beams)
-        return slots - first.astype(jnp.int32)
+        """Where the next token of each hypothesis is written: the first slots that nobody sees.
 
-    def after(self, slots: Int[Array, "B K"], past: tuple[Pages, ...]) -> "Cache":
-        """With one more token of each hypothesis in `past`, in these slots."""
-        own = jnp.arange(self.seen.shape[2]) == slots[..., None]  # [B K S]
+        S, which is none, where too few are left: in a sentence that is done.
+        """
+        _, beams, slots = self.seen.shape
+        numbers = jnp.arange(slots, dtype=jnp.float32)
+        least, _ = jax.lax.top_k(-jnp.where(self.seen.any(axis=1), slots, numbers), beams)
+        return -least.astype(jnp.int32)
+
+    def after(self, slots: Int[Array, "B K"], past: tuple[Pages, ...], view: View) -> "Cache":
+        """With one more token of each hypothesis in `past`, in these slots.
+
+        What the new tokens do not see, by `view`, none that follows will: the neighbourhood goes on
+        with them.
+        """
+        _, beams, length = self.seen.shape
+        own = jnp.arange(length) == slots[..., None]  # [B K S]
         return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
             index=self.index + 1,
-            seen=self.seen | own,
+            seen=view.mask[:, 0, :, beams:] | own,
             positions=jnp.where(own.any(axis=1), self.index[:, None], self.positions),
             past=past,
         )
@@ -162,7 +170,7 @@ def divide(whole: KeysValues, lengths: Sequence[int]) -> Pages:
 
 
 def page_lengths(length: int, first: int = FIRST_PAGE) -> list[int]:
-    """16, 16, 32, 64, ...: pages for so many positions, of which the last may be shorter."""
+    """Pages that hold so many together: `first`, as much again, and so twice as much each time."""
     ends = [0, first]
     while ends[-1] < length:
         ends.append(2 * ends[-1])

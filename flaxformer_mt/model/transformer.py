@@ -190,7 +190,7 @@ class Transformer(nn.Module):
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
             x, new = layer.step(x, old, slots, view, source, source_view)
             past.append(new)
-        return self._logits(x), cache.after(slots, tuple(past))
+        return self._logits(x), cache.after(slots, tuple(past), view)
 
     def _near(self, view: View) -> View:
         """Of self-attention, the part that `config.neighborhood` leaves."""

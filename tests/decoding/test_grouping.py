@@ -1,6 +1,7 @@
 """Length programs: chosen by the sentence alone, nothing lost."""
 
 import numpy as np
+import pytest
 
 from flaxformer_mt.decoding.grouping import (
     SHORTEST_FRUGAL,
@@ -47,6 +48,17 @@ def test_the_program_of_a_sentence_does_not_depend_on_the_others():
 
 def test_a_length_over_the_budget_gets_a_row_all_the_same():
     assert group_by_length([300], (300,), tokens_per_batch=128, max_rows=6)[0].rows == 1
+
+
+@pytest.mark.parametrize(
+    ("length", "max_places", "places", "rows"),
+    [(64, 0, 64, 512), (64, 32, 32, 512), (64, 40, 40, 520), (256, 32, 16, 128), (4000, 1, 1, 8)],
+)
+def test_fewer_places_take_more_turns(length, max_places, places, rows):
+    """So the rows, and the memory for their results, do not follow from the places."""
+    budget = {"tokens_per_batch": 4096, "max_rows": 64, "rows_per_place": 8, "num_devices": 2}
+    (group,) = group_by_length([length], (length,), max_places=max_places, **budget)
+    assert (group.places, group.rows) == (places, 2 * rows)
 
 
 def test_run_ahead_keeps_order_and_bounds_what_is_under_way():

@@ -53,6 +53,17 @@ def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
             assert len(re.findall(rf"= f32\[{shape}\]\S* copy\(", text)) <= number
 
 
+@pytest.mark.parametrize(
+    ("beam_size", "frugal", "pages"),
+    [(4, False, 1), (20, False, 1), (1, True, 3), (4, True, 3), (20, True, 5)],
+)
+def test_a_program_asks_before_each_page_of_the_past_but_the_first(beam_size, frugal, pages):
+    """And where a condition is dear, which is where the past is one page, never."""
+    wishes = Wishes(PerSentence(jnp.full(64, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    text = compiled_text(wishes, beam_size, frugal=frugal)
+    assert len(re.findall(r" conditional\(", text)) == (pages - 1) * LAYERS
+
+
 def test_reading_sources_never_copies_those_that_are_there():
     """They are written into the cache inside a loop, where it is not copied."""
     wishes = Wishes(PerSentence(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))

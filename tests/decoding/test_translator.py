@@ -786,6 +786,7 @@ def test_greedy_search_pays_nothing_for_coverage_and_draws_stop_exactly(translat
         ({"beam_size": 5}, 32, 512),
         ({"beam_size": 5, "max_rows_per_batch": 8}, 8, 64),
         ({"beam_size": 5, "strategy": "sample"}, 64, 512),
+        ({"beam_size": 5, "strategy": "sample", "num_hypotheses": 3}, 53, 530),
         ({"beam_size": 5, "strategy": "mbr", "num_samples": 300}, 1, 512),
     ],
 )
@@ -793,6 +794,8 @@ def test_a_cpu_searches_no_more_than_160_hypotheses_at_a_time(monkeypatch, given
     """The sentences of a call stay as many, so that more of them wait for each place."""
 
     def dispatched(params, inputs, positions, segments, wishes, *, program):
+        live = program.num_hypotheses if wishes.each.choose else program.beam_size
+        assert live * program.places <= 160 or program.places == 1
         raise InterruptedError(program.places, len(inputs))
 
     monkeypatch.setattr("flaxformer_mt.decoding.translator.search_batch", dispatched)

@@ -166,11 +166,47 @@ def test_each_hypothesis_goes_on_from_its_own_past(config, frugal, rng):
             np.testing.assert_allclose(logits.reshape(expected.shape), expected, atol=5e-5)
         parents = np.tile(np.arange(3), (2, 1)) if t < apart else rng.integers(3, size=beams)
         cache = select(cache, jnp.asarray(parents))
+        free = [np.flatnonzero(~row)[:3] for row in np.asarray(cache.seen).any(axis=1)]
+        if t < length - 1:
+            np.testing.assert_array_equal(cache.free_slots(), free)
         tokens = np.take_along_axis(tokens, parents[..., None], axis=1)
         tokens = np.concatenate([tokens, rng.integers(4, VOCAB, (*beams, 1))], axis=2)
         most = max(most, int(cache.seen.any(axis=1).sum(axis=1).max()))
     # What all descend from stands there once: else it would be 3 * 40 tokens.
-    assert most == 3 * apart + 3 > 64 > int(cache.seen.any(axis=1).sum(axis=1).max())
+    assert int(cache.seen.any(axis=1).sum(axis=1).max()) < 64 < 3 * apart
+    kept = config.neighborhood // 2 + 1 if config.neighborhood else apart + 1
+    assert most == 3 * kept
+
+
+def test_pages_that_nobody_looks_at_are_not_read():
+    """Else what is not a number in one of them would be in the result, for 0 times that is none."""
+    model, params = build(TINY)
+    source = jnp.ones((2, 30), jnp.int32)
+    mask = jnp.arange(30) < jnp.array([[16], [3]])
+    memory = model.apply(params, source, source, source, method="encode")
+    sizes = {"beam_size": 3, "max_target_length": 40, "frugal": True}
+    cache = model.apply(params, memory, mask, **sizes, method="init_cache")
+    step = jax.jit(lambda cache: model.apply(params, source[:, :3], cache, method="decode_step"))
+
+    def spoil(pages):
+        first, *others = pages
+        assert others
+        return (first, *jax.tree.map(lambda x: x * jnp.nan, others))
+
+    spoilt = cache.replace(
+        past=tuple(map(spoil, cache.past)), source=tuple(map(spoil, cache.source))
+    )
+    expected, _ = step(cache)
+    logits, _ = step(spoilt)
+    np.testing.assert_array_equal(logits, expected)
+    assert jnp.isfinite(logits).all()
+    for name in ("past", "source"):
+        looked_at = {
+            "past": {"seen": cache.seen.at[0, 1, -1].set(True)},
+            "source": {"source_mask": cache.source_mask.at[0, ..., 20].set(True)},
+        }[name]
+        logits, _ = step(spoilt.replace(**looked_at))
+        assert not jnp.isfinite(logits[0]).all()
 
 
 @pytest.mark.parametrize("config", VARIANTS)
