@@ -60,8 +60,8 @@ class SearchProgram(NamedTuple):
     pages that hold nothing are not read, and sources have little padding. Right where arithmetic
     is dear (a CPU), and not where each operation is."""
     places: int = 0
-    """How many of a device's sentences, a multiple of this, are searched at the same time; 0 = all
-    of them."""
+    """How many sentences a device searches at the same time, of a multiple of so many that it is
+    given; 0 = all."""
     mesh: Mesh | None = None
     """The devices, if they are several."""
 

@@ -66,7 +66,7 @@ the fewer of them the more rows there are. Elsewhere than on a CPU the memory gr
 keys and values."""
 HYPOTHESES_ON_CPU = 160
 """Of a program that searches, at the same time. A token takes as long in empty places as in full
-ones; more places than these let many sentences be no faster, and few wait longer
+ones: with more of them many sentences are no faster, and few wait longer
 (`benchmarks/README.md`)."""
 
 
@@ -380,13 +380,12 @@ class Translator:
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
         """The hypotheses of every request, in order: `translate` without text before it."""
         suppressed = suppressed_tokens(self.tokenizer, config)
-        places = HYPOTHESES_ON_CPU // config.num_live if self._on_cpu else config.max_rows_per_batch
         groups = group_by_length(
             [request.program_length(config, self._menu) for request in requests],
             self._menu,
             tokens_per_batch=config.tokens_per_batch,
             max_rows=config.max_rows_per_batch,
-            max_places=max(1, places),
+            max_places=max(1, HYPOTHESES_ON_CPU // config.num_live) if self._on_cpu else 0,
             rows_per_place=ROWS_PER_PLACE,
             num_devices=self._num_devices,
             sizes=[len(request.inputs) for request in requests],
@@ -418,9 +417,7 @@ class Translator:
         program = SearchProgram(
             models=self._models,
             beam_size=1 if config.draws else config.beam_size,  # which draws do not have
-            num_hypotheses=config.num_samples
-            if config.strategy == "mbr"
-            else config.num_hypotheses,
+            num_hypotheses=config.num_live if config.draws else config.num_hypotheses,
             max_target_length=config.length_limit(group.length),
             bos_id=target.bos_id,
             eos_id=target.eos_id,

@@ -109,11 +109,11 @@ class Cache:
         What the new tokens do not see, by `view`, none that follows will: the neighbourhood goes on
         with them.
         """
-        _, beams, length = self.seen.shape
-        own = jnp.arange(length) == slots[..., None]  # [B K S]
+        own = jnp.arange(self.seen.shape[2]) == slots[..., None]  # [B K S]
+        seen = view.mask[:, 0, :, slots.shape[1] :]  # after the K new tokens themselves
         return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
             index=self.index + 1,
-            seen=view.mask[:, 0, :, beams:] | own,
+            seen=seen | own,
             positions=jnp.where(own.any(axis=1), self.index[:, None], self.positions),
             past=past,
         )

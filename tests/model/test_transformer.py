@@ -200,11 +200,10 @@ def test_pages_that_nobody_looks_at_are_not_read():
     logits, _ = step(spoilt)
     np.testing.assert_array_equal(logits, expected)
     assert jnp.isfinite(logits).all()
-    for name in ("past", "source"):
-        looked_at = {
-            "past": {"seen": cache.seen.at[0, 1, -1].set(True)},
-            "source": {"source_mask": cache.source_mask.at[0, ..., 20].set(True)},
-        }[name]
+    for looked_at in (
+        {"seen": cache.seen.at[0, 1, -1].set(True)},
+        {"source_mask": cache.source_mask.at[0, ..., 20].set(True)},
+    ):
         logits, _ = step(spoilt.replace(**looked_at))
         assert not jnp.isfinite(logits[0]).all()
 
