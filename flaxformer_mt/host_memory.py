@@ -10,7 +10,7 @@ import sys
 
 # <malloc.h>
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
-_LARGEST_INT = 2**31 - 1
+_NEVER = -1
 
 
 def keep_freed_memory() -> bool:
@@ -23,7 +23,7 @@ def keep_freed_memory() -> bool:
     Returns:
       Whether it could be done: not on another C library than glibc (macOS, Windows, musl).
     """
-    return _set_malloc(_M_MMAP_MAX, 0) and _set_malloc(_M_TRIM_THRESHOLD, _LARGEST_INT)
+    return _set_malloc(_M_MMAP_MAX, 0) and _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
 
 
 def share_freed_memory() -> bool:

@@ -1,5 +1,6 @@
 """Freed memory stays with the process: using it again costs no page faults."""
 
+import mmap
 import subprocess
 import sys
 
@@ -36,3 +37,11 @@ def test_buffers_are_used_again():
 
 def test_larger_ones_where_all_threads_share_an_arena():
     assert page_faults(SHARE, megabytes=100) < page_faults(KEEP, megabytes=100) / 5
+
+
+def test_even_more_than_2_gb():
+    # As much as a step of a base model; it is not written, so that it takes no memory.
+    program = f"{KEEP}, numpy; numpy.empty(3 * 2**30, 'u1'); print(open('/proc/self/statm').read())"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    pages_kept = int(result.stdout.split()[0])
+    assert pages_kept * mmap.PAGESIZE > 3 * 2**30

@@ -135,7 +135,7 @@ class Training:
         sizes: dict[str, Any],
         training: dict[str, Any],
     ) -> None:
-        """Makes the model, and does an update with each shape of batch.
+        """Makes the model, does an update with each shape of batch, and a round unseen.
 
         Args:
           weights: directory of a Marian export; empty = nn.Transformer, with random ones.
@@ -164,6 +164,7 @@ class Training:
         self._batches = [self._tensors(batch, sizes["bos_id"]) for batch in read(batches)]
         shapes = {(one[0].shape, one[2].shape): one for one in self._batches}
         losses = [float(self._update(*one)) for one in shapes.values()]
+        self.round()
         self.facts = {"first_loss": losses[0]}
 
     def round(self) -> Answer:
