@@ -6,14 +6,14 @@ with it every configuration and the translator, loads without either.
 
 import sys
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 import grain
 import numpy as np
-from absl import flags
 
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.plan import BatchPlan, Epochs, RowShare
+from flaxformer_mt.data.workers import SampledEpochs
 
 # One thread suffices: it pads far faster than any model trains, and Python runs one at a time.
 _READ_OPTIONS = grain.ReadOptions(num_threads=1, prefetch_buffer_size=8)
@@ -29,7 +29,8 @@ class BatchIterator(grain.DatasetIterator[Batch]):
     Args:
       epochs: what the batches are computed from.
       share: which rows of each batch this process reads; None = all.
-      num_workers: processes that make the batches; 0 = a thread.
+      num_workers: processes that cut the text anew for each epoch, if that is asked for; 0 = a
+        thread.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class BatchIterator(grain.DatasetIterator[Batch]):
         self._share = share
         self._num_workers = num_workers
         self._state = {"epoch": 0, "index": 0}
+        self._stream: _Stream | None = None
         self._prefetched: grain.DatasetIterator[tuple[dict[str, int], Batch]] | None = None
 
     def __next__(self) -> Batch:
@@ -86,18 +88,15 @@ class BatchIterator(grain.DatasetIterator[Batch]):
         if self._prefetched is not None:
             self._prefetched.close()
             self._prefetched = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
     def _start(self) -> grain.DatasetIterator[tuple[dict[str, int], Batch]]:
-        stream = _Stream(self._epochs, self._state["epoch"], self._state["index"], self._share)
-        dataset = grain.MapDataset.source(stream)
-        if not self._num_workers:
-            return iter(dataset.to_iter_dataset(_READ_OPTIONS))
-        # Grain's workers ask for absl flags, which only absl's own `app.run` would have parsed.
-        if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()
-        options = grain.MultiprocessingOptions(num_workers=self._num_workers)
-        unbuffered = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-        return iter(dataset.to_iter_dataset(unbuffered).mp_prefetch(options))
+        self._stream = _Stream(
+            self._epochs, **self._state, share=self._share, num_workers=self._num_workers
+        )
+        return iter(grain.MapDataset.source(self._stream).to_iter_dataset(_READ_OPTIONS))
 
 
 class _Stream:
@@ -107,7 +106,9 @@ class _Stream:
     with subword regularisation that takes seconds, for which training would otherwise stand still.
     """
 
-    def __init__(self, epochs: Epochs, epoch: int, index: int, share: RowShare | None):
+    def __init__(
+        self, epochs: Epochs, epoch: int, index: int, *, share: RowShare | None, num_workers: int
+    ):
         self._epochs = epochs
         self._first_epoch = epoch
         self._first_index = index
@@ -115,6 +116,13 @@ class _Stream:
         # Of each epoch from the first on: the position after its last batch.
         self._ends: list[int] = []
         self._plans: dict[int, Future[BatchPlan]] = {}
+        self._sampled: SampledEpochs | None = None
+        if num_workers and epochs.resampler is not None:
+            self._sampled = SampledEpochs(
+                epochs.resampler,
+                first_epoch=epoch if epochs.cuts_anew(epoch) else epoch + 1,
+                num_workers=num_workers,
+            )
 
     def __len__(self) -> int:
         return sys.maxsize
@@ -143,18 +151,33 @@ class _Stream:
         return int(np.searchsorted(self._ends, position, side="right"))
 
     def _plan(self, epoch: int) -> BatchPlan:
-        self._plans = {e: self._plans.get(e) or self._begin(e) for e in (epoch, epoch + 1)}
+        for e in (epoch, epoch + 1):
+            if e not in self._plans:
+                self._plans[e] = self._begin(e, after=self._plans.get(e - 1))
+        self._plans.pop(epoch - 1, None)
         return self._plans[epoch].result()
 
-    def _begin(self, epoch: int) -> "Future[BatchPlan]":
+    def _begin(self, epoch: int, *, after: "Future[BatchPlan] | None") -> "Future[BatchPlan]":
         planned: Future[BatchPlan] = Future()
 
         def plan() -> None:
+            if after is not None:
+                wait([after])  # the workers give one epoch after the other
             try:
-                planned.set_result(self._epochs.plan(self._first_epoch + epoch))
+                planned.set_result(self._plan_epoch(self._first_epoch + epoch))
             except BaseException as error:
                 planned.set_exception(error)
 
         # Not an executor: Python would wait for its threads before it ends.
         threading.Thread(target=plan, name="plan-epoch", daemon=True).start()
         return planned
+
+    def _plan_epoch(self, epoch: int) -> BatchPlan:
+        if self._sampled is not None and self._epochs.cuts_anew(epoch):
+            return self._epochs.plan(epoch, next(self._sampled))
+        return self._epochs.plan(epoch)
+
+    def close(self) -> None:
+        """Ends the workers."""
+        if self._sampled is not None:
+            self._sampled.close()

@@ -6,6 +6,7 @@
 The order of the data is a function of the seed alone; see `plan.py`. Numpy only.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections import Counter
@@ -69,7 +70,8 @@ class DataConfig:
     num_buckets: int = 16
     """Bucketing: at most so many batch shapes. More of them pad less; each is compiled once."""
     num_workers: int = 0
-    """Processes that prepare batches; 0 = a background thread, which is enough for most models."""
+    """With tokenizer.sampling_alpha: processes that cut the text anew for each epoch, each with a
+    copy of it; 0 = a thread, which is enough for some 10,000 pairs a second."""
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -331,7 +333,7 @@ def _plan_epochs(
             max_source_length=config.max_source_length,
             max_target_length=config.max_target_length,
         )
-        first = resampler.pairs_of(0)
+        first = _sample_first(resampler, config.num_workers)
     measured = (first, train.pairs, validation)
     shapes = choose_shapes(
         config,
@@ -354,6 +356,19 @@ def _plan_epochs(
         cut=pack_pairs if config.batching == "pack" else bucket_pairs,
         resampler=resampler,
     )
+
+
+def _sample_first(resampler: Resampler, num_workers: int) -> TokenizedPairs:
+    """The pairs of the first epoch."""
+    if not num_workers:
+        return resampler.pairs_of(0)
+    # Not above: Grain imports jax, for which who only wants a configuration should not wait.
+    from flaxformer_mt.data.workers import SampledEpochs
+
+    with contextlib.closing(
+        SampledEpochs(resampler, first_epoch=0, num_workers=num_workers)
+    ) as epochs:
+        return next(epochs)
 
 
 def choose_shapes(

@@ -155,7 +155,7 @@ def plan_in_order(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Epochs:
-    """All that the batches of any epoch are computed from. Can be pickled, for worker processes."""
+    """All that the batches of any epoch are computed from."""
 
     pairs: TokenizedPairs
     shapes: tuple[BatchShape, ...]
@@ -168,12 +168,21 @@ class Epochs:
     first: BatchPlan | None = None
     """What `plan(0)` returns, where that is known already."""
 
-    def plan(self, epoch: int) -> BatchPlan:
-        """The batches of one epoch: a function of (seed, epoch) alone."""
+    def cuts_anew(self, epoch: int) -> bool:
+        """Whether `plan` has all text to cut into tokens, which takes long."""
+        return self.resampler is not None and (epoch > 0 or self.first is None)
+
+    def plan(self, epoch: int, pairs: TokenizedPairs | None = None) -> BatchPlan:
+        """The batches of one epoch: a function of (seed, epoch) alone.
+
+        `pairs` are what the resampler makes of them, where that is known already.
+        """
         if epoch == 0 and self.first is not None:
             return self.first
+        if pairs is None:
+            pairs = self.pairs if self.resampler is None else self.resampler.pairs_of(epoch)
         return plan_epoch(
-            self.pairs if self.resampler is None else self.resampler.pairs_of(epoch),
+            pairs,
             self.shapes,
             seed=self.seed,
             epoch=epoch,

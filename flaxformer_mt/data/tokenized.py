@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from flaxformer_mt.data.batch import Example
-from flaxformer_mt.data.pair import PairSource
+from flaxformer_mt.data.pair import Pair, PairSource
 from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.data.vocabulary import tokenize_texts
 
@@ -126,13 +126,13 @@ class Resampler:
     first: TokenizedPairs | None = None
     """What `pairs_of(0)` returns, where that is known already."""
 
-    def pairs_of(self, epoch: int) -> TokenizedPairs:
-        """All pairs as this epoch sees them."""
-        if epoch == 0 and self.first is not None:
+    def pairs_of(self, epoch: int, numbers: range | None = None) -> TokenizedPairs:
+        """All pairs as this epoch sees them, or those of some numbers."""
+        if epoch == 0 and numbers is None and self.first is not None:
             return self.first
         inputs, targets = _Growing(), _Growing()
-        pairs = (text[index] for text in self.texts for index in range(len(text)))
-        for index, pair in enumerate(pairs):
+        for index in range(len(self.plain)) if numbers is None else numbers:
+            pair = self._text(index)
             random = _numbers(np.random.default_rng((self.seed, epoch, index)))
             plain = self.plain.example(index)
             source_ids = self.tokenizer.source.sample(pair.source, random)
@@ -142,6 +142,13 @@ class Resampler:
                 target_ids if len(target_ids) <= self.max_target_length else plain.targets
             )
         return _frozen(inputs, targets)
+
+    def _text(self, index: int) -> Pair:
+        for text in self.texts:
+            if index < len(text):
+                return text[index]
+            index -= len(text)
+        raise IndexError("there are fewer pairs")
 
 
 def _numbers(rng: np.random.Generator) -> Callable[[], float]:

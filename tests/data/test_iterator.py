@@ -31,7 +31,7 @@ def epochs() -> Epochs:
 
 
 def every_other_row(shape: BatchShape, process: int) -> np.ndarray:
-    """The share of one of two processes. At the top of the module, so that it can be pickled."""
+    """The share of one of two processes."""
     return np.arange(process, shape.rows, 2)
 
 
@@ -103,19 +103,6 @@ def test_processes_share_each_batch_and_may_change_in_number(epochs):
             np.testing.assert_array_equal(interleave(shares), whole)
     for iterator in (alone, *pair):
         iterator.close()
-
-
-def test_worker_processes_change_nothing(epochs):
-    state = {"epoch": 1, "index": 2}
-    share = functools.partial(every_other_row, process=1)
-    here = BatchIterator(epochs, share=share)
-    workers = BatchIterator(epochs, share=share, num_workers=1)
-    here.set_state(state)
-    workers.set_state(state)
-    expect(workers, take(here, len(epochs.plan(1)) + 2))
-    assert workers.get_state() == here.get_state()
-    here.close()
-    workers.close()
 
 
 @pytest.mark.parametrize("state", [{"next_index": 4}, {"epoch": 0, "index": -1}])

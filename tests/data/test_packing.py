@@ -138,7 +138,7 @@ def test_a_restored_iterator_goes_on_as_the_uninterrupted_one_does():
     epochs = Epochs(
         pairs=pairs, shapes=(SHAPE,), seed=3, corpus_sizes=(200,), weights=(1.5,), cut=pack_pairs
     )
-    uninterrupted, fresh = BatchIterator(epochs), BatchIterator(epochs, num_workers=1)
+    uninterrupted, fresh = BatchIterator(epochs), BatchIterator(epochs)
     steps = len(epochs.plan(0)) - 2
     for _ in range(steps):
         next(uninterrupted)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import multiprocessing
 import subprocess
 import sys
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flaxformer_mt.data import workers
 from flaxformer_mt.data.batch import BatchShape
 from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
 from flaxformer_mt.data.sources import CorpusConfig
@@ -195,6 +197,27 @@ def test_sampling_gives_the_same_text_in_other_pieces_and_resumes(config, build)
     again.set_state(json.loads(json.dumps({"epoch": 1, "index": 1})))
     np.testing.assert_array_equal(next(again).inputs, epochs[1][1].inputs)
     again.close()
+
+
+def test_worker_processes_sample_the_same(config, build, monkeypatch):
+    monkeypatch.setattr(workers, "_PAIRS_OF_A_PART", 64)  # 197 pairs: 3 whole parts and one of 5
+    config = dataclasses.replace(
+        config, tokenizer=dataclasses.replace(config.tokenizer, sampling_alpha=0.2)
+    )
+    alone, helped = build(config), build(dataclasses.replace(config, num_workers=2))
+    steps = [len(alone.epochs.plan(epoch)) for epoch in range(3)]
+    # From the start, whose epoch is known; from the middle of it, and of a later one.
+    for epoch, index in ((0, 0), (0, 2), (2, 1)):
+        streams = [data.train_iterator() for data in (alone, helped)]
+        for stream in streams:
+            stream.set_state({"epoch": epoch, "index": index})
+        for _ in range(sum(steps[epoch:]) + 2):  # across the end of an epoch
+            for array, expected in zip(*map(next, streams), strict=True):
+                np.testing.assert_array_equal(array, expected)
+        assert streams[0].get_state() == streams[1].get_state()
+        for stream in streams:
+            stream.close()
+    assert not multiprocessing.active_children()
 
 
 def test_settings_that_leave_nothing_or_make_no_sense_are_explained(config, build):

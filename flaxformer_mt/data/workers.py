@@ -1,0 +1,62 @@
+"""Processes that cut text into tokens anew for each epoch: all that training waits for in its data.
+
+Apart from the rest of the room because Grain imports jax where it finds it.
+"""
+
+import itertools
+import sys
+from typing import Any
+
+import grain
+from absl import flags
+
+from flaxformer_mt.data.tokenized import Resampler, TokenizedPairs
+
+# A tenth of a second or more of work, which is worth the way between two processes.
+_PAIRS_OF_A_PART = 1024
+
+
+class SampledEpochs:
+    """The pairs of one epoch after another, as `Resampler.pairs_of` has them, made ahead of time.
+
+    Args:
+      resampler: goes to each process, with all of its text.
+      first_epoch: which `next` gives first.
+      num_workers: how many processes.
+    """
+
+    def __init__(self, resampler: Resampler, *, first_epoch: int, num_workers: int):
+        parts = _Parts(resampler, first_epoch)
+        self._num_parts = len(parts.of_an_epoch)
+        # Grain's workers ask for absl flags, which only absl's own `app.run` would have parsed.
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()
+        unbuffered = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+        workers = grain.MultiprocessingOptions(num_workers=num_workers)
+        dataset = grain.MapDataset.source(parts).to_iter_dataset(unbuffered)
+        self._parts = iter(dataset.mp_prefetch(workers))
+
+    def __next__(self) -> TokenizedPairs:
+        parts = itertools.islice(self._parts, self._num_parts)
+        return TokenizedPairs.concatenate([TokenizedPairs(*part) for part in parts])
+
+    def close(self) -> None:
+        """Ends the processes."""
+        self._parts.close()
+
+
+class _Parts:
+    """All epochs from one on as one endless sequence of parts, of which each worker makes some."""
+
+    def __init__(self, resampler: Resampler, first_epoch: int):
+        self._resampler, self._first_epoch = resampler, first_epoch
+        numbers, size = range(len(resampler.plain)), _PAIRS_OF_A_PART
+        self.of_an_epoch = [numbers[start : start + size] for start in numbers[::size]]
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        epoch, part = divmod(index, len(self.of_an_epoch))
+        pairs = self._resampler.pairs_of(self._first_epoch + epoch, self.of_an_epoch[part])
+        return pairs.inputs, pairs.inputs_offsets, pairs.targets, pairs.targets_offsets
