@@ -34,7 +34,7 @@ class Metrics(NamedTuple):
       target_tokens: real (not padding) target tokens, EOS included.
       source_tokens: real source tokens, EOS included.
       grad_norm: global norm of the gradient before clipping; 0 without an update.
-      skipped: 1 where loss, gradient or update were not finite and nothing was updated, else 0.
+      skipped: 1 where loss or gradient were not finite and nothing was updated, else 0.
     """
 
     loss: Float[Array, ""]
@@ -156,8 +156,12 @@ def make_train_step(
             ema = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, ema, trained)
         params = adaptation.join(trained, frozen)
         new = TrainState(state.step, params, opt_state, state.key, ema)
-        finite = jnp.isfinite(sums.loss + grad_norm + optax.tree.norm(updates))
-        kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, state)
+        finite = jnp.isfinite(sums.loss + grad_norm)
+        # The update of a finite gradient can be too large. It is kept out number by number: to
+        # know it of all, all updates would have to be in memory before the first is added.
+        kept = jax.tree.map(
+            lambda new, old: jnp.where(finite & jnp.isfinite(new), new, old), new, state
+        )
         metrics = _metrics(sums, batch)._replace(grad_norm=grad_norm, skipped=1.0 - finite)
         return dataclasses.replace(kept, step=state.step + 1), metrics
 

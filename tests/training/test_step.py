@@ -179,6 +179,17 @@ def test_what_is_not_finite_never_enters_the_parameters(rng):
         np.testing.assert_array_equal(x, y)
 
 
+def test_an_update_that_is_too_large_does_not_either(rng):
+    too_large = optax.chain(optax.scale(1e38), optax.scale(1e38))
+    state = init_state(MODEL, too_large, seed=0)
+    before = jax.tree.map(np.asarray, state.params)
+    after, metrics = make_train_step(MODEL, too_large, label_smoothing=0.1)(
+        state, whole(batch_of(rng))
+    )
+    assert np.isfinite(metrics.grad_norm) and metrics.grad_norm > 0
+    jax.tree.map(np.testing.assert_array_equal, after.params, before)
+
+
 def test_the_average_follows_the_parameters(rng):
     """By its definition, from the parameters of each step."""
     batches = [batch_of(rng) for _ in range(3)]
