@@ -1,8 +1,8 @@
 """The data pipeline alone, pairs/s: `python -m benchmarks.input --data FOLDER`.
 
 From token ids that were cut once, and from text that is cut anew each epoch (subword sampling), in
-buckets and packed, prepared by a thread on one core or by worker processes on all of them. And how
-long a training step waits for its batch. A round is whole epochs, their planning included.
+buckets and packed: by a thread on one core, or with the text cut by processes on all of them. And
+how long a training step waits for its batch. A round is whole epochs, their planning included.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class InputArguments(Settings, Text):
     """How fast batches come, and how long a training step waits for them."""
 
     workers: tuple[int, ...] = (0, 1, 2)
-    """Processes that prepare batches; 0 = a thread, on the first of the CPUs alone."""
+    """Processes that cut text anew; 0 = a thread, on the first of the CPUs alone."""
     cut: tuple[Cut, ...] = ("once", "anew")
     """Whether text is cut into tokens once, or anew each epoch."""
     batching: tuple[Batching, ...] = ("bucket", "pack")
@@ -66,7 +66,7 @@ def measure_pipeline(batching: Batching, arguments: InputArguments, directory: P
     """
     entries = []
     for cut in arguments.cut:
-        for workers in arguments.workers:
+        for workers in arguments.workers if cut == "anew" else (0,):
             job = {
                 "config": to_json(configure(arguments, batching, cut, workers)),
                 "tokenizer": str(directory / "tokenizer"),

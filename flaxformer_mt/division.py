@@ -2,8 +2,8 @@
 
 The recipe says what a batch holds; nothing here can change that. Rows are accumulated in A
 micro-batches where memory is short, each micro-batch is split over the devices that share a batch
-(the shards), and rows without a sentence fill up what does not come out even. NumPy only: Grain's
-worker processes, which start no backend, ask which rows are theirs.
+(the shards), and rows without a sentence fill up what does not come out even. NumPy only:
+the data room, which starts no backend, asks which rows are its own.
 """
 
 import dataclasses

@@ -1,7 +1,5 @@
 """A batch divided among devices and micro-batches is still that batch."""
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -63,9 +61,3 @@ def test_too_few_rows_are_refused():
 def test_a_limit_below_one_row_is_refused():
     with pytest.raises(ValueError, match=r"tokens_per_device=50 .* at least 60"):
         divide(BatchShape(8, 50, 60), shards=1, tokens_per_device=50)
-
-
-def test_a_share_goes_to_worker_processes():
-    share = Share(8, (2, 3), 100)
-    again = pickle.loads(pickle.dumps(share))
-    assert np.array_equal(again(BatchShape(40, 10, 12)), share(BatchShape(40, 10, 12)))

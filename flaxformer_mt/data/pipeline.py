@@ -209,7 +209,6 @@ def build_data(
             f"the weights {weights} leave an epoch of {len(train.pairs)} pairs without a "
             "single one; raise them in data.train.weights."
         )
-    epochs = dataclasses.replace(epochs, first=first_epoch)  # packing it took seconds
     report = DataReport(
         corpora=tuple(corpus.names),
         weights=tuple(weights),
@@ -343,11 +342,10 @@ def _plan_epochs(
     if resampler is not None:
         resampler = dataclasses.replace(
             resampler,
-            first=first,
             max_source_length=shapes[-1].source_length,
             max_target_length=shapes[-1].target_length,
         )
-    return Epochs(
+    epochs = Epochs(
         pairs=train.pairs,
         shapes=shapes,
         seed=seed,
@@ -356,6 +354,8 @@ def _plan_epochs(
         cut=pack_pairs if config.batching == "pack" else bucket_pairs,
         resampler=resampler,
     )
+    # Kept: to sample and to pack it took seconds.
+    return dataclasses.replace(epochs, first=epochs.plan(0, first))
 
 
 def _sample_first(resampler: Resampler, num_workers: int) -> TokenizedPairs:

@@ -16,7 +16,7 @@ from flaxformer_mt.data.mixture import draw_mixture
 from flaxformer_mt.data.tokenized import Resampler, TokenizedPairs
 
 RowShare = Callable[[BatchShape], Int[np.ndarray, "r"]]
-"""The numbers of those rows of a batch of this shape that this process reads. Picklable."""
+"""The numbers of those rows of a batch of this shape that this process reads."""
 
 Cut = Callable[
     [TokenizedPairs, Sequence[BatchShape], Int64[np.ndarray, "n"]],

@@ -123,13 +123,9 @@ class Resampler:
     seed: int
     max_source_length: int
     max_target_length: int
-    first: TokenizedPairs | None = None
-    """What `pairs_of(0)` returns, where that is known already."""
 
     def pairs_of(self, epoch: int, numbers: range | None = None) -> TokenizedPairs:
         """All pairs as this epoch sees them, or those of some numbers."""
-        if epoch == 0 and numbers is None and self.first is not None:
-            return self.first
         inputs, targets = _Growing(), _Growing()
         for index in range(len(self.plain)) if numbers is None else numbers:
             pair = self._text(index)

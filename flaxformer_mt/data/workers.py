@@ -3,8 +3,10 @@
 Apart from the rest of the room because Grain imports jax where it finds it.
 """
 
-import itertools
+import multiprocessing
+import os
 import sys
+import threading
 from typing import Any
 
 import grain
@@ -12,12 +14,14 @@ from absl import flags
 
 from flaxformer_mt.data.tokenized import Resampler, TokenizedPairs
 
-# A tenth of a second or more of work, which is worth the way between two processes.
+# A tenth of a second or less of work, which is worth the way between two processes.
 _PAIRS_OF_A_PART = 1024
 
 
 class SampledEpochs:
-    """The pairs of one epoch after another, as `Resampler.pairs_of` has them, made ahead of time.
+    """The pairs of one epoch after another, as `Resampler.pairs_of` has them.
+
+    The processes are a few parts of an epoch ahead. One thread may close what another waits for.
 
     Args:
       resampler: goes to each process, with all of its text.
@@ -34,15 +38,31 @@ class SampledEpochs:
         unbuffered = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
         workers = grain.MultiprocessingOptions(num_workers=num_workers)
         dataset = grain.MapDataset.source(parts).to_iter_dataset(unbuffered)
-        self._parts = iter(dataset.mp_prefetch(workers))
+        self._parts = iter(dataset.mp_prefetch(workers, worker_init_fn=_end_with_parent))
+        # Grain's iterators are for one thread at a time.
+        self._lock, self._closed = threading.Lock(), False
 
     def __next__(self) -> TokenizedPairs:
-        parts = itertools.islice(self._parts, self._num_parts)
-        return TokenizedPairs.concatenate([TokenizedPairs(*part) for part in parts])
+        """Raises OSError if a process was ended from outside."""
+        return TokenizedPairs.concatenate([self._next_part() for _ in range(self._num_parts)])
 
     def close(self) -> None:
-        """Ends the processes."""
-        self._parts.close()
+        """Ends the processes; who waits for an epoch gets a ValueError."""
+        self._closed = True
+        with self._lock:
+            self._parts.close()
+
+    def _next_part(self) -> TokenizedPairs:
+        with self._lock:
+            if self._closed:
+                raise ValueError("these processes have been closed")
+            try:
+                return TokenizedPairs(*next(self._parts))
+            except RuntimeError as error:
+                raise OSError(
+                    "a process that samples subwords has ended; if memory ran out, give "
+                    f"data.num_workers fewer of them, as each has a copy of the text ({error})"
+                ) from error
 
 
 class _Parts:
@@ -60,3 +80,16 @@ class _Parts:
         epoch, part = divmod(index, len(self.of_an_epoch))
         pairs = self._resampler.pairs_of(self._first_epoch + epoch, self.of_an_epoch[part])
         return pairs.inputs, pairs.inputs_offsets, pairs.targets, pairs.targets_offsets
+
+
+def _end_with_parent(worker: int, num_workers: int) -> None:
+    """In each process: Grain's go on for ever if training is killed."""
+    del worker, num_workers
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()

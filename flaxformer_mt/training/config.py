@@ -1,6 +1,7 @@
 """How to train: everything that is neither data, model nor search."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
@@ -92,8 +93,9 @@ class TrainingConfig:
                 raise ValueError(f"training.{name} must be at least 1, got {getattr(self, name)}")
         amounts = ("learning_rate", "clip_norm", "validate_every", "validation_pairs", "patience")
         for name in (*amounts, "keep_best", "average_last", "average_best", "adam_eps", "r_drop"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"training.{name} must not be negative, got {getattr(self, name)}")
+            if not 0 <= getattr(self, name) < math.inf:
+                value = getattr(self, name)
+                raise ValueError(f"training.{name} must not be negative or infinite, got {value}")
         for name in ("label_smoothing", "adam_b1", "adam_b2", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"training.{name} must be in [0, 1), got {getattr(self, name)}")
@@ -130,8 +132,8 @@ def _optimizer_problems(config: TrainingConfig) -> Iterator[str]:
             choices = ", ".join(get_args(kind))
             yield f"training.{name} must be one of {choices}, got {getattr(config, name)!r}"
     for name in ("weight_decay", "decay_steps", "final_learning_rate"):
-        if not getattr(config, name) >= 0:
-            yield f"training.{name} must not be negative, got {getattr(config, name)}"
+        if not 0 <= getattr(config, name) < math.inf:
+            yield f"training.{name} must not be negative or infinite, got {getattr(config, name)}"
     if config.weight_decay and config.optimizer == "adam":
         yield (
             f"training.weight_decay is {config.weight_decay}, but training.optimizer is adam, "
@@ -161,8 +163,8 @@ def _optimizer_problems(config: TrainingConfig) -> Iterator[str]:
 def _adapting_problems(config: TrainingConfig) -> Iterator[str]:
     """What makes no sense in the choice of what is trained, the first thing first."""
     for name in ("lora_rank", "lora_alpha"):
-        if not getattr(config, name) >= 0:
-            yield f"training.{name} must not be negative, got {getattr(config, name)}"
+        if not 0 <= getattr(config, name) < math.inf:
+            yield f"training.{name} must not be negative or infinite, got {getattr(config, name)}"
     if config.lora_alpha and not config.lora_rank:
         yield (
             f"training.lora_alpha is {config.lora_alpha}, but training.lora_rank is 0, which "

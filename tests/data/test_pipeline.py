@@ -5,6 +5,8 @@ import json
 import multiprocessing
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -214,10 +216,32 @@ def test_worker_processes_sample_the_same(config, build, monkeypatch):
         for _ in range(sum(steps[epoch:]) + 2):  # across the end of an epoch
             for array, expected in zip(*map(next, streams), strict=True):
                 np.testing.assert_array_equal(array, expected)
+        assert len(multiprocessing.active_children()) == 2
         assert streams[0].get_state() == streams[1].get_state()
         for stream in streams:
             stream.close()
     assert not multiprocessing.active_children()
+
+
+def test_workers_end_whenever_the_stream_is_closed(config, build):
+    """While they start, and while the next epoch is planned."""
+    config = dataclasses.replace(
+        config, tokenizer=dataclasses.replace(config.tokenizer, sampling_alpha=0.2), num_workers=2
+    )
+    data = build(config)
+    for batches in (0, 1, 2):
+        stream = data.train_iterator()
+        stream.start_prefetch()
+        for _ in range(batches):
+            next(stream)
+        stream.close()
+        for _ in range(200):
+            left = [x.name for x in threading.enumerate() if x.name == "plan-epoch"]
+            left += multiprocessing.active_children()
+            if not left:
+                break
+            time.sleep(0.1)
+        assert not left
 
 
 def test_settings_that_leave_nothing_or_make_no_sense_are_explained(config, build):

@@ -1,5 +1,6 @@
 """Schedules against their formulas, optimisers against the update written out, and they learn."""
 
+import math
 from typing import get_args
 
 import jax
@@ -140,6 +141,7 @@ def test_an_end_above_the_peak_is_refused():
     ("wrong", "message"),
     [
         ({"weight_decay": -1.0, "optimizer": "lion"}, "weight_decay must not be negative"),
+        ({"learning_rate": math.inf}, "learning_rate must not be .* infinite"),
         ({"weight_decay": 0.1}, "adam, which has none; use adamw"),
         ({"decay_steps": 5}, "belongs to the schedule wsd"),
         ({"final_learning_rate": 1e-5}, "inverse_sqrt, which has no end"),
