@@ -92,10 +92,9 @@ class TrainingConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"training.{name} must be at least 1, got {getattr(self, name)}")
         amounts = ("learning_rate", "clip_norm", "validate_every", "validation_pairs", "patience")
-        for name in (*amounts, "keep_best", "average_last", "average_best", "adam_eps", "r_drop"):
-            if not 0 <= getattr(self, name) < math.inf:
-                value = getattr(self, name)
-                raise ValueError(f"training.{name} must not be negative or infinite, got {value}")
+        more = ("keep_best", "average_last", "average_best", "adam_eps", "r_drop")
+        for problem in _amount_problems(self, *amounts, *more):
+            raise ValueError(problem)
         for name in ("label_smoothing", "adam_b1", "adam_b2", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"training.{name} must be in [0, 1), got {getattr(self, name)}")
@@ -125,15 +124,21 @@ class TrainingConfig:
         return self.decay_steps or max(1, self.num_steps // 10)
 
 
+def _amount_problems(config: TrainingConfig, *names: str) -> Iterator[str]:
+    """Which of these fields are no amounts."""
+    for name in names:
+        value = getattr(config, name)
+        if not 0 <= value < math.inf:
+            yield f"training.{name} must not be negative or infinite, got {value}"
+
+
 def _optimizer_problems(config: TrainingConfig) -> Iterator[str]:
     """What makes no sense in the choice of optimiser and schedule, the first thing first."""
     for name, kind in (("optimizer", OptimizerName), ("schedule", ScheduleName)):
         if getattr(config, name) not in get_args(kind):
             choices = ", ".join(get_args(kind))
             yield f"training.{name} must be one of {choices}, got {getattr(config, name)!r}"
-    for name in ("weight_decay", "decay_steps", "final_learning_rate"):
-        if not 0 <= getattr(config, name) < math.inf:
-            yield f"training.{name} must not be negative or infinite, got {getattr(config, name)}"
+    yield from _amount_problems(config, "weight_decay", "decay_steps", "final_learning_rate")
     if config.weight_decay and config.optimizer == "adam":
         yield (
             f"training.weight_decay is {config.weight_decay}, but training.optimizer is adam, "
@@ -162,9 +167,7 @@ def _optimizer_problems(config: TrainingConfig) -> Iterator[str]:
 
 def _adapting_problems(config: TrainingConfig) -> Iterator[str]:
     """What makes no sense in the choice of what is trained, the first thing first."""
-    for name in ("lora_rank", "lora_alpha"):
-        if not 0 <= getattr(config, name) < math.inf:
-            yield f"training.{name} must not be negative or infinite, got {getattr(config, name)}"
+    yield from _amount_problems(config, "lora_rank", "lora_alpha")
     if config.lora_alpha and not config.lora_rank:
         yield (
             f"training.lora_alpha is {config.lora_alpha}, but training.lora_rank is 0, which "
