@@ -3,8 +3,11 @@
 Translations of one batch differ in length; waiting for the longest wastes half of the work or
 more. Here a program has B places for many more sentences, Q. All places go on by one token at a
 time, each from its own position; when some of them are done, they are given the next sentences, in
-the same shapes. So a translation does not depend on its neighbours, bit for bit: the places are as
-many to the end, and no row of a product depends on what stands in the others, or on its place.
+the same shapes. When nobody waits any more and most places are empty, those that are left move
+together into fewer.
+
+A translation does not depend on its neighbours, bit for bit: no row of a product depends on what
+stands in the others, or on its place; nor, where sentences move, on how many others there are.
 """
 
 from collections.abc import Callable
@@ -70,6 +73,8 @@ class Queue(NamedTuple):
     read: Callable[[DecodeCache, Int[Array, " n"], Int[Array, " n"]], DecodeCache]
     """(cache, places, whose they are now) -> the cache in which those have read their sources and
     written nothing; a place B is none."""
+    fewer: int = 0
+    """How many places the last sentences have, once so few are left; 0 = B to the end."""
 
 
 class Progress(NamedTuple):
@@ -106,7 +111,10 @@ def run(
     now = Progress(start, sentences, jnp.zeros((), jnp.int32), results)
     if queue is None:
         return _go_on(search, wishes, now, until_left=0).results
-    return _all_in_turn(search, wishes, now, queue).results
+    now = _all_in_turn(search, wishes, now, queue)
+    if queue.fewer:
+        now = _go_on(search, wishes, _together(search, now, queue.fewer), until_left=0)
+    return now.results
 
 
 def _go_on(
@@ -128,14 +136,14 @@ def _go_on(
 
 
 def _all_in_turn(search: Search, wishes: PerSentence, now: Progress, queue: Queue) -> Progress:
-    """Until each sentence has had a place, and is done."""
+    """Until each sentence has had a place, and no more than `queue.fewer` are not done."""
     count, places = wishes.length_limits.shape[0], queue.places
     last = jnp.max(jnp.where(wishes.length_limits > 0, jnp.arange(count), -1))
     size = at_once(places)
 
     def change(now: Progress) -> Progress:
         enough = places - size
-        now = _go_on(search, wishes, now, jnp.where(now.following <= last, enough, 0))
+        now = _go_on(search, wishes, now, jnp.where(now.following <= last, enough, queue.fewer))
         (free,) = jnp.nonzero(~search.live(now.state), size=size, fill_value=places)
         next_ones = now.following + jnp.arange(size)
         given = (free < places) & (next_ones <= last)
@@ -154,6 +162,14 @@ def _all_in_turn(search: Search, wishes: PerSentence, now: Progress, queue: Queu
         )
 
     def unfinished(now: Progress) -> Bool[Array, ""]:
-        return (now.following <= last) | search.live(now.state).any()
+        return (now.following <= last) | (search.live(now.state).sum() > queue.fewer)
 
     return jax.lax.while_loop(unfinished, change, now)
+
+
+def _together(search: Search, now: Progress, places: int) -> Progress:
+    """In so many places: those who are not done, who are no more, and some who are."""
+    who = jnp.argsort(~search.live(now.state))[:places]
+    return now._replace(
+        state=jax.tree.map(lambda x: x[who], now.state), sentences=now.sentences[who]
+    )

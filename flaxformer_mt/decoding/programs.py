@@ -40,6 +40,11 @@ from flaxformer_mt.kept_traces import keepable
 from flaxformer_mt.model.cache import Source
 from flaxformer_mt.model.transformer import Transformer
 
+ADDED_ALIKE = 4096
+"""From so many numbers on XLA adds them up in one order on a CPU, fewer in another. It matters to
+norms, to a new token that looks at itself and to the softmax of logits; other sums are the same for
+any number of rows (`matmul.prepared_matmul`, `attention.sum_by_halves`)."""
+
 
 class SearchProgram(NamedTuple):
     """All that is fixed when a search is compiled, apart from the shapes of its arguments."""
@@ -122,7 +127,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
             take = functools.partial(_read_when_taken, read, source)
         else:
             take = functools.partial(_take, _read_all(read, source, wishes.length_limits, places))
-        queue = Queue(places, take)
+        queue = Queue(places, take, fewer=fewer_places(program))
     cache = start(sources)
     kernels = None
     if program.frugal:
@@ -161,6 +166,17 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
         prefix=wishes.prefix,
         queue=queue,
     )
+
+
+def fewer_places(program: SearchProgram) -> int:
+    """For `Queue`: a quarter of the places where arithmetic is dear, if no bit depends on that."""
+    fewer = program.places // 4
+    hypotheses = fewer * max(program.beam_size, program.num_hypotheses)
+    narrowest = min(
+        min(m.config.d_model, m.config.num_heads * m.config.head_widths[0], m.target_vocab_size)
+        for m in program.models
+    )
+    return fewer if program.frugal and hypotheses * narrowest >= ADDED_ALIKE else 0
 
 
 Read = Callable[..., tuple[Source, ...]]

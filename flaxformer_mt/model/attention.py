@@ -90,8 +90,21 @@ def read_page(
     """The softmax of equation 1 and what it weighs, not yet divided by their denominator."""
     top = jnp.where(mask, scores, MASKED).max(axis=-1, keepdims=True)
     powers = jnp.where(mask, jnp.exp(scores - top), 0.0)
-    total = powers.sum(axis=-1, keepdims=True)
+    total = sum_by_halves(powers)
     return PageRead(top, powers, total, mix(powers.astype(values.dtype), values))
+
+
+def sum_by_halves(x: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
+    """The sum over the last dimension: the second half is added to the first, until one is left.
+
+    XLA adds up fewer than 4,096 numbers of an array in another order than more of them on a CPU. In
+    this order a sum does not depend on how many others there are, and it is faster.
+    """
+    while (length := x.shape[-1]) > 1:
+        half = (length + 1) // 2
+        first, second = jnp.split(x, [half], axis=-1)
+        x = first + jnp.pad(second, [(0, 0)] * (x.ndim - 1) + [(0, 2 * half - length)])
+    return x
 
 
 def join(one: PageRead, other: PageRead) -> PageRead:

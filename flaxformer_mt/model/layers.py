@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.dropout import Dropout, DropoutRows
-from flaxformer_mt.model.matmul import matmul, prepare, prepared_matmul
+from flaxformer_mt.model.matmul import Prepared, matmul, prepare, prepared_matmul
 
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
@@ -55,12 +55,11 @@ PREPARED = "prepared"
 
 def prepared(
     module: nn.Module, name: str, matrix: Callable[[], Float[Array, "K N"]]
-) -> Float[Array, "_ _"] | None:
+) -> Prepared | None:
     """What `module` has of that name in the collection; puts it there if that is mutable."""
     if module.is_mutable_collection(PREPARED) and not module.is_initializing():
         module.put_variable(PREPARED, name, prepare(matrix()))
-    found = module.get_variable(PREPARED, name)
-    return None if found is None else jnp.asarray(found)
+    return module.get_variable(PREPARED, name)
 
 
 class Linear(nn.Module):

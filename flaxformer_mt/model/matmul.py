@@ -10,6 +10,7 @@ and takes two to three times as long. So there x or g is transposed in memory fi
 
 import functools
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,16 @@ BLOCK = 8
 LONG_SUM, WIDE, FEW_ROWS = 512, 4, 128
 """A CPU is faster at (W^T x^T)^T, 1.2 to 1.3 times for 64 rows of x, where W [K N] makes long sums,
 K from 512 on, and no more than 4 K of them. For 320 rows it is not."""
+TILE = 64
+"""In float32 x (W^T)^T rounds alike for any number of rows but 1 (on x86 with AVX-512), x W as it
+does from so many rows on, and (W^T x^T)^T for multiples of them. In bfloat16 all of them do."""
+
+
+class Prepared(NamedTuple):
+    """A matrix as `prepared_matmul` wants it; a program makes only the form that it needs."""
+
+    kernel: Float[Array, "K N"]
+    transposed: Float[Array, "N K"]
 
 
 def matmul(
@@ -42,31 +53,29 @@ def matmul(
     return jnp.asarray(_matmul(x, kernel, inputs, jnp.dtype(dtype or x.dtype)))
 
 
-def prepare(kernel: Float[Array, "K N"]) -> Float[Array, "_ _"]:
-    """W, or W^T where that is faster, for `prepared_matmul`."""
-    return kernel.T if _is_turned(*kernel.shape) else kernel
+def prepare(kernel: Float[Array, "K N"]) -> Prepared:
+    """W in both forms, before a loop that multiplies with it many times."""
+    return Prepared(kernel, kernel.T)
 
 
 def prepared_matmul(
-    x: Float[Array, "... K"], prepared: Float[Array, "_ _"], dtype: DTypeLike | None = None
+    x: Float[Array, "... K"], prepared: Prepared, dtype: DTypeLike | None = None
 ) -> Float[Array, "... N"]:
-    """X W of a prepared W, in the form that is fastest on a CPU; `dtype` as in `matmul`.
+    """X W in the fastest form that rounds a row alike, however many others there are (see `TILE`).
 
-    Not for training: the gradients of `matmul` are faster.
+    Not for training: the gradients of `matmul` are faster. `dtype` as in `matmul`.
     """
-    width = x.shape[-1]
+    width, outputs = prepared.kernel.shape
     rows = x.reshape(-1, width)
-    if not _is_turned(width, prepared.size // width):
-        return matmul(x, prepared, (0,), dtype)
-    if len(rows) > FEW_ROWS:
-        return matmul(x, prepared, (1,), dtype)
-    y = _contract(prepared, rows, (1,), (1,), jnp.dtype(dtype or x.dtype))
-    y = jax.lax.optimization_barrier(y)  # or XLA would make x W of it again
-    return y.T.reshape(*x.shape[:-1], -1)
-
-
-def _is_turned(num_inputs: int, num_outputs: int) -> bool:
-    return num_inputs >= LONG_SUM and num_outputs <= WIDE * num_inputs
+    any_number = x.dtype != jnp.float32
+    makes_long_sums = width >= LONG_SUM and outputs <= WIDE * width
+    if not makes_long_sums and (any_number or len(rows) >= TILE):
+        return matmul(x, prepared.kernel, (0,), dtype)
+    if makes_long_sums and len(rows) <= FEW_ROWS and (any_number or len(rows) % TILE == 0):
+        y = _contract(prepared.transposed, rows, (1,), (1,), jnp.dtype(dtype or x.dtype))
+        y = jax.lax.optimization_barrier(y)  # or XLA would make x W of it again
+        return y.T.reshape(*x.shape[:-1], -1)
+    return matmul(x, prepared.transposed, (1,), dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))

@@ -44,15 +44,15 @@ def tables():
     return jnp.asarray(tables)
 
 
-@functools.partial(jax.jit, static_argnames=("search", "places"))
-def found_in_turn(tables, wishes, search, places: int) -> Any:
+@functools.partial(jax.jit, static_argnames=("search", "places", "fewer"))
+def found_in_turn(tables, wishes, search, places: int, fewer: int = 0) -> Any:
     beams, limits = BEAMS, jnp.asarray(LIMITS)
 
     def read(cache, free, sentences):
         prefix = cache.prefix.at[free].set(12345, mode="drop")  # must not be read before BOS
         return Places(cache.tables.at[free].set(tables[sentences], mode="drop"), prefix)
 
-    queue = Queue(places, read) if places < len(limits) else None
+    queue = Queue(places, read, fewer) if places < len(limits) else None
     cache = Places(tables[:places], jnp.zeros((places, beams), jnp.int32))
     sizes = {"num_hypotheses": beams} | ({"beam_size": beams} if search is beam_search else {})
     return search(
@@ -82,12 +82,14 @@ WISHES = {
 }
 
 
-@pytest.mark.parametrize("places", [1, 4, 8, 15])
+@pytest.mark.parametrize(
+    "places, fewer", [(1, 0), (4, 0), (4, 1), (8, 0), (8, 3), (15, 0), (15, 14)]
+)
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("search", [beam_search, greedy])
-def test_taking_turns_changes_nothing(tables, search, wish, places):
+def test_taking_turns_changes_nothing(tables, search, wish, places, fewer):
     wanted = found_in_turn(tables, WISHES[wish], search, len(LIMITS))
-    found = found_in_turn(tables, WISHES[wish], search, places)
+    found = found_in_turn(tables, WISHES[wish], search, places, fewer)
     for ours, theirs in zip(found, wanted, strict=True):
         if ours.ndim == 3:  # tokens: of places without a hypothesis anything
             real = np.asarray(wanted.scores > -jnp.inf)[..., None]
@@ -101,17 +103,17 @@ def test_draws_are_those_of_the_sentence(tables, kind, places):
     distinct = WithoutReplacement(SAMPLER)
     search, wish = {"choose": (greedy, SAMPLER), "selection": (beam_search, distinct)}[kind]
     wanted = found_in_turn(tables, {kind: wish}, search, len(LIMITS))
-    found = found_in_turn(tables, {kind: wish}, search, places)
+    found = found_in_turn(tables, {kind: wish}, search, places, places // 4)
     np.testing.assert_array_equal(found.scores, wanted.scores)
     np.testing.assert_array_equal(found.lengths, wanted.lengths)
 
 
-def num_steps(cache, limits, queue) -> int:
-    """Of a greedy search that ends no sentence before its limit."""
+def places_of_steps(cache, limits, queue) -> list[int]:
+    """In how many places each token of a greedy search is, that ends nothing before its limit."""
     steps = []
 
     def counting_step(tokens, cache):
-        jax.debug.callback(lambda: steps.append(1))
+        jax.debug.callback(lambda: steps.append(len(tokens)))
         return step(tokens, cache)
 
     greedy(
@@ -128,7 +130,7 @@ def num_steps(cache, limits, queue) -> int:
         rules=(MinLength(limits, EOS),),
     )
     jax.effects_barrier()
-    return len(steps)
+    return steps
 
 
 def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
@@ -137,6 +139,16 @@ def test_the_work_is_that_of_the_tokens_and_not_of_the_longest(tables):
     limits = jnp.where(jnp.arange(64) % 8 == 0, 12, 2)
     cache = Places(many, jnp.zeros((8, 1), jnp.int32))
     queue = Queue(8, lambda cache, free, sentences: Places(many, cache.prefix))
-    steps = num_steps(cache, limits, queue)
+    steps = len(places_of_steps(cache, limits, queue))
     in_full_batches, tokens = 8 * 12, int(limits.sum())
     assert tokens / 8 <= steps < 0.5 * in_full_batches
+
+
+@pytest.mark.parametrize("fewer, in_all", [(0, 12), (1, 10), (2, 4), (6, 2)])
+def test_the_last_sentences_move_together(tables, fewer, in_all):
+    """Of 8 sentences six are left after 2 tokens, two after 4, one after 10."""
+    limits = jnp.array([12, 2, 4, 2, 4, 4, 10, 4])
+    cache = Places(tables[:8], jnp.zeros((8, 1), jnp.int32))
+    queue = Queue(8, lambda cache, free, sentences: cache, fewer)
+    steps = places_of_steps(cache, limits, queue)
+    assert steps == [8] * in_all + [fewer] * (LENGTH - in_all)

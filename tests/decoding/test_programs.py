@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.continuous_batching import PerSentence
-from flaxformer_mt.decoding.programs import SearchProgram, Wishes, search_batch
+from flaxformer_mt.decoding.programs import SearchProgram, Wishes, fewer_places, search_batch
 from flaxformer_mt.decoding.rules import MinLength
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
@@ -129,3 +129,27 @@ def test_a_frugal_search_finds_the_same(dtype, tolerance):
     if dtype == "float32":
         np.testing.assert_array_equal(found.tokens[real], wanted.tokens[real])
     assert jnp.max(wanted.lengths) == 40
+
+
+@pytest.mark.parametrize(
+    "places, beam_size, frugal, wanted",
+    [(64, 1, True, 16), (32, 5, True, 8), (16, 5, True, 4), (16, 1, True, 0), (64, 1, False, 0)],
+)
+def test_last_sentences_have_fewer_places_where_that_changes_no_bit(
+    places, beam_size, frugal, wanted
+):
+    """Which is where 4,096 numbers or more stand in them, and where a loop more is not dear."""
+    wide = dataclasses.replace(CONFIG, d_model=256)
+    large = Transformer(wide, 300, 300, 2)
+
+    def found(*models: Transformer) -> int:
+        sizes = {"frugal": frugal, "places": places}
+        return fewer_places(SearchProgram(models, beam_size, 1, 40, 2, 3, 0, **sizes))
+
+    assert found(large) == wanted
+    narrow, narrow_heads, few_words = (
+        Transformer(CONFIG, 300, 300, 2),
+        Transformer(dataclasses.replace(wide, key_width=8), 300, 300, 2),
+        Transformer(wide, VOCAB, VOCAB, 2),
+    )
+    assert found(large, narrow) == found(large, narrow_heads) == found(few_words) == 0
