@@ -7,7 +7,7 @@ the same shapes. When nobody waits any more and most places are empty, those tha
 together into fewer.
 
 A translation does not depend on its neighbours, bit for bit: no row of a product depends on what
-stands in the others, or on its place; nor, where sentences move, on how many others there are.
+stands in the others, or on its place. Who asks for fewer places answers for their number.
 """
 
 from collections.abc import Callable
@@ -168,7 +168,7 @@ def _all_in_turn(search: Search, wishes: PerSentence, now: Progress, queue: Queu
 
 
 def _together(search: Search, now: Progress, places: int) -> Progress:
-    """In so many places: those who are not done, who are no more, and some who are."""
+    """In so many places: those that are not done (no more than that), and some that are."""
     who = jnp.argsort(~search.live(now.state))[:places]
     return now._replace(
         state=jax.tree.map(lambda x: x[who], now.state), sentences=now.sentences[who]

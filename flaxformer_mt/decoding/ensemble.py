@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.decoding.step import DecodeStep
+from flaxformer_mt.model.attention import sum_of_each
 from flaxformer_mt.model.cache import Cache, Source, start_cache
 from flaxformer_mt.model.layers import PREPARED
 from flaxformer_mt.model.transformer import Transformer
@@ -162,6 +163,6 @@ def coverage_bonus(
         assert cache.coverage is not None
         logs = jnp.log(jnp.clip(cache.coverage, 1e-6, 1.0))
         source_mask = cache.members[0].source_mask[:, 0]  # [B 1 S]
-        return strength * jnp.sum(jnp.where(source_mask, logs, 0.0), axis=-1)
+        return strength * sum_of_each(jnp.where(source_mask, logs, 0.0))[..., 0]
 
     return bonus

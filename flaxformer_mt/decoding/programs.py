@@ -41,9 +41,9 @@ from flaxformer_mt.model.cache import Source
 from flaxformer_mt.model.transformer import Transformer
 
 ADDED_ALIKE = 4096
-"""From so many numbers on XLA adds them up in one order on a CPU, fewer in another. It matters to
+"""On a CPU XLA adds up so many numbers or more in one order, fewer in another. It matters to
 norms, to a new token that looks at itself and to the softmax of logits; other sums are the same for
-any number of rows (`matmul.prepared_matmul`, `attention.sum_by_halves`)."""
+any number of rows (`matmul.prepared_matmul`, `attention.sum_of_each`)."""
 
 
 class SearchProgram(NamedTuple):
@@ -176,7 +176,8 @@ def fewer_places(program: SearchProgram) -> int:
         min(m.config.d_model, m.config.num_heads * m.config.head_widths[0], m.target_vocab_size)
         for m in program.models
     )
-    return fewer if program.frugal and hypotheses * narrowest >= ADDED_ALIKE else 0
+    alike = hypotheses > 1 and hypotheses * narrowest >= ADDED_ALIKE
+    return fewer if program.frugal and alike else 0
 
 
 Read = Callable[..., tuple[Source, ...]]

@@ -66,8 +66,8 @@ the fewer of them the more rows there are. Elsewhere than on a CPU the memory gr
 keys and values."""
 HYPOTHESES_ON_CPU = 160
 """Of a program that searches, at the same time. A token takes as long in empty places as in full
-ones: with more of them many sentences are no faster, and few wait longer
-(`benchmarks/README.md`)."""
+ones, but for the last sentences (`programs.fewer_places`): with more of them many sentences are no
+faster, and few wait longer (`benchmarks/README.md`)."""
 
 
 class Translator:

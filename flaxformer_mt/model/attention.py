@@ -5,6 +5,7 @@ G heads of keys and values, H head width. Heads stand before length ([B N T H]) 
 product below is a batch of plain matrix products over (T, S), with no transpose between them.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -90,16 +91,21 @@ def read_page(
     """The softmax of equation 1 and what it weighs, not yet divided by their denominator."""
     top = jnp.where(mask, scores, MASKED).max(axis=-1, keepdims=True)
     powers = jnp.where(mask, jnp.exp(scores - top), 0.0)
-    total = sum_by_halves(powers)
+    total = sum_of_each(powers)
     return PageRead(top, powers, total, mix(powers.astype(values.dtype), values))
 
 
-def sum_by_halves(x: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
-    """The sum over the last dimension: the second half is added to the first, until one is left.
+def sum_of_each(x: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
+    """The sum over the last dimension, which on a CPU does not depend on how many others there are.
 
-    XLA adds up fewer than 4,096 numbers of an array in another order than more of them on a CPU. In
-    this order a sum does not depend on how many others there are, and it is faster.
+    XLA adds up fewer than 4,096 numbers of an array in another order there than more of them. By
+    halves, the second added to the first until one is left, it is the same, and faster.
     """
+    plain = functools.partial(jnp.sum, axis=-1, keepdims=True)
+    return jax.lax.platform_dependent(x, cpu=_sum_by_halves, default=plain)
+
+
+def _sum_by_halves(x: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
     while (length := x.shape[-1]) > 1:
         half = (length + 1) // 2
         first, second = jnp.split(x, [half], axis=-1)

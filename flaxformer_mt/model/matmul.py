@@ -21,9 +21,10 @@ BLOCK = 8
 LONG_SUM, WIDE, FEW_ROWS = 512, 4, 128
 """A CPU is faster at (W^T x^T)^T, 1.2 to 1.3 times for 64 rows of x, where W [K N] makes long sums,
 K from 512 on, and no more than 4 K of them. For 320 rows it is not."""
-TILE = 64
-"""In float32 x (W^T)^T rounds alike for any number of rows but 1 (on x86 with AVX-512), x W as it
-does from so many rows on, and (W^T x^T)^T for multiples of them. In bfloat16 all of them do."""
+TILE, LONGEST_ALIKE = 64, 2048
+"""x (W^T)^T rounds alike for any number of rows but 1 (on x86 with AVX-512). In float32 x W does as
+it from so many rows on, and (W^T x^T)^T for multiples of them; in bfloat16 x W always does, and
+(W^T x^T)^T for sums up to this length."""
 
 
 class Prepared(NamedTuple):
@@ -67,11 +68,12 @@ def prepared_matmul(
     """
     width, outputs = prepared.kernel.shape
     rows = x.reshape(-1, width)
-    any_number = x.dtype != jnp.float32
+    narrow = x.dtype != jnp.float32
     makes_long_sums = width >= LONG_SUM and outputs <= WIDE * width
-    if not makes_long_sums and (any_number or len(rows) >= TILE):
+    if not makes_long_sums and (narrow or len(rows) >= TILE):
         return matmul(x, prepared.kernel, (0,), dtype)
-    if makes_long_sums and len(rows) <= FEW_ROWS and (any_number or len(rows) % TILE == 0):
+    turned_alike = width <= LONGEST_ALIKE if narrow else len(rows) % TILE == 0
+    if makes_long_sums and len(rows) <= FEW_ROWS and turned_alike:
         y = _contract(prepared.transposed, rows, (1,), (1,), jnp.dtype(dtype or x.dtype))
         y = jax.lax.optimization_barrier(y)  # or XLA would make x W of it again
         return y.T.reshape(*x.shape[:-1], -1)

@@ -133,7 +133,14 @@ def test_a_frugal_search_finds_the_same(dtype, tolerance):
 
 @pytest.mark.parametrize(
     "places, beam_size, frugal, wanted",
-    [(64, 1, True, 16), (32, 5, True, 8), (16, 5, True, 4), (16, 1, True, 0), (64, 1, False, 0)],
+    [
+        (64, 1, True, 16),
+        (32, 5, True, 8),
+        (16, 5, True, 4),
+        (16, 1, True, 0),
+        (4, 1, True, 0),
+        (64, 1, False, 0),
+    ],
 )
 def test_last_sentences_have_fewer_places_where_that_changes_no_bit(
     places, beam_size, frugal, wanted
@@ -142,14 +149,17 @@ def test_last_sentences_have_fewer_places_where_that_changes_no_bit(
     wide = dataclasses.replace(CONFIG, d_model=256)
     large = Transformer(wide, 300, 300, 2)
 
-    def found(*models: Transformer) -> int:
+    def found(*models: Transformer, drawn: int = 1) -> int:
         sizes = {"frugal": frugal, "places": places}
-        return fewer_places(SearchProgram(models, beam_size, 1, 40, 2, 3, 0, **sizes))
+        beams = beam_size if drawn == 1 else 1
+        return fewer_places(SearchProgram(models, beams, drawn, 40, 2, 3, 0, **sizes))
 
-    assert found(large) == wanted
+    assert found(large) == found(large, drawn=beam_size) == wanted
     narrow, narrow_heads, few_words = (
         Transformer(CONFIG, 300, 300, 2),
         Transformer(dataclasses.replace(wide, key_width=8), 300, 300, 2),
         Transformer(wide, VOCAB, VOCAB, 2),
     )
+    huge = Transformer(dataclasses.replace(wide, d_model=4096), 4096, 4096, 2)
+    assert found(huge) == (places // 4 if frugal and places > 4 else 0)  # one alone is not alike
     assert found(large, narrow) == found(large, narrow_heads) == found(few_words) == 0

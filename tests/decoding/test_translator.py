@@ -466,7 +466,7 @@ class LargeVocabulary(LetterVocabulary):
 
 KINDS = {
     "sinusoidal": {},
-    "bfloat16": {"dtype": "bfloat16"},
+    "bfloat16": {"dtype": "bfloat16", "d_ff": 2560},  # longer sums than 2,048
     "rotary": {"positions": "rotary", "num_kv_heads": 2},
     "relative": {"positions": "relative", "activation": "swiglu"},
     "bucketed": {"positions": "bucketed", "norm": "pre"},
@@ -481,7 +481,8 @@ def test_company_changes_no_bit_at_the_sizes_of_a_real_model(rng, beam_size, kin
     Those who are alone move to fewer places at once (`programs.fewer_places`).
     """
     tiny, _ = random_model(LargeVocabulary.size, 0)
-    sizes = dataclasses.replace(tiny.config, d_model=256, d_ff=1024, num_heads=4, **KINDS[kind])
+    of_kind = {"d_model": 256, "d_ff": 1024, "num_heads": 4, **KINDS[kind]}
+    sizes = dataclasses.replace(tiny.config, **of_kind)
     model = tiny.clone(config=sizes)
     params = init_params(model, jax.random.key(0))
     tokenizer = Tokenizer(LargeVocabulary(), LargeVocabulary())

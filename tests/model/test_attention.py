@@ -15,6 +15,7 @@ from flaxformer_mt.model.attention import (
     compare,
     masked_softmax,
     mix,
+    sum_of_each,
 )
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.encoder_decoder import self_attention
@@ -241,3 +242,11 @@ def test_the_bias_of_keys_learns_only_where_softmax_sees_it(positions, learns):
     gradients = nn.unbox(gradients)["params"]
     assert bool(jnp.any(gradients["key"]["bias"] != 0)) == learns
     assert jnp.any(gradients["query"]["bias"] != 0)
+
+
+@pytest.mark.parametrize("length", [1, 5, 16, 64, 100])
+def test_a_sum_of_each_is_a_sum_and_no_row_knows_how_many_there_are(length, rng):
+    x = jnp.asarray(rng.normal(size=(32, 5, length)), jnp.float32)
+    found = jax.jit(sum_of_each)(x)
+    np.testing.assert_allclose(found, x.sum(-1, keepdims=True), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(jax.jit(sum_of_each)(x[:8]), found[:8])

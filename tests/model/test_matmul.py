@@ -113,7 +113,10 @@ def test_of_a_prepared_kernel_it_is_the_same_and_no_row_knows_its_place(rows, sh
         np.testing.assert_array_equal(moved, found[order])
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (256, 1024), (LONG_SUM, 384), (256, 8000), (333, 77)])
+@pytest.mark.parametrize(
+    "shape",
+    [(64, 64), (256, 1024), (LONG_SUM, 384), (256, 8000), (333, 77), (2048, 512), (4096, 1024)],
+)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_no_bit_of_a_row_depends_on_how_many_others_there_are(shape, dtype, rng, rounds_alike):
     """But for a row that is alone."""
