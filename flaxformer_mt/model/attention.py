@@ -98,8 +98,9 @@ def read_page(
 def sum_of_each(x: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
     """The sum over the last dimension, which on a CPU does not depend on how many others there are.
 
-    XLA adds up fewer than 4,096 numbers of an array in another order there than more of them. By
-    halves, the second added to the first until one is left, it is the same, and faster.
+    There XLA adds up an array of fewer than 4,096 numbers in another order than a larger one. Where
+    the second half is added to the first until one number is left the order is fixed, and it is
+    faster; on a TPU it would be slower.
     """
     plain = functools.partial(jnp.sum, axis=-1, keepdims=True)
     return jax.lax.platform_dependent(x, cpu=_sum_by_halves, default=plain)
