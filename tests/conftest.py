@@ -19,6 +19,17 @@ jax.devices()  # from here on the number is settled, whatever a test calls
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def programs_of_a_module() -> Iterator[None]:
+    """What one module compiled is let go after it.
+
+    A program of XLA's has some hundred memory mappings. Linux allows a process 65,530
+    (vm.max_map_count), and one that compiles beyond them dies without a word.
+    """
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def shared_data() -> Path:
     """The directory of real corpora; tests that need it are skipped where there is none."""
