@@ -24,7 +24,8 @@ K from 512 on, and no more than 4 K of them. For 320 rows it is not."""
 TILE, LONGEST_ALIKE = 64, 2048
 """x (W^T)^T rounds alike for any number of rows but 1 (on x86 with AVX-512). In float32 x W does as
 it from so many rows on, and (W^T x^T)^T for multiples of them; in bfloat16 x W always does, and
-(W^T x^T)^T for sums up to this length."""
+(W^T x^T)^T for sums up to this length; but that one only where W has a multiple of `TILE` columns
+as well."""
 
 
 class Prepared(NamedTuple):
@@ -44,13 +45,22 @@ def matmul(
 
     Args:
       x: [... K], in the dtype of the kernel. K may be several dimensions.
-      kernel: K and N, in any order; N too may be several dimensions.
-      inputs: which dimensions of the kernel are K, ascending.
+      kernel: [K N] or [N K]; N too may be several dimensions.
+      inputs: which dimensions of the kernel are K, ascending: the first or the last ones.
       dtype: of the result; None = that of x.
 
     Returns:
       [... N], added up in float32.
+
+    Raises:
+      ValueError: K stands between dimensions of N, or the other way round.
     """
+    first, last = tuple(range(len(inputs))), tuple(range(kernel.ndim - len(inputs), kernel.ndim))
+    if inputs not in (first, last):  # the gradient would come out in another order
+        raise ValueError(
+            f"inputs must be the first or the last of the {kernel.ndim} dimensions of the kernel, "
+            f"{first} or {last}; got {inputs}."
+        )
     return jnp.asarray(_matmul(x, kernel, inputs, jnp.dtype(dtype or x.dtype)))
 
 
@@ -73,7 +83,7 @@ def prepared_matmul(
     if not makes_long_sums and (narrow or len(rows) >= TILE):
         return matmul(x, prepared.kernel, (0,), dtype)
     turned_alike = width <= LONGEST_ALIKE if narrow else len(rows) % TILE == 0
-    if makes_long_sums and len(rows) <= FEW_ROWS and turned_alike:
+    if makes_long_sums and len(rows) <= FEW_ROWS and turned_alike and outputs % TILE == 0:
         y = _contract(prepared.transposed, rows, (1,), (1,), jnp.dtype(dtype or x.dtype))
         y = jax.lax.optimization_barrier(y)  # or XLA would make x W of it again
         return y.T.reshape(*x.shape[:-1], -1)

@@ -115,7 +115,10 @@ def test_of_a_prepared_kernel_it_is_the_same_and_no_row_knows_its_place(rows, sh
 
 @pytest.mark.parametrize(
     "shape",
-    [(64, 64), (256, 1024), (LONG_SUM, 384), (256, 8000), (333, 77), (2048, 512), (4096, 1024)],
+    [
+        *[(64, 64), (256, 1024), (LONG_SUM, 384), (256, 8000), (2048, 512), (4096, 1024)],
+        *[(333, 77), (LONG_SUM, 1000), (1200, 300), (260, 1030)],
+    ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_no_bit_of_a_row_depends_on_how_many_others_there_are(shape, dtype, rng, rounds_alike):
@@ -127,3 +130,10 @@ def test_no_bit_of_a_row_depends_on_how_many_others_there_are(shape, dtype, rng,
     of_all = jax.jit(prepared_matmul)(x, ready)
     for rows in (2, 5, 16, 20, 48, 63, 64, 80, FEW_ROWS, 160):
         np.testing.assert_array_equal(jax.jit(prepared_matmul)(x[:rows], ready), of_all[:rows])
+
+
+@pytest.mark.parametrize("inputs", [(1,), (0, 2)])
+def test_a_kernel_has_its_inputs_first_or_last(inputs):
+    x = jnp.ones((3, *[4] * len(inputs)))
+    with pytest.raises(ValueError, match="the first or the last of the 3 dimensions"):
+        matmul(x, jnp.ones((4, 4, 4)), inputs)
