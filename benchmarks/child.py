@@ -22,6 +22,8 @@ from flaxformer_mt.cpus import num_cpus
 ROOT = Path(__file__).parents[1]
 Device = Literal["cpu", "gpu"]
 Answer = dict[str, Any]
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+"""Bytes, of `ru_maxrss`."""
 
 
 class Contender(Protocol):
@@ -79,7 +81,9 @@ class Child:
         """What it told when it was warm."""
 
     def ask(self, **request: Any) -> Answer:
-        """One round; returns when it is done."""
+        """One round; returns when it is done. Raises RuntimeError if the process ends, or has."""
+        if self._process.poll() is not None:
+            raise RuntimeError(f"{self.name} has ended before")
         assert self._process.stdin
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -99,15 +103,14 @@ class Child:
         return json.loads(line)
 
 
-def peak_memory(whose: int = resource.RUSAGE_SELF) -> int:
-    """The most memory that this process has had so far, or its largest child; bytes."""
+def peak_memory() -> int:
+    """The most memory that this process has had so far; bytes."""
     status = Path("/proc/self/status")
-    if whose == resource.RUSAGE_SELF and status.exists():
+    if status.exists():
         # getrusage would count what the parent had when it started this process.
         fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
         return int(fields["VmHWM"].split()[0]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(whose).ru_maxrss * unit
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT
 
 
 def main(contender: str, job: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from benchmarks import limits
 from benchmarks.child import Child, Entry
 from benchmarks.contenders.given import write
-from benchmarks.rounds import Settings, alternate, ready, say, workplace
+from benchmarks.rounds import Settings, alternate, ask_each, ready, say, workplace
 from benchmarks.table import Row, make_rows, publish
 from benchmarks.task import NEEDS, Model, export
 from flaxformer_mt.cli import run_verb
@@ -28,7 +28,7 @@ OURS = "benchmarks.contenders.ours:Decoding"
 PYTORCH = "benchmarks.contenders.pytorch:Decoding"
 ENGINE = "benchmarks.contenders.engine:Decoding"
 FIRST = 100
-"""Sentences after which nothing should be compiled any more."""
+"""Sentences after which nothing should be compiled any more; more, if a batch has more."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,10 @@ class DecodeArguments(Settings, Model):
 
     dtypes: tuple[Literal["float32", "bfloat16"], ...] = ("float32",)
     """Precision of ours and of Hugging Face."""
-    engine_types: tuple[str, ...] = ("float32", "int8")
+    engine_types: tuple[Literal["float32", "int8", "bfloat16", "int8_bfloat16"], ...] = (
+        "float32",
+        "int8",
+    )
     """Compute types of CTranslate2."""
     workers: tuple[int, ...] = (0,)
     """CTranslate2: batches at once, among which the cores are divided; 0 = one a core."""
@@ -50,6 +53,11 @@ class DecodeArguments(Settings, Model):
     lengths: tuple[int, ...] = ()
     """Then translate one batch with the largest beam to exactly so many tokens, such as 32 64 128
     256: the cost against length."""
+
+    def __post_init__(self) -> None:
+        self.check(repeats=1, workers=0, beam=1, batch=1, sentences=1)
+        if self.lengths:
+            self.check(lengths=2)
 
 
 class Case(NamedTuple):
@@ -106,15 +114,15 @@ def measure_case(
     model = f"{sizes.d_model} wide, {sizes.num_encoder_layers}+{sizes.num_decoder_layers} layers"
     say(f"{model}, {case}")
     count, request = len(sources), case._asdict()
-    first = {child.name: child.ask(count=min(FIRST, count), **request) for child in children}
-    warm = {child.name: child.ask(count=count, **request) for child in children}
+    at_first = min(count, max(FIRST, case.batch + 1))  # one batch alone has a program of its own
+    first = ask_each(children, count=at_first, **request)
+    warm = ask_each(children, count=count, **request)
     samples = {
-        name: dataclasses.replace(sample, ready=first[name])
+        name: dataclasses.replace(sample, ready=sample.ready | first[name])
         for name, sample in alternate(children, arguments, count=count, **request).items()
     }
     found = {
-        name: without_end(answer["outputs"], loaded.tokenizer.target.eos_id)
-        for name, answer in warm.items()
+        name: without_end(warm[name]["outputs"], loaded.tokenizer.target.eos_id) for name in samples
     }
     one = "ours float32" if "ours float32" in found else next(iter(found))
     details = {}
@@ -140,7 +148,7 @@ def measure_case(
         details=details,
         peaks=peaks,
         benchmark="decode",
-        case=f"{model}, {case}",
+        case=f"{model}, {case}, {count:,} sentences of {arguments.name}",
         unit="sentences/s",
     )
 
@@ -165,15 +173,18 @@ def least_seconds(
 ) -> float:
     """How long the machine needs at best: for the products, or for reading the weights.
 
-    Two operations for each parameter and token: those of the encoder for source tokens, those of
-    the decoder and of the output for the tokens of all hypotheses. And with each token of a batch
-    the decoder's parameters are read once. Attention to other tokens counts nothing.
+    Two operations for each parameter and token: those of the encoder, and of the decoder's keys and
+    values of the source, for source tokens; those of the rest of the decoder and of the output for
+    the tokens of all hypotheses, with each of which they are read once a batch. Attention to other
+    tokens counts nothing.
     """
     kind, bytes_each = ("bfloat16", 2) if "bfloat16" in name else ("float32", 4)
-    params = params_by_part(loaded.params)
-    decoder = params["decoder"] + loaded.tokenizer.target.size * loaded.config.model.d_model
+    params, sizes = params_by_part(loaded.params), loaded.config.model
+    of_source = sizes.num_decoder_layers * sizes.d_model * sizes.kv_heads * sum(sizes.head_widths)
+    decoder = params["decoder"] - of_source + loaded.tokenizer.target.size * sizes.d_model
     in_decoder = decoder * num_tokens(found) * case.beam_size
-    operations = 2 * (params["encoder"] * sum(map(len, sources)) + in_decoder)
+    in_encoder = (params["encoder"] + of_source) * sum(map(len, sources))
+    operations = 2 * (in_encoder + in_decoder)
     lengths = sorted((len(tokens) + 1 for tokens in found), reverse=True)
     steps = sum(lengths[:: case.batch])
     return max(operations / peaks[kind], steps * decoder * bytes_each / peaks["bytes"])

@@ -16,10 +16,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from benchmarks.child import Answer, Child, Device, Entry
 from flaxformer_mt.cpus import allowed_cpus
+
+try:
+    import psutil
+except ModuleNotFoundError as error:
+    raise SystemExit("error: benchmarks need psutil: pip install -e '.[bench]'") from error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,8 +44,15 @@ class Settings:
     """File to append the rows to; empty = .cache/benchmarks/NAME.jsonl."""
 
     def __post_init__(self) -> None:
-        if self.repeats < 1:
-            raise ValueError(f"repeats must be at least 1, got {self.repeats}")
+        self.check(repeats=1)
+
+    def check(self, **least: int) -> None:
+        """Raises ValueError for a field that is below its `least` value, or has no value at all."""
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            values = value if isinstance(value, tuple) else (value,)
+            if not values or min(values) < smallest:
+                raise ValueError(f"{name} must be at least {smallest}, got {value}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +93,9 @@ def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iter
     """All contenders that can run here, started one after the other; ended with the block.
 
     What they print is in `directory`.
+
+    Raises:
+      ValueError: there is none (the limits of the machine are no contender).
     """
     children: list[Child] = []
     try:
@@ -92,7 +105,10 @@ def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iter
                 continue
             say(f"  {entry.name} gets ready")
             log = directory / f"{entry.name}.log"
-            children.append(Child(entry, log=log, device=settings.device))
+            with _left_out_if_it_fails():
+                children.append(Child(entry, log=log, device=settings.device))
+        if all(child.name.startswith("limits") for child in children):
+            raise ValueError("no contender is left to measure")
         yield children
     finally:
         for child in children:
@@ -100,12 +116,37 @@ def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iter
 
 
 def alternate(children: Sequence[Child], settings: Settings, **request: Any) -> dict[str, Sample]:
-    """Asks each contender in turn, `settings.repeats` times."""
+    """Asks each contender in turn, `settings.repeats` times. Who fails is left out.
+
+    Raises ValueError if all do.
+    """
     samples: dict[str, Sample] = {}
     for _ in range(settings.repeats):
         for child in children:
-            take_turn(child, samples, settings, **request)
-    return samples
+            with _left_out_if_it_fails():
+                take_turn(child, samples, settings, **request)
+    whole = {n: sample for n, sample in samples.items() if len(sample.answers) == settings.repeats}
+    if not whole:
+        raise ValueError("no contender is left to measure")
+    return whole
+
+
+def ask_each(children: Sequence[Child], **request: Any) -> dict[str, Answer]:
+    """What each answers, once, unmeasured. Who fails is left out."""
+    answers = {}
+    for child in children:
+        with _left_out_if_it_fails():
+            answers[child.name] = child.ask(**request)
+    return answers
+
+
+@contextlib.contextmanager
+def _left_out_if_it_fails() -> Iterator[None]:
+    """A contender that ends is no reason to lose what the others do."""
+    try:
+        yield
+    except RuntimeError as error:
+        say(f"  left out: {error}")
 
 
 def take_turn(child: Child, samples: dict[str, Sample], settings: Settings, **request: Any) -> None:
@@ -150,10 +191,12 @@ def pin(cpus: Sequence[int]) -> None:
     """
     if not cpus:
         return
-    try:
-        os.sched_setaffinity(0, cpus)
-    except (OSError, AttributeError) as error:
-        raise ValueError(f"cannot use the CPUs {cpus}: there are {allowed_cpus()}") from error
+    if not hasattr(os, "sched_setaffinity"):
+        raise ValueError("this system cannot keep a process on some CPUs; leave out --cpus")
+    there = allowed_cpus()
+    if not set(cpus) <= set(there):  # Linux would take those that are there
+        raise ValueError(f"cannot use the CPUs {cpus}: there are {there}")
+    os.sched_setaffinity(0, cpus)
 
 
 def installed(*packages: str) -> bool:

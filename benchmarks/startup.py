@@ -22,8 +22,8 @@ import sys, warnings; warnings.simplefilter("ignore")
 import torch
 from transformers import MarianMTModel, MarianTokenizer
 tokenizer = MarianTokenizer.from_pretrained(sys.argv[1])
-model = MarianMTModel.from_pretrained(sys.argv[1]).eval()
-batch = tokenizer([sys.argv[2]], return_tensors="pt")
+model = MarianMTModel.from_pretrained(sys.argv[1]).eval().to(sys.argv[3])
+batch = tokenizer([sys.argv[2]], return_tensors="pt").to(sys.argv[3])
 with torch.inference_mode():
     print(tokenizer.batch_decode(model.generate(**batch, num_beams=5, max_length=64)))
 """

@@ -8,17 +8,28 @@ import platform
 import shlex
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import psutil
+import tyro
 
 from benchmarks.rounds import Sample, Settings, ratios
+from flaxformer_mt.cli import run_verb
 from flaxformer_mt.cpus import num_cpus
 
-PACKAGES = ("jax", "jaxlib", "flax", "numpy", "torch", "transformers", "ctranslate2")
+PACKAGES = (
+    "flaxformer_mt",
+    "jax",
+    "jaxlib",
+    "flax",
+    "numpy",
+    "torch",
+    "transformers",
+    "ctranslate2",
+)
 CACHE = Path(".cache/benchmarks")
 
 
@@ -83,6 +94,12 @@ def make_rows(
       same: fields that all rows have alike.
     """
     ratio, run = ratios(samples), describe_run(settings) | {"peaks": dict(peaks or {})}
+    run |= {
+        key: value
+        for sample in samples.values()
+        for key, value in sample.ready.items()
+        if key == "accelerator"
+    }
     rows = []
     for name, sample in samples.items():
         values = sample.seconds if amount is None else [amount / each for each in sample.seconds]
@@ -169,16 +186,26 @@ def _case(benchmark: str, case: str, rows: Sequence[Row]) -> str:
     header = [name for name in names if any(cells.get(name) for cells in table)]
     lines = [header, ["---", *["---:"] * (len(header) - 1)]]
     lines += [[cells.get(name, "") for name in header] for cells in table]
-    run = rows[0].run
-    packages = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
-    peaks = ", ".join(f"{name} {peak / 1e9:,.0f} G/s" for name, peak in run["peaks"].items())
-    footer = f"{run['date'][:10]}, {run['cpus']} CPUs ({run['cpu']}); {packages}"
-    footer += f"; at best {peaks}" if peaks else ""
     text = (" | ".join(cells) for cells in lines)
-    return "\n".join(
-        [f"**{benchmark}: {case}**", "", *(f"| {line} |" for line in text), "", footer, ""]
-        + [f"    {run['command']}", ""]
-    )
+    head = [f"**{benchmark}: {case}**", "", *(f"| {line} |" for line in text), ""]
+    return "\n".join([*head, *_footers(rows)])
+
+
+def _footers(rows: Sequence[Row]) -> Iterator[str]:
+    """When, where and with what: of each run that the rows come from."""
+    runs: dict[str, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(json.dumps(row.run), []).append(row)
+    for of_run in runs.values():
+        run = of_run[0].run
+        who = ", ".join(row.contender for row in of_run) + ": " if len(runs) > 1 else ""
+        cpus = f"{run['cpus']} CPU{'s' * (run['cpus'] > 1)} ({run['cpu']})"
+        machine = ", ".join(filter(None, [run.get("accelerator"), cpus]))
+        packages = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+        peaks = ", ".join(f"{name} {peak / 1e9:,.0f} G/s" for name, peak in run["peaks"].items())
+        at_best = f"; at best {peaks}" if peaks else ""
+        yield from (f"{who}{run['date'][:10]}, {machine}; {packages}{at_best}", "")
+        yield from (f"    {run['command']}", "")
 
 
 def _cells(row: Row, compared: Sequence[Row]) -> dict[str, str]:
@@ -212,5 +239,24 @@ def _number(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableArguments:
+    """Tables as the README has them."""
+
+    files: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """What the benchmarks wrote: JSON lines."""
+
+
+def main(args: list[str] | None = None) -> int:
+    """Exit status."""
+    return run_verb(
+        lambda arguments: print(markdown(read(arguments.files)), flush=True),
+        TableArguments,
+        args,
+        verb="table",
+        package="benchmarks",
+    )
+
+
 if __name__ == "__main__":
-    print(markdown(read(sys.argv[1:])))
+    sys.exit(main())

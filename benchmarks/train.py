@@ -50,6 +50,11 @@ class TrainArguments(Settings, Text):
     batches: int = 8
     """Of a round."""
 
+    def __post_init__(self) -> None:
+        self.check(repeats=1, batches=1, tokens_per_batch=1)
+        if not self.size:
+            raise ValueError("size: name one model at least")
+
 
 def main(args: list[str] | None = None) -> int:
     """Exit status."""

@@ -1,14 +1,13 @@
 """A command. It imports little: a process counts as memory what the one that starts it has."""
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
-from benchmarks.child import ROOT, Answer, peak_memory
+from benchmarks.child import MAXRSS_UNIT, ROOT, Answer
 
 
 class Command:
@@ -38,11 +37,15 @@ class Command:
         environment = os.environ | {"XDG_CACHE_HOME": f"{place.name}/cache"}
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would be warm already
         start = time.perf_counter()
-        subprocess.run(command, check=True, cwd=ROOT, env=environment, stdout=sys.stderr)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=sys.stderr)
+        _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
         if not self._kept:
             place.cleanup()
-        return {"seconds": seconds, "peak_memory": peak_memory(resource.RUSAGE_CHILDREN)}
+        return {"seconds": seconds, "peak_memory": usage.ru_maxrss * MAXRSS_UNIT}
 
     def _fresh(self) -> tempfile.TemporaryDirectory:
         place = tempfile.TemporaryDirectory()

@@ -65,6 +65,15 @@ def load(workdir: str, dtype: str) -> LoadedModel:
     return loaded._replace(model=loaded.model.clone(config=config))
 
 
+def accelerator(device: str) -> Answer:
+    """On a GPU its name. Raises RuntimeError where there is none: a CPU must not stand for it."""
+    if device == "cpu":
+        return {}
+    if jax.default_backend() != "gpu":
+        raise RuntimeError(f"JAX finds no GPU, but {jax.devices()}")
+    return {"accelerator": jax.devices()[0].device_kind}
+
+
 def device_memory(device: str) -> Answer:
     """On a GPU its peak, which stands for that of the process."""
     stats = jax.devices()[0].memory_stats() if device == "gpu" else None
@@ -95,7 +104,8 @@ class Training:
         for batch in self.batches:  # memory grows in the first steps of each shape, and then stays
             self.update(batch)
         jax.block_until_ready(self._state)
-        self.facts = self._compilations.take() | {"first_loss": losses[0]}
+        compiled = self._compilations.take()
+        self.facts = compiled | {"first_loss": losses[0]} | accelerator(device)
 
     def update(self, batch: Batch) -> Metrics:
         """One update; returns before it is done."""
@@ -147,6 +157,7 @@ class Decoding:
         """Loads the model, as `translate` does; programs are compiled as requests come."""
         configure_cpu_devices(MeshConfig())
         self._compilations, self._device = Compilations(), device
+        self.facts = accelerator(device)
         self._translator = Translator.load(workdir, dtype=cast(Dtype, dtype))
         self._sources = read(sentences)
 

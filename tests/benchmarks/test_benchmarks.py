@@ -104,11 +104,28 @@ def test_decoding(text, workdir, tmp_path, capsys):
     assert decode.main([*arguments(text), *given]) == 0
     found = rows(out)
     assert found["ours float32"]["details"]["compiled later"] == 0
-    assert {row["case"].split(", ")[-1] for row in found.values()} == {"6 tokens each"}
+    assert all(", 6 tokens each, 8 sentences of " in row["case"] for row in found.values())
     assert len(found) == 2 and all(
         row["details"]["found the same"] == "100.0%" for row in found.values()
     )
-    assert "**decode: 128 wide, 2+2 layers, beam 1, batch 8**" in capsys.readouterr().out
+    assert "**decode: 128 wide, 2+2 layers, beam 1, batch 8, 8 sentences of" in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        (["--sentences", "0"], "sentences must be at least 1, got 0"),
+        (["--beam", "5", "0"], "beam must be at least 1, got (5, 0)"),
+        (["--beam"], "beam must be at least 1, got ()"),
+        (["--lengths", "1"], "lengths must be at least 2"),
+    ],
+)
+def test_counts_are_checked_before_anything_starts(wrong, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        decode.main(wrong)
+    assert message in capsys.readouterr().err
 
 
 def test_input(text, tmp_path, capsys):

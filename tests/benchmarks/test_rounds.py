@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.child import ROOT, Child, Entry
-from benchmarks.rounds import Sample, Settings, alternate, pin, ratios, ready
+from benchmarks.rounds import Sample, Settings, alternate, ask_each, pin, ratios, ready
+from flaxformer_mt.cpus import allowed_cpus
 
 ECHO = "tests.benchmarks.echoes:Echo"
 QUICK = Settings(repeats=3, wait=0)
@@ -56,10 +57,27 @@ def test_a_failure_is_told_with_its_last_words(tmp_path):
     child.close()
 
 
+def test_who_fails_is_left_out_and_the_others_go_on(tmp_path, capsys):
+    entries = [Entry("unlucky", "tests.benchmarks.echoes:Failing", {}), echo("a", tmp_path)]
+    with ready(entries, tmp_path, QUICK) as children:
+        unlucky, _ = children
+        assert list(alternate(children, QUICK)) == ["a"]
+        assert list(ask_each(children)) == ["a"]
+        with pytest.raises(ValueError, match="no contender is left"):
+            alternate([unlucky], QUICK)
+    assert (tmp_path / "turns").read_text() == "aaaa"
+    assert "no such luck" in capsys.readouterr().err
+
+
 def test_what_is_not_installed_is_left_out(tmp_path, capsys):
     lacking = Entry("c", ECHO, {}, needs=("no_such_package",))
-    with ready([lacking], tmp_path, QUICK) as children:
-        assert not children
+    with ready([lacking, echo("a", tmp_path)], tmp_path, QUICK) as children:
+        assert [child.name for child in children] == ["a"]
+    with (
+        pytest.raises(ValueError, match="no contender is left to measure"),
+        ready([lacking], tmp_path, QUICK),
+    ):
+        pass
     assert "c is left out: pip install -e '.[bench]'" in capsys.readouterr().err
 
 
@@ -72,6 +90,7 @@ def test_a_ratio_is_the_median_of_those_within_rounds():
     assert found["b"]["a"] == pytest.approx(0.4)
 
 
-def test_a_cpu_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="cannot use the CPUs .4096.: there are"):
-        pin([4096])
+@pytest.mark.parametrize("cpus", [[4096], [min(allowed_cpus()), 4096]])
+def test_a_cpu_that_is_not_there_is_refused(cpus):
+    with pytest.raises(ValueError, match="cannot use the CPUs .*4096.: there are"):
+        pin(cpus)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from benchmarks.rounds import Sample, Settings
-from benchmarks.table import make_rows, markdown, publish, read
+from benchmarks.table import main, make_rows, markdown, publish, read
 
 
 def rows(**changes):
@@ -71,6 +71,20 @@ def test_of_each_row_the_newest_is_read(tmp_path, capsys):
     found = read([settings.out])
     assert [row.value for row in found] == [501, pytest.approx(251)]
     assert capsys.readouterr().out.count("**decode: small**") == 2
+
+
+def test_each_run_has_its_footer():
+    ours, marian = rows()
+    assert markdown([ours, marian]).count("jax ") == 1
+    later = dataclasses.replace(marian, run=marian.run | {"command": "another", "cpus": 1})
+    lines = markdown([ours, later]).splitlines()
+    assert "    another" in lines
+    assert any(line.startswith("marian: ") and ", 1 CPU (" in line for line in lines)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
+    assert main([str(tmp_path / "none.jsonl")]) == 2
+    assert "none.jsonl: No such file" in capsys.readouterr().err
 
 
 def test_one_of_another_run_is_not_compared():
