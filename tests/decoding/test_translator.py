@@ -470,6 +470,7 @@ KINDS = {
     "rotary": {"positions": "rotary", "num_kv_heads": 2},
     "relative": {"positions": "relative", "activation": "swiglu"},
     "bucketed": {"positions": "bucketed", "norm": "pre"},
+    "of other widths": {"d_model": 300, "num_heads": 6, "d_ff": 1200},  # no multiples of 64
 }
 
 

@@ -1,0 +1,70 @@
+"""English-German from several sources, 352,376 pairs: for one GPU and half an hour.
+
+    python -m flaxformer_mt.train --config configs/mixed_en_de.py \
+        --workdir runs/mixed --data.directory PATH/TO/data
+
+The folder holds `mixed-en-de` (Europarl, manuals and user interfaces of KDE, the PHP manual, chat),
+`tatoeba-en-de`, `multi30k` and `newstest-en-de`, each a folder of its own. `base` in bfloat16 with
+dropout 0.3, since there is little text; a shared BPE vocabulary of 16,000 pieces; batches of 25,000
+source and 25,000 target tokens, 247 an epoch, for 32 epochs. Tatoeba is watched on the way, and
+newstest2014 tells what it is worth on another kind of text:
+
+    python -m flaxformer_mt.evaluate --workdir runs/mixed
+    python -m flaxformer_mt.evaluate --workdir runs/mixed \
+        --source PATH/TO/data/multi30k/test_2016_flickr.en \
+        --reference PATH/TO/data/multi30k/test_2016_flickr.de
+
+Not measured here yet.
+"""
+
+import dataclasses
+
+from flaxformer_mt.config import Config
+from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.model.config import preset
+from flaxformer_mt.training.config import TrainingConfig
+
+TRAIN = (
+    *(
+        f"mixed-en-de/{name}.{{}}.xz"
+        for name in ("bcontrast-chat", "europarl20k", "kde4-docs", "kde4-ui", "php-docs")
+    ),
+    "tatoeba-en-de/train.{}.xz",
+    "multi30k/train.{}",
+)
+
+
+def corpus(*files: str) -> CorpusConfig:
+    """Text files whose names have a place for the language."""
+    source, target = (tuple(file.format(language) for file in files) for language in ("en", "de"))
+    return CorpusConfig(source=source, target=target)
+
+
+config = Config(
+    data=DataConfig(
+        directory="data",
+        source_language="en",
+        target_language="de",
+        train=corpus(*TRAIN),
+        validation=corpus("tatoeba-en-de/valid.{}"),
+        test=corpus("newstest-en-de/newstest2014.{}"),
+        exclude=("validation", "test"),
+        tokenizer=TokenizerConfig(vocab_size=16_000, model_type="bpe"),
+        max_source_length=128,
+        max_target_length=128,
+        tokens_per_batch=25_000,
+    ),
+    model=dataclasses.replace(preset("base"), dropout=0.3, dtype="bfloat16"),
+    training=TrainingConfig(
+        num_steps=8_000,
+        warmup_steps=2_000,
+        validate_every=500,
+        checkpoint_every=500,
+        keep_last=5,
+        average_last=5,
+    ),
+    decoding=DecodingConfig(beam_size=4, length_penalty=0.6),
+)
