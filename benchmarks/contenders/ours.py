@@ -87,7 +87,7 @@ class Training:
         """Makes the state of step 0, compiles the step for each shape, and does a round unseen."""
         share_freed_memory()  # as `train` does
         self._compilations, self._device = Compilations(), device
-        loaded = load(workdir, dtype)
+        loaded, here = load(workdir, dtype), accelerator(device)
         self.config, model, training = loaded.config, loaded.model, loaded.config.training
         optimizer = make_optimizer(training, self.config.model.d_model)
         self._step = train_step_of(training, model, optimizer, TRAIN_ALL)
@@ -104,8 +104,7 @@ class Training:
         for batch in self.batches:  # memory grows in the first steps of each shape, and then stays
             self.update(batch)
         jax.block_until_ready(self._state)
-        compiled = self._compilations.take()
-        self.facts = compiled | {"first_loss": losses[0]} | accelerator(device)
+        self.facts = self._compilations.take() | {"first_loss": losses[0]} | here
 
     def update(self, batch: Batch) -> Metrics:
         """One update; returns before it is done."""

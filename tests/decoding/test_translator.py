@@ -91,12 +91,13 @@ def make_translator(
     *,
     seed: int = 0,
     vocabulary: type[LetterVocabulary] = LetterVocabulary,
+    max_source_length: int = 24,
 ) -> Translator:
-    """A random model of 24 source tokens at most: programs of 4 x 16 and 4 x 24 tokens."""
+    """A random model of 24 source tokens at most, for which there is one program."""
     model, params = random_model(vocabulary.size, seed)
     params = jax.tree.map(lambda x: x * scale, params)  # far from uniform, or all would be alike
     tokenizer = Tokenizer(vocabulary(), vocabulary())
-    return Translator(model, params, tokenizer, config, max_source_length=24)
+    return Translator(model, params, tokenizer, config, max_source_length=max_source_length)
 
 
 @contextlib.contextmanager
@@ -439,14 +440,19 @@ def test_no_program_is_compiled_twice(translator):
     ],
     ids=["greedy", "beam", "n-best"],
 )
+@pytest.mark.parametrize(("longest", "programs"), [(24, 1), (80, 2)])
 @pytest.mark.usefixtures("compiled_quickly")
-def test_after_a_hundred_sentences_nothing_is_compiled(rng, compilations, search):
+def test_after_a_hundred_sentences_nothing_is_compiled(
+    rng, compilations, search, longest, programs
+):
+    """There is a program for sources of up to 64 tokens, and one for longer ones."""
     # With a limit of their own the programs are others than those of other tests.
-    translator = make_translator(dataclasses.replace(CONFIG, target_length_margin=6))
+    config = dataclasses.replace(CONFIG, target_length_margin=6)
+    translator = make_translator(config, max_source_length=longest)
     lengths = rng.integers(0, translator.max_source_length, 300)
     sentences = ["".join(rng.choice(list(LETTERS[:-1]), length)) for length in lengths]
     translator.translate(sentences[:100], **search)
-    assert compilations.count("jit(search_batch)") == 1  # of 24 tokens
+    assert compilations.count("jit(search_batch)") == programs
     compilations.clear()
     for number in (1, 7, 192):  # as they come, in any company
         some, sentences = sentences[-number:], sentences[:-number]
