@@ -15,7 +15,15 @@ from typing import Any, Literal, NamedTuple
 from benchmarks import limits
 from benchmarks.child import Child, Entry
 from benchmarks.contenders.given import write
-from benchmarks.rounds import Settings, alternate, ask_each, ready, say, workplace
+from benchmarks.rounds import (
+    Settings,
+    alternate,
+    ask_each,
+    is_contender,
+    ready,
+    say,
+    workplace,
+)
 from benchmarks.table import Row, make_rows, publish
 from benchmarks.task import NEEDS, Model, export
 from flaxformer_mt.cli import run_verb
@@ -55,7 +63,8 @@ class DecodeArguments(Settings, Model):
     256: the cost against length."""
 
     def __post_init__(self) -> None:
-        self.check(repeats=1, workers=0, beam=1, batch=1, sentences=1)
+        super().__post_init__()
+        self.check(workers=0, beam=1, batch=1, sentences=1)
         if self.lengths:
             self.check(lengths=2)
 
@@ -93,9 +102,9 @@ def measure(arguments: DecodeArguments) -> None:
         same = {"sentences": write(directory / "sentences", sources)}
         entries = [*limits.ENTRIES, *contenders(arguments, loaded, workdir, same, directory)]
         with ready(entries, directory, arguments) as children:
-            machine = [child for child in children if child.name.startswith("limits")]
+            machine = [child for child in children if not is_contender(child)]
             peaks = limits.take_best(alternate(machine, arguments))
-            others = [child for child in children if child not in machine]
+            others = [child for child in children if is_contender(child)]
             for case in cases:
                 some = sources[: case.batch * (1 if case.length else 16)]
                 publish(measure_case(case, others, arguments, loaded, some, peaks), arguments)

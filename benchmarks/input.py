@@ -43,7 +43,8 @@ class InputArguments(Settings, Text):
     """Of a round of training; 0 = train nothing."""
 
     def __post_init__(self) -> None:
-        self.check(repeats=1, workers=0, epochs=1, steps=0, tokens_per_batch=1)
+        super().__post_init__()
+        self.check(workers=0, epochs=1, steps=0, tokens_per_batch=1)
 
 
 def main(args: list[str] | None = None) -> int:

@@ -93,12 +93,10 @@ def make_rows(
       peaks: what the machine can do at best.
       same: fields that all rows have alike.
     """
-    ratio, run = ratios(samples), describe_run(settings) | {"peaks": dict(peaks or {})}
-    run |= {
-        key: value
-        for sample in samples.values()
-        for key, value in sample.ready.items()
-        if key == "accelerator"
+    ratio, warm = ratios(samples), [sample.ready for sample in samples.values()]
+    run = describe_run(settings) | {
+        "peaks": dict(peaks or {}),
+        "accelerator": next((it["accelerator"] for it in warm if "accelerator" in it), ""),
     }
     rows = []
     for name, sample in samples.items():

@@ -51,7 +51,8 @@ class TrainArguments(Settings, Text):
     """Of a round."""
 
     def __post_init__(self) -> None:
-        self.check(repeats=1, batches=1, tokens_per_batch=1)
+        super().__post_init__()
+        self.check(batches=1, tokens_per_batch=1)
         if not self.size:
             raise ValueError("size: name one model at least")
 

@@ -23,7 +23,7 @@ SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 def programs_of_a_module() -> Iterator[None]:
     """What one module compiled is let go after it.
 
-    A program of XLA's has some hundred memory mappings. Linux allows a process 65,530
+    A program of XLA's has dozens of memory mappings and more. Linux allows a process 65,530
     (vm.max_map_count), and one that compiles beyond them dies without a word.
     """
     yield

@@ -53,7 +53,7 @@ def matmul(
       [... N], added up in float32.
 
     Raises:
-      ValueError: K stands between dimensions of N, or the other way round.
+      ValueError: K is neither the first nor the last of the dimensions of the kernel.
     """
     first, last = tuple(range(len(inputs))), tuple(range(kernel.ndim - len(inputs), kernel.ndim))
     if inputs not in (first, last):  # the gradient would come out in another order
@@ -82,8 +82,9 @@ def prepared_matmul(
     makes_long_sums = width >= LONG_SUM and outputs <= WIDE * width
     if not makes_long_sums and (narrow or len(rows) >= TILE):
         return matmul(x, prepared.kernel, (0,), dtype)
-    turned_alike = width <= LONGEST_ALIKE if narrow else len(rows) % TILE == 0
-    if makes_long_sums and len(rows) <= FEW_ROWS and turned_alike and outputs % TILE == 0:
+    alike = width <= LONGEST_ALIKE if narrow else len(rows) % TILE == 0
+    turned_alike = alike and outputs % TILE == 0
+    if makes_long_sums and len(rows) <= FEW_ROWS and turned_alike:
         y = _contract(prepared.transposed, rows, (1,), (1,), jnp.dtype(dtype or x.dtype))
         y = jax.lax.optimization_barrier(y)  # or XLA would make x W of it again
         return y.T.reshape(*x.shape[:-1], -1)
