@@ -7,10 +7,16 @@ again (`benchmarks/README.md` has the numbers).
 
 import ctypes
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 # <malloc.h>
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 _NEVER = -1
+_HEAP = 64 * 2**20
+"""What an arena consists of: it can hold no larger block (that of the first thread can)."""
+BLOCK = _HEAP // 2
+"""Bytes; of a program whose buffers shall fit into any arena."""
 
 
 def keep_freed_memory() -> bool:
@@ -18,12 +24,27 @@ def keep_freed_memory() -> bool:
 
     It takes no blocks of their own from the kernel, and returns nothing. Blocks of more than 64 MB
     are still taken and returned each time in all threads but the first: their arenas cannot hold
-    them (see `share_freed_memory`).
+    them (see `in_blocks` and `share_freed_memory`).
 
     Returns:
       Whether it could be done: not on another C library than glibc (macOS, Windows, musl).
     """
-    return _set_malloc(_M_MMAP_MAX, 0) and _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
+    return (
+        _set_malloc(_M_MMAP_MAX, 0)
+        and _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
+        and _set_malloc(_M_TOP_PAD, _HEAP)  # or an arena returns a heap in which nothing is used
+    )
+
+
+def in_blocks(arguments: Iterable[Any]) -> dict[str, int]:
+    """Compiler options for a program on a CPU, which lets its buffers lie in many blocks.
+
+    They all lie in one otherwise, which no arena can hold. A block is no larger than `BLOCK`, or
+    than the largest of the `arguments`, and so must each array be that the program makes (or XLA
+    gives it a block of its own, and a warning).
+    """
+    largest = max((getattr(x, "nbytes", 0) for x in arguments), default=0)
+    return {"xla_multiheap_size_constraint_per_heap": max(BLOCK, largest)}
 
 
 def share_freed_memory() -> bool:

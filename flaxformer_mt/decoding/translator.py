@@ -54,6 +54,7 @@ from flaxformer_mt.decoding.results import (
 from flaxformer_mt.decoding.segments import Segment, segment_lines, tag_lines, truncate
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.decoding.word_ends import TargetWords
+from flaxformer_mt.host_memory import in_blocks
 from flaxformer_mt.kept_traces import call_kept
 from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.model.layers import in_dtype
@@ -447,6 +448,7 @@ class Translator:
             batch.inputs_segment_ids,
             wishes,
             program=program,
+            compiler_options=in_blocks(jax.tree.leaves(self._params)) if self._on_cpu else None,
         )
 
     def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:

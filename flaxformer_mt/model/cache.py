@@ -14,6 +14,8 @@ from flaxformer_mt.model.attention import KeysValues
 from flaxformer_mt.model.masks import View
 
 FIRST_PAGE = 16
+LARGEST_PAGE = 32 * 2**20
+"""Bytes of keys or values in a page, on a device: what malloc keeps for the next search."""
 Pages = tuple[KeysValues, ...]
 
 
@@ -133,7 +135,11 @@ class Cache:
 def start_cache(
     source: Source, *, beam_size: int, max_target_length: int, frugal: bool = False
 ) -> Cache:
-    """The cache before the first token: the past empty; `frugal` divides all into pages."""
+    """The cache before the first token: the past empty; `frugal` divides all into pages.
+
+    They hold 16 tokens, or four times as many of several hypotheses, as many again, and then twice
+    as many each time, as long as they are no larger than `LARGEST_PAGE`.
+    """
     batch, groups, width, length = source.layers[0].keys.shape
     value_width = source.layers[0].values.shape[-1]
     dtype = source.layers[0].keys.dtype
@@ -144,10 +150,12 @@ def start_cache(
         jnp.zeros((batch, groups, width, slots), dtype),
         jnp.zeros((batch, groups, slots, value_width), dtype),
     )
+    of_position = batch * groups * max(width, value_width) * dtype.itemsize
+    longest = max(first, 2 ** ((LARGEST_PAGE // of_position).bit_length() - 1))
 
     def pages(whole: KeysValues, first: int = FIRST_PAGE) -> Pages:
         length = whole.keys.shape[-1]
-        return divide(whole, page_lengths(length, first) if frugal else [length])
+        return divide(whole, page_lengths(length, first, longest) if frugal else [length])
 
     return Cache(
         index=jnp.zeros(batch, jnp.int32),
@@ -169,9 +177,10 @@ def divide(whole: KeysValues, lengths: Sequence[int]) -> Pages:
     )
 
 
-def page_lengths(length: int, first: int = FIRST_PAGE) -> list[int]:
-    """Pages that hold so many together: `first`, as much again, and so twice as much each time."""
+def page_lengths(length: int, first: int, longest: int) -> list[int]:
+    """Pages that hold so many together: `first`, as many again, and then twice as many each time,
+    up to `longest`."""
     ends = [0, first]
     while ends[-1] < length:
-        ends.append(2 * ends[-1])
+        ends.append(ends[-1] + min(ends[-1], longest))
     return np.diff(np.minimum(ends, length)).tolist()

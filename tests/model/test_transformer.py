@@ -12,6 +12,9 @@ import pytest
 
 from flaxformer_mt.data.batch import Batch, BatchShape, Example
 from flaxformer_mt.data.batch import pad_batch as pad_numpy_batch
+from flaxformer_mt.host_memory import BLOCK
+from flaxformer_mt.model.attention import KeysValues
+from flaxformer_mt.model.cache import LARGEST_PAGE, Source, start_cache
 from flaxformer_mt.model.config import TransformerConfig, preset
 from flaxformer_mt.model.layers import in_dtype
 from flaxformer_mt.model.transformer import Transformer, shift_right
@@ -206,6 +209,31 @@ def test_pages_that_nobody_looks_at_are_not_read():
     ):
         logits, _ = step(spoilt.replace(**looked_at))
         assert not jnp.isfinite(logits[0]).all()
+
+
+@pytest.mark.parametrize("heads, beams, lengths", [
+    (8, 1, [16, 16, 32, 64, 128, 256, 16]),
+    (16, 1, [16, 16, 32, 64, 128, 128, 128, 16]),
+    (8, 5, [64, 64, 128, 256, 512, 512, 512, 512, 80]),
+    (10000, 1, [16] * 33),
+])  # fmt: skip
+def test_pages_of_a_cpu_are_of_a_size_that_malloc_keeps(heads, beams, lengths):
+    """Of keys and values in float32 of 64 places, or of 32 with several hypotheses."""
+    assert LARGEST_PAGE <= BLOCK
+    places = 64 if beams == 1 else 32
+    shapes = (places, heads, 64, 20), (places, heads, 20, 64)
+    keys, values = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
+    source = Source((KeysValues(keys, values),), jax.ShapeDtypeStruct((places, 1, 1, 20), jnp.bool))
+
+    def pages(frugal):
+        sizes = {"beam_size": beams, "max_target_length": 528, "frugal": frugal}
+        (past,) = jax.eval_shape(lambda source: start_cache(source, **sizes).past, source)
+        return [page.keys for page in past]
+
+    assert [page.shape[-1] for page in pages(frugal=True)] == lengths
+    largest = max(page.size * 4 for page in pages(frugal=True))
+    assert largest <= LARGEST_PAGE or len(set(lengths)) == 1
+    assert [page.shape[-1] for page in pages(frugal=False)] == [sum(lengths)]
 
 
 @pytest.mark.parametrize("config", VARIANTS)
