@@ -7,8 +7,6 @@ again (`benchmarks/README.md` has the numbers).
 
 import ctypes
 import sys
-from collections.abc import Iterable
-from typing import Any
 
 # <malloc.h>
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
@@ -36,14 +34,16 @@ def keep_freed_memory() -> bool:
     )
 
 
-def in_blocks(arguments: Iterable[Any]) -> dict[str, int]:
-    """Compiler options for a program on a CPU, which lets its buffers lie in many blocks.
+def in_blocks(largest: int) -> dict[str, int]:
+    """Compiler options for a program on a CPU: its buffers lie in many blocks of memory.
 
-    They all lie in one otherwise, which no arena can hold. A block is no larger than `BLOCK`, or
-    than the largest of the `arguments`, and so must each array be that the program makes (or XLA
-    gives it a block of its own, and a warning).
+    Otherwise all lie in one, which only the first arena can hold, and not where it has been before
+    if anything else has settled there meanwhile.
+
+    Args:
+      largest: bytes of the largest array that the program makes, if `BLOCK` cannot hold it. One
+        that is larger has a block of its own, and XLA warns of it.
     """
-    largest = max((getattr(x, "nbytes", 0) for x in arguments), default=0)
     return {"xla_multiheap_size_constraint_per_heap": max(BLOCK, largest)}
 
 

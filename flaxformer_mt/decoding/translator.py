@@ -448,7 +448,7 @@ class Translator:
             batch.inputs_segment_ids,
             wishes,
             program=program,
-            compiler_options=in_blocks(jax.tree.leaves(self._params)) if self._on_cpu else None,
+            compiler_options=self._compiler_options,
         )
 
     def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:
@@ -510,6 +510,13 @@ class Translator:
             confidence=self.calibration and self.calibration(score.token_log_probs),
         )
         return score._replace(details=details)
+
+    @functools.cached_property
+    def _compiler_options(self) -> dict[str, int] | None:
+        """Of a search, which makes nothing larger than its pages and copies of parameters."""
+        if not self._on_cpu:
+            return None
+        return in_blocks(max(x.nbytes for x in jax.tree.leaves(self._params)))
 
     @functools.cached_property
     def _pieces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
