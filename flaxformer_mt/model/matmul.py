@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 BLOCK = 8
 LONG_SUM, WIDE, FEW_ROWS = 512, 4, 128
 """A CPU is faster at (W^T x^T)^T, 1.2 to 1.3 times for 64 rows of x, where W [K N] makes long sums,
-K from 512 on, and no more than 4 K of them. For 320 rows it is not."""
+K from 512 on, and no more than 4 K of them. For 160 rows x W is as fast or faster."""
 TILE, LONGEST_ALIKE = 64, 2048
 """x (W^T)^T rounds alike for any number of rows but 1 (on x86 with AVX-512). In float32 x W does as
 it from so many rows on, and (W^T x^T)^T for multiples of them; in bfloat16 x W always does, and
@@ -80,14 +80,14 @@ def prepared_matmul(
     rows = x.reshape(-1, width)
     narrow = x.dtype != jnp.float32
     makes_long_sums = width >= LONG_SUM and outputs <= WIDE * width
-    if not makes_long_sums and (narrow or len(rows) >= TILE):
-        return matmul(x, prepared.kernel, (0,), dtype)
     alike = width <= LONGEST_ALIKE if narrow else len(rows) % TILE == 0
     turned_alike = alike and outputs % TILE == 0
     if makes_long_sums and len(rows) <= FEW_ROWS and turned_alike:
         y = _contract(prepared.transposed, rows, (1,), (1,), jnp.dtype(dtype or x.dtype))
         y = jax.lax.optimization_barrier(y)  # or XLA would make x W of it again
         return y.T.reshape(*x.shape[:-1], -1)
+    if narrow or len(rows) >= TILE:
+        return matmul(x, prepared.kernel, (0,), dtype)
     return matmul(x, prepared.transposed, (1,), dtype)
 
 

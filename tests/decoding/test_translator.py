@@ -836,7 +836,7 @@ def test_a_cpu_searches_no_more_than_160_hypotheses_at_a_time(monkeypatch, given
     assert seen.value.args == (places, rows)
 
 
-def test_a_search_on_a_cpu_takes_memory_in_blocks(translator, monkeypatch):
+def test_a_search_on_a_cpu_takes_memory_in_blocks(monkeypatch):
     """So that it stays with the process; the largest of these parameters has less than a block."""
     given = []
 
@@ -846,6 +846,7 @@ def test_a_search_on_a_cpu_takes_memory_in_blocks(translator, monkeypatch):
 
     monkeypatch.setattr("flaxformer_mt.decoding.translator.call_kept", call)
     for on_cpu in (True, False):
+        translator = make_translator()
         monkeypatch.setattr(translator, "_on_cpu", on_cpu)
         with pytest.raises(InterruptedError):
             translator.translate(["x"])
