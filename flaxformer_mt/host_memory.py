@@ -9,12 +9,8 @@ import ctypes
 import sys
 
 # <malloc.h>
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 _NEVER = -1
-_HEAP = 64 * 2**20
-"""What an arena consists of: it can hold no larger block (that of the first thread can)."""
-BLOCK = _HEAP // 2
-"""Bytes; of a program whose buffers shall fit into any arena."""
 
 
 def keep_freed_memory() -> bool:
@@ -22,29 +18,12 @@ def keep_freed_memory() -> bool:
 
     It takes no blocks of their own from the kernel, and returns nothing. Blocks of more than 64 MB
     are still taken and returned each time in all threads but the first: their arenas cannot hold
-    them (see `in_blocks` and `share_freed_memory`).
+    them (see `share_freed_memory`).
 
     Returns:
       Whether it could be done: not on another C library than glibc (macOS, Windows, musl).
     """
-    return (
-        _set_malloc(_M_MMAP_MAX, 0)
-        and _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
-        and _set_malloc(_M_TOP_PAD, _HEAP)  # or an arena returns a heap in which nothing is used
-    )
-
-
-def in_blocks(largest: int) -> dict[str, int]:
-    """Compiler options for a program on a CPU: its buffers lie in many blocks of memory.
-
-    Otherwise all lie in one, which only the first arena can hold, and not where it has been before
-    if anything else has settled there meanwhile.
-
-    Args:
-      largest: bytes of the largest array that the program makes, if `BLOCK` cannot hold it. One
-        that is larger has a block of its own, and XLA warns of it.
-    """
-    return {"xla_multiheap_size_constraint_per_heap": max(BLOCK, largest)}
+    return _set_malloc(_M_MMAP_MAX, 0) and _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
 
 
 def share_freed_memory() -> bool:

@@ -41,34 +41,26 @@ def keepable(kind: type[T]) -> type[T]:
     return export.register_namedtuple_serialization(kind, serialized_name=name)
 
 
-def call_kept(
-    program: Callable[..., T],
-    /,
-    *arguments: Any,
-    compiler_options: dict[str, Any] | None = None,
-    **static: Any,
-) -> T:
+def call_kept(program: Callable[..., T], /, *arguments: Any, **static: Any) -> T:
     """`program(*arguments, **static)`; its trace is kept where compiled programs are.
 
     Args:
       program: a jitted function of this package. Its results are arrays, or named tuples that are
         `keepable`.
       arguments: pytrees of arrays.
-      compiler_options: as of `jax.jit`.
       static: of `static_argnames`.
     """
     leaves, tree = jax.tree.flatten(arguments)
     folder = _folder(leaves)
+    if folder is None:
+        return program(*arguments, **static)
     kinds = tuple((jax.typeof(x), getattr(x, "sharding", None)) for x in leaves)
     # The settings as they are in this place, inside of context managers too.
     settings = repr((jax.default_backend(), sorted(jax.config.values.items())))
     key = program, tuple(sorted(static.items())), tree, kinds, settings
-    compiled = key, tuple(sorted((compiler_options or {}).items()))
-    if compiled not in _known:
-        found = _find(folder, key, leaves) if folder else None
-        found = found or _as_it_is(program, tree, static)
-        _known[compiled] = jax.jit(found, compiler_options=compiler_options)
-    return _known[compiled](*leaves)
+    if key not in _known:
+        _known[key] = _find(folder, key, leaves) or _as_it_is(program, tree, static)
+    return _known[key](*leaves)
 
 
 def _folder(leaves: list[Any]) -> Path | None:
@@ -91,12 +83,6 @@ def _as_it_is(program: Callable[..., Any], tree: Any, static: dict[str, Any]) ->
     def of_leaves(*leaves: Any) -> Any:
         return program(*tree.unflatten(leaves), **static)
 
-    return _with_name_of(program, of_leaves)
-
-
-def _with_name_of(program: Callable[..., Any], of_leaves: Callable[..., Any]) -> Any:
-    """By which JAX's own cache and its messages know it."""
-    of_leaves.__name__ = program.__name__
     return of_leaves
 
 
@@ -121,7 +107,8 @@ def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | Non
     def of_leaves(*leaves: Any) -> Any:
         return traced.call(*leaves)
 
-    return _with_name_of(program, of_leaves)
+    of_leaves.__name__ = program.__name__  # by which JAX's own cache and its messages know it
+    return jax.jit(of_leaves)
 
 
 def _is_known(value: Any) -> bool:

@@ -64,7 +64,7 @@ from flaxformer_mt.training.state import (
     published_apart,
     state_maker,
 )
-from flaxformer_mt.training.step import options_on_cpu, train_step_of
+from flaxformer_mt.training.step import train_step_of
 from flaxformer_mt.training.stopping import stop_signal
 from flaxformer_mt.training.validation import translate_and_score
 
@@ -165,7 +165,7 @@ def train(
 
     data = first_before_others(prepare_data)
     check_beams(config, data.tokenizer)
-    placement = BatchPlacement(mesh, share, data.shapes)  # refuses now what cannot be divided so
+    BatchPlacement(mesh, share, data.shapes)  # refuses now what cannot be divided so
 
     # ------------------------------------------------------------------ model, state, checkpoints
     model = Transformer(
@@ -184,20 +184,18 @@ def train(
     if limit := parse_memory(config.mesh.memory_limit):
         plan = plan_micro_batches(config, model, optimizer, adaptation, mesh, data.shapes, limit)
         share = make_share(mesh, plan.tokens_per_device)
-        placement = BatchPlacement(mesh, share, data.shapes)
         data = dataclasses.replace(data, share=share)
         if not quiet:
             print_first(memory_table(plan, limit, shards=share.shards))
-    options = options_on_cpu(model, placement)
     run = Run(
         config=config,
         data=data,
         model=model,
         optimizer=optimizer,
         adaptation=adaptation,
-        placement=placement,
+        placement=BatchPlacement(mesh, share, data.shapes),
         checkpoints=checkpoints,
-        train_step=train_step_of(config.training, model, optimizer, adaptation, options),
+        train_step=train_step_of(config.training, model, optimizer, adaptation),
         deadline=deadline,
         pace=pace,
     )

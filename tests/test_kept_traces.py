@@ -55,8 +55,8 @@ def next_process(tmp_path, monkeypatch):
 TWICE = np.float32(2)
 
 
-def run(given=GIVEN, scale=TWICE, how="so", **options):
-    found = call_kept(program, given, scale, how=how, **options)
+def run(given=GIVEN, scale=TWICE, how="so"):
+    found = call_kept(program, given, scale, how=how)
     assert isinstance(found, Found) and found.parts["none"] is None
     np.testing.assert_array_equal(found.parts["a"], np.asarray(given["a"]) * scale)
     return float(found.total)
@@ -173,16 +173,6 @@ class Mine:
 
     def __repr__(self):
         return "Mine()"
-
-
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_options_reach_the_compiler(next_process, monkeypatch, is_kept):
-    if not is_kept:
-        monkeypatch.setattr(kept_traces, "_folder", lambda leaves: None)
-    known = {"xla_multiheap_size_constraint_per_heap": 2**20}
-    assert run() == run(compiler_options=known) == 240
-    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_there_is_none"):
-        run(compiler_options={"xla_there_is_none": 1})
 
 
 def test_what_has_no_lasting_name_is_not_kept(next_process, tmp_path):

@@ -33,7 +33,7 @@ from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.checkpoint import LoadedModel, load_model
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import place, state_maker
-from flaxformer_mt.training.step import Metrics, options_on_cpu, train_step_of
+from flaxformer_mt.training.step import Metrics, train_step_of
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -90,6 +90,7 @@ class Training:
         loaded, here = load(workdir, dtype), accelerator(device)
         self.config, model, training = loaded.config, loaded.model, loaded.config.training
         optimizer = make_optimizer(training, self.config.model.d_model)
+        self._step = train_step_of(training, model, optimizer, TRAIN_ALL)
         mesh = make_mesh(self.config.mesh)
         make_state = state_maker(training, model, optimizer, TRAIN_ALL, self.config.seed)
         like = place(make_state, model, TRAIN_ALL, mesh, self.config.mesh.rules)
@@ -99,8 +100,6 @@ class Training:
         self.batches = read(batches)
         one_of_each = {shape_of(batch): batch for batch in self.batches}
         self._placement = BatchPlacement(mesh, make_share(mesh), tuple(one_of_each))
-        options = options_on_cpu(model, self._placement)
-        self._step = train_step_of(training, model, optimizer, TRAIN_ALL, options)
         losses = [float(self.update(batch).loss) for batch in one_of_each.values()]
         for batch in self.batches:  # memory grows in the first steps of each shape, and then stays
             self.update(batch)

@@ -54,7 +54,6 @@ from flaxformer_mt.decoding.results import (
 from flaxformer_mt.decoding.segments import Segment, segment_lines, tag_lines, truncate
 from flaxformer_mt.decoding.step import Hypotheses
 from flaxformer_mt.decoding.word_ends import TargetWords
-from flaxformer_mt.host_memory import in_blocks
 from flaxformer_mt.kept_traces import call_kept
 from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.model.layers import in_dtype
@@ -448,7 +447,6 @@ class Translator:
             batch.inputs_segment_ids,
             wishes,
             program=program,
-            compiler_options=self._compiler_options,
         )
 
     def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:
@@ -510,13 +508,6 @@ class Translator:
             confidence=self.calibration and self.calibration(score.token_log_probs),
         )
         return score._replace(details=details)
-
-    @functools.cached_property
-    def _compiler_options(self) -> dict[str, int] | None:
-        """Of a search, which makes nothing larger than its pages and copies of parameters."""
-        if not self._on_cpu:
-            return None
-        return in_blocks(max(x.nbytes for x in jax.tree.leaves(self._params)))
 
     @functools.cached_property
     def _pieces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

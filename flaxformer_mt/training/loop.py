@@ -22,7 +22,7 @@ from flaxformer_mt.training.deadline import Pace
 from flaxformer_mt.training.optimizer import make_schedule
 from flaxformer_mt.training.reporting import NoReporter
 from flaxformer_mt.training.state import TrainState, published, published_apart
-from flaxformer_mt.training.step import Metrics, TrainStep, make_eval_step, options_on_cpu
+from flaxformer_mt.training.step import Metrics, TrainStep, make_eval_step
 from flaxformer_mt.training.stopping import Interrupted, StopRequest, should_stop
 from flaxformer_mt.training.validation import Validation, describe_window
 
@@ -99,8 +99,9 @@ class Run:
         """
         config = self.config.training
         schedule = make_schedule(config, self.config.model.d_model)
-        eval_step = make_eval_step(self.model, options_on_cpu(self.model, self.placement))
-        validation = Validation(self.config, self.placement, self.data, self.model, eval_step)
+        validation = Validation(
+            self.config, self.placement, self.data, self.model, make_eval_step(self.model)
+        )
         batches = self.data.train_iterator()
         batches.set_state(progress.data)
         window: list[Metrics] = []

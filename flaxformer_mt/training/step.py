@@ -11,14 +11,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from flaxformer_mt.data.batch import Batch
-from flaxformer_mt.host_memory import in_blocks
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.sharding import BatchPlacement
 from flaxformer_mt.training.adapting import TRAIN_ALL, Adaptation
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.loss import cross_entropy, symmetric_kl
@@ -125,7 +122,6 @@ def make_train_step(
     r_drop: float = 0.0,
     ema_decay: float = 0.0,
     adaptation: Adaptation = TRAIN_ALL,
-    compiler_options: dict[str, Any] | None = None,
 ) -> TrainStep:
     """A jit-compiled update that takes the old state's memory for the new one.
 
@@ -169,7 +165,7 @@ def make_train_step(
         metrics = _metrics(sums, batch)._replace(grad_norm=grad_norm, skipped=1.0 - finite)
         return dataclasses.replace(kept, step=state.step + 1), metrics
 
-    return jax.jit(train_step, donate_argnums=0, compiler_options=compiler_options)
+    return jax.jit(train_step, donate_argnums=0)
 
 
 def train_step_of(
@@ -177,7 +173,6 @@ def train_step_of(
     model: Transformer,
     optimizer: optax.GradientTransformation,
     adaptation: Adaptation,
-    compiler_options: dict[str, Any] | None = None,
 ) -> TrainStep:
     """`make_train_step` with the settings of a config."""
     return make_train_step(
@@ -187,34 +182,17 @@ def train_step_of(
         r_drop=config.r_drop,
         ema_decay=config.ema_decay,
         adaptation=adaptation,
-        compiler_options=compiler_options,
     )
 
 
-def options_on_cpu(model: Transformer, placement: BatchPlacement) -> dict[str, Any] | None:
-    """Compiler options for the steps of a run; None elsewhere than on a CPU.
-
-    There each step takes its memory in blocks (see `host_memory`), whose size is that of the
-    largest array of a device: the logits of a micro-batch.
-    """
-    if jax.default_backend() != "cpu":
-        return None
-    share = placement.share
-    cells = max(
-        share.division(shape).rows // share.shards * shape.target_length
-        for shape in placement.shapes
-    )
-    return in_blocks(cells * model.target_vocab_size * np.dtype(np.float32).itemsize)
-
-
-def make_eval_step(model: Transformer, compiler_options: dict[str, Any] | None = None) -> EvalStep:
+def make_eval_step(model: Transformer) -> EvalStep:
     """The loss of one batch without smoothing, dropout or update."""
     loss_of = make_loss(model)
 
     def eval_step(params: Params, batch: Batch) -> Metrics:
         return _metrics(_add_up(lambda part, rows: loss_of(params, part, rows, None), batch), batch)
 
-    return jax.jit(eval_step, compiler_options=compiler_options)
+    return jax.jit(eval_step)
 
 
 def _add_up(of_rows: Callable[[Batch, Int[Array, " B"]], T], batch: Batch) -> T:

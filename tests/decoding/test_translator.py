@@ -21,10 +21,10 @@ from flaxformer_mt.data.tokenizer import Tokenizer
 from flaxformer_mt.decoding import mbr
 from flaxformer_mt.decoding.confidence import CALIBRATION_FILE, Calibration, read_calibration
 from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.decoding.programs import search_batch
 from flaxformer_mt.decoding.requests import suppressed_tokens
 from flaxformer_mt.decoding.results import Hypothesis
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.host_memory import BLOCK
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.state import init_params
@@ -232,18 +232,18 @@ def translate_some(
 
 
 @pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
-def test_whatever_is_asked_for_depends_on_the_sentence_alone(translator, compilations, wishes):
+def test_whatever_is_asked_for_depends_on_the_sentence_alone(translator, wishes):
     """Bit for bit in one program; in one for batches of another size, and in that which scores
     given pairs, but for rounding."""
     places = list(range(len(SHORT)))
     found = translate_some(translator, wishes, places)
     texts = [[one.text for one in of_line] for of_line in found]
     assert texts != [[one.text for one in of_line] for of_line in translator.translate(SHORT)]
-    compilations.clear()
+    compiled = num_programs()
     order = np.random.default_rng(0).permutation(len(SHORT)).tolist()
     assert translate_some(translator, wishes, order) == [found[place] for place in order]
     assert [translate_some(translator, wishes, [place])[0] for place in places] == found
-    assert compilations == []
+    assert num_programs() == compiled
 
     smaller = make_translator(dataclasses.replace(CONFIG, max_rows_per_batch=3))
     with quickly():
@@ -415,16 +415,20 @@ def test_score_takes_text_too(translator):
     assert as_text == as_tokens
 
 
+def num_programs() -> int:
+    return search_batch._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+
+
 @pytest.mark.usefixtures("compiled_quickly")
-def test_no_program_is_compiled_twice(translator, compilations):
+def test_no_program_is_compiled_twice(translator):
     translator.translate(SENTENCES)
-    compilations.clear()
+    compiled = num_programs()
     translator.translate(["other words", "of the same lengths."] * 5)
     translator.translate(["a dog."], length_penalty=0.1)
     make_translator().translate(["an equal model"])
-    assert "jit(search_batch)" not in compilations
+    assert num_programs() == compiled
     translator.translate(["a dog."], beam_size=2, num_hypotheses=1)
-    assert compilations.count("jit(search_batch)") == 1
+    assert num_programs() == compiled + 1
 
 
 @pytest.mark.parametrize(
@@ -834,23 +838,6 @@ def test_a_cpu_searches_no_more_than_160_hypotheses_at_a_time(monkeypatch, given
     with pytest.raises(InterruptedError) as seen:
         translator.translate(["x"], **given)
     assert seen.value.args == (places, rows)
-
-
-def test_a_search_on_a_cpu_takes_memory_in_blocks(monkeypatch):
-    """So that it stays with the process; the largest of these parameters has less than a block."""
-    given = []
-
-    def call(search, *arguments, compiler_options, **static):
-        given.append(compiler_options)
-        raise InterruptedError
-
-    monkeypatch.setattr("flaxformer_mt.decoding.translator.call_kept", call)
-    for on_cpu in (True, False):
-        translator = make_translator()
-        monkeypatch.setattr(translator, "_on_cpu", on_cpu)
-        with pytest.raises(InterruptedError):
-            translator.translate(["x"])
-    assert given == [{"xla_multiheap_size_constraint_per_heap": BLOCK}, None]
 
 
 def test_draws_do_not_mind_how_wide_a_beam_would_be(translator):

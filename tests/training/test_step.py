@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import math
-import re
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,6 @@ import optax
 import pytest
 
 from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
-from flaxformer_mt.host_memory import BLOCK
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.sharding import BatchPlacement, MeshConfig, make_mesh, make_share
@@ -20,13 +17,7 @@ from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import TrainState, init_state, place
-from flaxformer_mt.training.step import (
-    batch_loss,
-    make_eval_step,
-    make_loss,
-    make_train_step,
-    options_on_cpu,
-)
+from flaxformer_mt.training.step import batch_loss, make_eval_step, make_loss, make_train_step
 
 MODEL = Transformer(
     TransformerConfig(d_model=16, d_ff=32, num_encoder_layers=1, num_decoder_layers=1), 12, 12, 2
@@ -137,36 +128,6 @@ def test_dropout_changes_from_step_to_step(rng):
     state, first = step(state, batch)
     state, second = step(state, batch)
     assert first.loss != second.loss
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("devices, micro_batches", [(1, 1), (2, 1), (2, 2)])
-def test_on_a_cpu_no_array_of_a_step_is_larger_than_a_block(dtype, devices, micro_batches):
-    """Else XLA would warn the user of it. The largest are the logits, of a device."""
-    config = dataclasses.replace(MODEL.config, dtype=dtype)
-    model = MODEL.clone(config=config, source_vocab_size=20_000, target_vocab_size=20_000)
-    mesh = make_mesh(ONE, jax.devices()[:devices])
-    shapes = BatchShape(64, 16, 48), BatchShape(32, 24, 48)
-    share = make_share(mesh, 64 * 48 // devices // micro_batches)
-    placement = BatchPlacement(mesh, share, shapes)
-    (limit,) = (options := options_on_cpu(model, placement)).values()
-    assert limit == 64 * 48 // devices // micro_batches * 20_000 * 4 > BLOCK
-    like = place(
-        functools.partial(init_state, model, OPTIMIZER, 0), model, TRAIN_ALL, mesh, ONE.rules
-    )
-    step = make_train_step(model, OPTIMIZER, label_smoothing=0.1, compiler_options=options)
-    evaluate = make_eval_step(model, options)
-    for jitted, held in ((step, like), (evaluate, like.params)):
-        text = jitted.lower(held, placement.like(shapes[0])).compile().as_text()
-        sizes = {"f32": 4, "s32": 4, "u32": 4, "bf16": 2, "u8": 1, "pred": 1}
-        arrays = re.findall(rf"= ({'|'.join(sizes)})\[([\d,]+)\]", text)
-        assert max(sizes[t] * math.prod(map(int, shape.split(","))) for t, shape in arrays) == limit
-
-
-def test_elsewhere_a_step_takes_memory_as_it_comes(monkeypatch):
-    placement = BatchPlacement(mesh := make_mesh(ONE), make_share(mesh), (BatchShape(8, 6, 6),))
-    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    assert options_on_cpu(MODEL, placement) is None
 
 
 def test_it_learns_to_copy(rng):
