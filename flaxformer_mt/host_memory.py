@@ -9,8 +9,10 @@ import ctypes
 import sys
 
 # <malloc.h>
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 _NEVER = -1
+_HEAP = 64 * 2**20
+"""What an arena consists of: it can hold no larger block (that of the first thread can)."""
 
 
 def keep_freed_memory() -> bool:
@@ -18,12 +20,16 @@ def keep_freed_memory() -> bool:
 
     It takes no blocks of their own from the kernel, and returns nothing. Blocks of more than 64 MB
     are still taken and returned each time in all threads but the first: their arenas cannot hold
-    them (see `share_freed_memory`).
+    them (see `share_freed_memory`, and what `search_batch` returns).
 
     Returns:
       Whether it could be done: not on another C library than glibc (macOS, Windows, musl).
     """
-    return _set_malloc(_M_MMAP_MAX, 0) and _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
+    return (
+        _set_malloc(_M_MMAP_MAX, 0)
+        and _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
+        and _set_malloc(_M_TOP_PAD, _HEAP)  # or an arena returns a heap in which nothing is used
+    )
 
 
 def share_freed_memory() -> bool:

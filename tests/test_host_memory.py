@@ -11,7 +11,7 @@ import resource, threading
 {prepare}
 def work():
     for _ in range(20):
-        bytearray({megabytes} * 2**20)
+        [bytearray({megabytes} * 2**20) for _ in range({count})]
 thread = threading.Thread(target=work)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 thread.start(); thread.join()
@@ -19,9 +19,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def page_faults(prepare: str, megabytes: int) -> int:
-    """Of a thread that takes and frees so much 20 times."""
-    program = PROGRAM.format(prepare=prepare, megabytes=megabytes)
+def page_faults(prepare: str, megabytes: int, count: int = 1) -> int:
+    """Of a thread that takes and frees so many blocks of so much 20 times."""
+    program = PROGRAM.format(prepare=prepare, megabytes=megabytes, count=count)
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     return int(result.stdout)
 
@@ -31,8 +31,10 @@ KEEP = "import flaxformer_mt"
 SHARE = "from flaxformer_mt.host_memory import share_freed_memory; share_freed_memory()"
 
 
-def test_buffers_are_used_again():
-    assert page_faults(KEEP, megabytes=40) < page_faults("", megabytes=40) / 5
+@pytest.mark.parametrize("count", [1, 3])
+def test_buffers_are_used_again(count):
+    before, after = (page_faults(given, megabytes=40, count=count) for given in ("", KEEP))
+    assert after < before / 5
 
 
 def test_larger_ones_where_all_threads_share_an_arena():

@@ -34,9 +34,11 @@ def mesh_of(params: Any) -> Mesh | None:
 
 
 def divided(
-    work: Callable[[Any, Any], Result], mesh: Mesh | None, shared: Any, rows: Any
-) -> Result:
+    work: Callable[[Any, Any], tuple[Result, Any]], mesh: Mesh | None, shared: Any, rows: Any
+) -> tuple[Result, Any]:
     """`work(shared, rows)`, each device with its part of the rows; with no mesh, as it is.
+
+    Its first result has those rows in order; the second stays on each device as it comes.
 
     Of `rows`, arrays with more than one row are dealt out one by one, like cards, so that a few
     sentences keep all devices busy; there must be a multiple of as many rows as devices. The others
@@ -55,8 +57,9 @@ def divided(
         out_specs=PartitionSpec(ROWS),
         check_vma=False,
     )
-    found = on_each(shared, [_turn(x, -1, mesh.size) if is_per_row(x) else x for x in leaves])
-    return jax.tree.map(lambda x: _turn(x, mesh.size, -1), found)
+    dealt = [_turn(x, -1, mesh.size) if is_per_row(x) else x for x in leaves]
+    found, more = on_each(shared, dealt)
+    return jax.tree.map(lambda x: _turn(x, mesh.size, -1), found), more
 
 
 def _turn(x: Array, first: int, second: int) -> Array:

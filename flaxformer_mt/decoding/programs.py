@@ -93,10 +93,15 @@ def search_batch(
     wishes: Wishes,
     *,
     program: SearchProgram,
-) -> Hypotheses:
+) -> tuple[Hypotheses, Any]:
     """Encode a batch and search its translations, all on the device; compiled once a `program`.
 
     On each device of `program.mesh` there may be more sentences than `program.places`: a multiple.
+
+    Returns:
+      What was found, and of a frugal search with a queue its caches, which nobody needs. On a CPU
+      each array that a program returns has memory of its own, which malloc keeps for the next
+      search (`host_memory`); all others lie in one block, too large to be kept.
     """
     source = inputs, inputs_positions, inputs_segment_ids
     of_all = (wishes.suppressed, wishes.length_penalty, wishes.weights, wishes.coverage_penalty)
@@ -104,7 +109,9 @@ def search_batch(
     return divided(search, program.mesh, (params, *of_all), (source, wishes.each))
 
 
-def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ...]) -> Hypotheses:
+def _search(
+    program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ...]
+) -> tuple[Hypotheses, Any]:
     """On one device."""
     params, suppressed, length_penalty, weights, coverage_penalty = shared
     source, wishes = rows
@@ -117,6 +124,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
         frugal=program.frugal,
     )
     places, queue = program.places, None
+    caches: list[Any] = []
     if places in (0, len(wishes.length_limits)):
         sources = read(*source)
     else:
@@ -127,7 +135,8 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
             take = functools.partial(_read_when_taken, read, source)
         else:
             take = functools.partial(_take, _read_all(read, source, wishes.length_limits, places))
-        queue = Queue(places, take, fewer=fewer_places(program))
+        done = caches.append if program.frugal else None
+        queue = Queue(places, take, fewer=fewer_places(program), done=done)
     cache = start(sources)
     kernels = None
     if program.frugal:
@@ -149,7 +158,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
             if coverage_penalty is None
             else coverage_bonus(coverage_penalty),
         )
-    return search(
+    found = search(
         ensemble_step(program.models, params, weights, kernels),
         cache,
         max_target_length=program.max_target_length,
@@ -166,6 +175,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
         prefix=wishes.prefix,
         queue=queue,
     )
+    return found, jax.tree.leaves(caches)
 
 
 def fewer_places(program: SearchProgram) -> int:
@@ -274,7 +284,8 @@ def score_batch(
     are `excluded` have no share of the probability.
     """
     score = functools.partial(_score, models, length_normalization, with_attention)
-    return divided(score, mesh, (params, length_penalty, weights, excluded), (batch, free_end))
+    shared = params, length_penalty, weights, excluded
+    return divided(score, mesh, shared, (batch, free_end))[0]
 
 
 def _score(
@@ -283,7 +294,7 @@ def _score(
     with_attention: bool,
     shared: tuple[Any, ...],
     rows: tuple[Any, ...],
-) -> Scored:
+) -> tuple[Scored, Any]:
     """On one device."""
     params, length_penalty, weights, excluded = shared
     batch, free_end = rows
@@ -304,8 +315,9 @@ def _score(
         counted = real & ~(is_end & free_end[:, None])
     targets = jnp.asarray(batch.targets)
     log_probs = token_log_probs(combine(logits, weights), targets, counted, excluded)
-    return Scored(
+    scored = Scored(
         log_probs,
         sentence_scores(log_probs, lengths, length_penalty, length_normalization),
         jnp.mean(jnp.stack(looked), axis=0) if with_attention else None,
     )
+    return scored, ()

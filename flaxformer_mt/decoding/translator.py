@@ -439,7 +439,7 @@ class Translator:
             words=self._words,
             weights=self._weights,
         )
-        return call_kept(
+        found, _ = call_kept(
             search_batch,
             self._params,
             batch.inputs,
@@ -448,6 +448,7 @@ class Translator:
             wishes,
             program=program,
         )
+        return found
 
     def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:
         """Those of one row of a fetched batch; score -inf marks an empty place."""

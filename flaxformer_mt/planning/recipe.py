@@ -121,7 +121,7 @@ def search_program(
                 with_coverage=False,
             )
         wishes = Wishes(PerSentence(limits), suppressed=suppressed, length_penalty=penalty)
-        return search_batch((params,), tokens, tokens, tokens, wishes, program=program)
+        return search_batch((params,), tokens, tokens, tokens, wishes, program=program)[0]
 
     params = jax.tree.map(
         lambda x: like(x.shape, x.dtype),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +22,16 @@ CONFIG = TransformerConfig(
 )
 
 
-def compiled_text(
-    wishes: Wishes, beam_size: int, *, frugal: bool = False, dtype: str = "float32"
-) -> str:
-    """Of a search in 64 places, for as many sentences as there are limits."""
-    model = Transformer(dataclasses.replace(CONFIG, dtype=dtype), VOCAB, VOCAB, 2)
+def compiled(
+    wishes: Wishes,
+    beam_size: int,
+    *,
+    frugal: bool = False,
+    dtype: str = "float32",
+    config: TransformerConfig = CONFIG,
+) -> jax.stages.Compiled:
+    """A search in 64 places, for as many sentences as there are limits."""
+    model = Transformer(dataclasses.replace(config, dtype=dtype), VOCAB, VOCAB, 2)
     params = init_params(model, jax.random.key(0))
     tokens = jnp.ones((len(wishes.each.length_limits), 7), jnp.int32)  # 7: no other size here
     program = SearchProgram((model,), beam_size, 1, 40, 2, 3, 0, places=64, frugal=frugal)
@@ -33,7 +39,11 @@ def compiled_text(
     def search(params, tokens):
         return search_batch((params,), tokens, tokens, tokens, wishes, program=program)
 
-    return jax.jit(search).lower(params, tokens).compile().as_text()
+    return jax.jit(search).lower(params, tokens).compile()
+
+
+def compiled_text(*given: Any, **options: Any) -> str:
+    return compiled(*given, **options).as_text() or ""
 
 
 @pytest.mark.parametrize("frugal", [False, True])
@@ -62,6 +72,25 @@ def test_a_program_asks_before_each_page_of_the_past_but_the_first(beam_size, fr
     wishes = Wishes(PerSentence(jnp.full(64, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(wishes, beam_size, frugal=frugal)
     assert len(re.findall(r" conditional\(", text)) == (pages - 1) * LAYERS
+
+
+@pytest.mark.parametrize(
+    "frugal, d_model, share", [(False, 16, 0), (True, 16, 1), (True, 64, 1.25)]
+)
+def test_caches_are_among_the_results_of_a_frugal_search(frugal, d_model, share):
+    """Each array has memory of its own then, and does not lie in the one block of all others.
+
+    The second cache is that of the last sentences, in a quarter of the places.
+    """
+    wishes = Wishes(PerSentence(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    config = dataclasses.replace(CONFIG, d_model=d_model)
+    memory = compiled(wishes, 8, frugal=frugal, config=config).memory_analysis()
+    keys_and_values = 2 * LAYERS * 64 * (8 * 40 + 7) * d_model * 4
+    assert (memory.temp_size_in_bytes < keys_and_values) == frugal
+    found = 192 * 4 * (40 + 2)
+    assert memory.output_size_in_bytes - found == pytest.approx(
+        share * keys_and_values, rel=0.15, abs=100
+    )
 
 
 def test_reading_sources_never_copies_those_that_are_there():
@@ -120,7 +149,7 @@ def test_a_frugal_search_finds_the_same(dtype, tolerance):
         program = SearchProgram((model,), 3, 2, 40, 2, 3, 0, places=8, frugal=frugal)
         positions = jnp.tile(jnp.arange(64), (16, 1))
         real = (positions < lengths[:, None]).astype(jnp.int32)
-        return search_batch((params,), tokens, positions, real, wishes, program=program)
+        return search_batch((params,), tokens, positions, real, wishes, program=program)[0]
 
     found, wanted = search(frugal=True), search(frugal=False)
     real = wanted.scores > -jnp.inf
