@@ -75,7 +75,7 @@ class Queue(NamedTuple):
     written nothing; a place B is none."""
     fewer: int = 0
     """How many places the last sentences have, once so few are left; 0 = B to the end."""
-    done: Callable[[DecodeCache], None] | None = None
+    done: Callable[[DecodeCache], None] = lambda cache: None
     """Given the caches, as the loops leave them that write them, while the search is traced."""
 
 
@@ -114,11 +114,10 @@ def run(
     if queue is None:
         return _go_on(search, wishes, now, until_left=0).results
     now = _all_in_turn(search, wishes, now, queue)
-    done = queue.done or (lambda cache: None)
-    done(now.state.cache)
+    queue.done(now.state.cache)
     if queue.fewer:
         now = _go_on(search, wishes, _together(search, now, queue.fewer), until_left=0)
-        done(now.state.cache)
+        queue.done(now.state.cache)
     return now.results
 
 

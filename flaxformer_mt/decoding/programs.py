@@ -93,7 +93,7 @@ def search_batch(
     wishes: Wishes,
     *,
     program: SearchProgram,
-) -> tuple[Hypotheses, Any]:
+) -> tuple[Hypotheses, list[Array]]:
     """Encode a batch and search its translations, all on the device; compiled once a `program`.
 
     On each device of `program.mesh` there may be more sentences than `program.places`: a multiple.
@@ -111,7 +111,7 @@ def search_batch(
 
 def _search(
     program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ...]
-) -> tuple[Hypotheses, Any]:
+) -> tuple[Hypotheses, list[Array]]:
     """On one device."""
     params, suppressed, length_penalty, weights, coverage_penalty = shared
     source, wishes = rows
@@ -135,8 +135,7 @@ def _search(
             take = functools.partial(_read_when_taken, read, source)
         else:
             take = functools.partial(_take, _read_all(read, source, wishes.length_limits, places))
-        done = caches.append if program.frugal else None
-        queue = Queue(places, take, fewer=fewer_places(program), done=done)
+        queue = Queue(places, take, fewer=fewer_places(program), done=caches.append)
     cache = start(sources)
     kernels = None
     if program.frugal:
@@ -175,7 +174,7 @@ def _search(
         prefix=wishes.prefix,
         queue=queue,
     )
-    return found, jax.tree.leaves(caches)
+    return found, jax.tree.leaves(caches) if program.frugal else []
 
 
 def fewer_places(program: SearchProgram) -> int:
