@@ -6,6 +6,7 @@
 A process each, so that memory, threads and allocators do not mix. Who is not asked sleeps.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -22,6 +23,8 @@ from flaxformer_mt.cpus import num_cpus
 ROOT = Path(__file__).parents[1]
 Device = Literal["cpu", "gpu"]
 Answer = dict[str, Any]
+GRACE = 10.0
+"""Seconds that a process has to end by itself."""
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 """Bytes, of `ru_maxrss`."""
 
@@ -77,30 +80,46 @@ class Child:
                 env=environment,
                 text=True,
             )
-        self.ready = self._answer()
-        """What it told when it was warm."""
+        try:
+            self.ready = self._answer()
+            """What it told when it was warm."""
+        except BaseException:  # whoever waits no more has no use for it
+            self._process.kill()
+            self._process.communicate()
+            raise
 
     def ask(self, **request: Any) -> Answer:
         """One round; returns when it is done. Raises RuntimeError if the process ends, or has."""
-        if self._process.poll() is not None:
-            raise RuntimeError(f"{self.name} has ended before")
         assert self._process.stdin
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # then it gives no answer
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
         return self._answer()
 
     def close(self) -> None:
-        """Lets the process end."""
-        self._process.communicate()
+        """Lets the process end, or ends it, if it is at work."""
+        try:
+            self._process.communicate(timeout=GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
 
     def _answer(self) -> Answer:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
             status = self._process.wait()
-            last_words = self._log.read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"{self.name} ended with status {status}:\n{last_words}")
+            why = last_words(self._log.read_text(errors="replace"))
+            raise RuntimeError(f"{self.name} ended with status {status}: {why}")
         return json.loads(line)
+
+
+def last_words(printed: str) -> str:
+    """What a process said of its end: after the traceback, if there is one."""
+    said = printed.rstrip()[-2000:].split("\n")
+    traced = [i for i, line in enumerate(said) if line.startswith("  File ")]
+    frames = [i for i in range(traced[-1], len(said)) if said[i].startswith(" ")] if traced else []
+    return "\n".join(said[frames[-1] + 1 :] if frames else said).strip()
 
 
 def peak_memory() -> int:

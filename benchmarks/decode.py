@@ -45,17 +45,18 @@ class DecodeArguments(Settings, Model):
 
     dtypes: tuple[Literal["float32", "bfloat16"], ...] = ("float32",)
     """Precision of ours and of Hugging Face."""
-    engine_types: tuple[Literal["float32", "int8", "bfloat16", "int8_bfloat16"], ...] = (
-        "float32",
-        "int8",
-    )
+    engine_types: tuple[
+        Literal["float32", "int8", "bfloat16", "int8_bfloat16", "float16", "int8_float16"], ...
+    ] = ("float32", "int8")
     """Compute types of CTranslate2."""
     workers: tuple[int, ...] = (0,)
     """CTranslate2: batches at once, among which the cores are divided; 0 = one a core."""
     beam: tuple[int, ...] = (1, 5)
     """Beam sizes; 1 is greedy search."""
     batch: tuple[int, ...] = (64,)
-    """Sentences that are searched together."""
+    """Sentences that are searched together: by the peers in one batch, by CTranslate2 in one on
+    each worker; ours has as many places on each device (half of them with beam 5), which the next
+    sentences take."""
     sentences: int = 1000
     """Of the test file, and at most 16 batches."""
     lengths: tuple[int, ...] = ()
@@ -64,7 +65,11 @@ class DecodeArguments(Settings, Model):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check(workers=0, beam=1, batch=1, sentences=1)
+        self.check("contenders", workers=0, beam=1, batch=1, sentences=1)
+        if set(self.contenders) & {"ours", "marian"}:
+            self.check("dtypes")
+        if "ctranslate2" in self.contenders:
+            self.check("engine_types")
         if self.lengths:
             self.check(lengths=2)
 
@@ -99,12 +104,16 @@ def measure(arguments: DecodeArguments) -> None:
         sources = [loaded.tokenizer.source.tokenize(pair.source) for pair in pairs]
         longest = loaded.config.data.max_source_length
         sources = [source for source in sources if 1 < len(source) <= longest]
+        if not sources:
+            raise ValueError(
+                f"{arguments.name}: no test sentence has 1 to {longest - 1} tokens and EOS"
+            )
         same = {"sentences": write(directory / "sentences", sources)}
         entries = [*limits.ENTRIES, *contenders(arguments, loaded, workdir, same, directory)]
         with ready(entries, directory, arguments) as children:
-            machine = [child for child in children if not is_contender(child)]
+            machine = [child for child in children if not is_contender(child.name)]
             peaks = limits.take_best(alternate(machine, arguments))
-            others = [child for child in children if is_contender(child)]
+            others = [child for child in children if is_contender(child.name)]
             for case in cases:
                 some = sources[: case.batch * (1 if case.length else 16)]
                 publish(measure_case(case, others, arguments, loaded, some, peaks), arguments)
@@ -112,7 +121,7 @@ def measure(arguments: DecodeArguments) -> None:
 
 def measure_case(
     case: Case,
-    children: Sequence[Child],
+    children: list[Child],
     arguments: DecodeArguments,
     loaded: LoadedModel,
     sources: Sequence[Sequence[int]],
@@ -187,7 +196,8 @@ def least_seconds(
     the tokens of all hypotheses, with each of which they are read once a batch. Attention to other
     tokens counts nothing.
     """
-    kind, bytes_each = ("bfloat16", 2) if "bfloat16" in name else ("float32", 4)
+    half = "float16" in name  # or bfloat16, which is as fast
+    kind, bytes_each = ("bfloat16", 2) if half else ("float32", 4)
     params, sizes = params_by_part(loaded.params), loaded.config.model
     of_source = sizes.num_decoder_layers * sizes.d_model * sizes.kv_heads * sum(sizes.head_widths)
     decoder = params["decoder"] - of_source + loaded.tokenizer.target.size * sizes.d_model

@@ -13,7 +13,7 @@ from typing import Literal
 
 from benchmarks.child import Entry
 from benchmarks.contenders.given import write
-from benchmarks.rounds import Sample, Settings, compete, ready, say, take_turn, workplace
+from benchmarks.rounds import Sample, Settings, compete, compete_alone, say, workplace
 from benchmarks.table import Row, make_rows, publish
 from benchmarks.task import Size, Text, make_config, one_of_each, untrained
 from flaxformer_mt.cli import run_verb
@@ -44,7 +44,9 @@ class InputArguments(Settings, Text):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check(workers=0, epochs=1, steps=0, tokens_per_batch=1)
+        self.check("cut", "batching", workers=0, epochs=1, steps=0, tokens_per_batch=1)
+        if self.steps:
+            self.check("dtypes")
 
 
 def main(args: list[str] | None = None) -> int:
@@ -79,11 +81,7 @@ def measure_pipeline(batching: Batching, arguments: InputArguments, directory: P
             }
             name = f"ours, cut {cut}, {workers or 'no'} worker{'s' * (workers != 1)}"
             entries.append(Entry(name, "benchmarks.contenders.ours:Pipeline", job))
-    samples: dict[str, Sample] = {}
-    for _ in range(arguments.repeats):
-        for entry in entries:
-            with ready([entry], directory, arguments) as (child,):
-                take_turn(child, samples, arguments)
+    samples = compete_alone(entries, directory, arguments)
     return make_rows(
         samples,
         min(sample.ready["pairs"] for sample in samples.values()),

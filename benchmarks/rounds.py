@@ -7,14 +7,15 @@ median of the ratios within rounds, never the ratio of two medians.
 import contextlib
 import dataclasses
 import os
+import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.child import Answer, Child, Device, Entry
 from flaxformer_mt.cpus import allowed_cpus
@@ -23,6 +24,9 @@ try:
     import psutil
 except ModuleNotFoundError as error:
     raise SystemExit("error: benchmarks need psutil: pip install -e '.[bench]'") from error
+
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,8 +50,11 @@ class Settings:
     def __post_init__(self) -> None:
         self.check(repeats=1)
 
-    def check(self, **least: int) -> None:
-        """Raises ValueError for a field that is below its `least` value, or has no value at all."""
+    def check(self, *some: str, **least: int) -> None:
+        """Raises ValueError for a field of these without a value, or below its `least` value."""
+        for name in some:
+            if not getattr(self, name):
+                raise ValueError(f"{name}: name one at least")
         for name, smallest in least.items():
             value = getattr(self, name)
             values = value if isinstance(value, tuple) else (value,)
@@ -73,13 +80,23 @@ class Sample:
 
 @contextlib.contextmanager
 def workplace(settings: Settings) -> Iterator[Path]:
-    """A folder for a while. This process is pinned now, and works on the CPU alone."""
+    """A folder for a while. This process is pinned now, and works on the CPU alone.
+
+    Raises OSError if the rows could not be written afterwards.
+    """
     import jax
 
     jax.config.update("jax_platforms", "cpu")  # the accelerator is left to the contenders
     pin(settings.cpus)
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
-        yield Path(directory)
+    if settings.out:
+        Path(settings.out).parent.mkdir(parents=True, exist_ok=True)
+        Path(settings.out).open("a").close()
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+            yield Path(directory)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def compete(entries: Sequence[Entry], directory: Path, settings: Settings) -> dict[str, Sample]:
@@ -88,73 +105,104 @@ def compete(entries: Sequence[Entry], directory: Path, settings: Settings) -> di
         return alternate(children, settings)
 
 
+def compete_alone(
+    entries: Sequence[Entry], directory: Path, settings: Settings
+) -> dict[str, Sample]:
+    """The same, each started anew in each round and ended before the next one starts."""
+    samples: dict[str, Sample] = {}
+    left = list(entries)
+    for _ in range(settings.repeats):
+        for entry in tuple(left):
+            with (
+                _left_out_if_it_fails(entry, left),
+                contextlib.closing(_start(entry, directory, settings)) as child,
+            ):
+                _take_turn(child, samples, settings)
+    return _whole(samples, settings)
+
+
 @contextlib.contextmanager
 def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iterator[list[Child]]:
     """All contenders that can run here, started one after the other; ended with the block.
 
-    What they print is in `directory`.
+    Who has the name of another one is the same. What they print is in `directory`.
 
     Raises:
       ValueError: there is none (the limits of the machine are no contender).
     """
     children: list[Child] = []
-    try:
-        for entry in entries:
+    with contextlib.ExitStack() as started:
+        for entry in {entry.name: entry for entry in entries}.values():
             if not installed(*entry.needs):
                 say(f"  {entry.name} is left out: pip install -e '.[bench]'")
                 continue
-            say(f"  {entry.name} gets ready")
-            log = directory / f"{entry.name}.log"
-            with _left_out_if_it_fails():
-                children.append(Child(entry, log=log, device=settings.device))
-        if not any(map(is_contender, children)):
-            raise ValueError("no contender is left to measure")
+            with _left_out_if_it_fails(entry, []):
+                child = _start(entry, directory, settings)
+                started.callback(child.close)
+                children.append(child)
+        _check_who_is_left(child.name for child in children)
         yield children
-    finally:
-        for child in children:
-            child.close()
 
 
-def is_contender(child: Child) -> bool:
+def _start(entry: Entry, directory: Path, settings: Settings) -> Child:
+    say(f"  {entry.name} gets ready")
+    return Child(entry, log=directory / f"{entry.name}.log", device=settings.device)
+
+
+def is_contender(name: str) -> bool:
     """Not one that measures the machine (`limits`)."""
-    return not child.name.startswith("limits")
+    return not name.startswith("limits")
 
 
-def alternate(children: Sequence[Child], settings: Settings, **request: Any) -> dict[str, Sample]:
-    """Asks each contender in turn, `settings.repeats` times. Who fails is left out.
+def _check_who_is_left(names: Iterable[str]) -> None:
+    if not any(map(is_contender, names)):
+        raise ValueError("no contender is left to measure")
+
+
+def alternate(children: list[Child], settings: Settings, **request: Any) -> dict[str, Sample]:
+    """Asks each contender in turn, `settings.repeats` times. Who fails leaves `children`.
 
     Raises ValueError if all do.
     """
     samples: dict[str, Sample] = {}
     for _ in range(settings.repeats):
-        for child in children:
-            with _left_out_if_it_fails():
-                take_turn(child, samples, settings, **request)
+        for child in tuple(children):
+            with _left_out_if_it_fails(child, children):
+                _take_turn(child, samples, settings, **request)
+    return _whole(samples, settings)
+
+
+def _whole(samples: Mapping[str, Sample], settings: Settings) -> dict[str, Sample]:
+    """Of those that were there in all rounds."""
     whole = {n: sample for n, sample in samples.items() if len(sample.answers) == settings.repeats}
-    if not whole:
-        raise ValueError("no contender is left to measure")
+    if any(map(is_contender, samples)) or not whole:
+        _check_who_is_left(whole)
     return whole
 
 
-def ask_each(children: Sequence[Child], **request: Any) -> dict[str, Answer]:
-    """What each answers, once, unmeasured. Who fails is left out."""
+def ask_each(children: list[Child], **request: Any) -> dict[str, Answer]:
+    """What each answers, once, unmeasured. Who fails leaves `children`."""
     answers = {}
-    for child in children:
-        with _left_out_if_it_fails():
+    for child in tuple(children):
+        with _left_out_if_it_fails(child, children):
             answers[child.name] = child.ask(**request)
     return answers
 
 
 @contextlib.contextmanager
-def _left_out_if_it_fails() -> Iterator[None]:
+def _left_out_if_it_fails(who: T, of: list[T]) -> Iterator[None]:
     """A contender that ends is no reason to lose what the others do."""
     try:
         yield
     except RuntimeError as error:
         say(f"  left out: {error}")
+        if who in of:
+            of.remove(who)
 
 
-def take_turn(child: Child, samples: dict[str, Sample], settings: Settings, **request: Any) -> None:
+def _take_turn(
+    child: Child, samples: dict[str, Sample], settings: Settings, **request: Any
+) -> None:
     """Adds a round of one contender to its sample, when the machine is quiet."""
     sample = samples.setdefault(child.name, Sample(child.ready))
     sample.busy.append(wait_until_quiet(settings))

@@ -142,41 +142,62 @@ def describe_run(settings: Settings) -> dict[str, Any]:
 
 
 def _cpu_model() -> str:
+    """With its generation, since virtual machines name no more than "AMD EPYC"."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    fields = {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    if "model name" not in fields:
+        return platform.processor()
+    family, model = fields.get("cpu family", "?"), fields.get("model", "?")
+    return f"{fields['model name']}, family {family} model {model}"
 
 
 def publish(rows: Sequence[Row], settings: Settings) -> None:
-    """Appends the rows to the file, and prints their table."""
+    """Prints the table of the rows, and appends them to the file."""
+    print(markdown(rows), flush=True)
     file = Path(settings.out or CACHE / f"{rows[0].benchmark}.jsonl")
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as lines:
         for row in rows:
             lines.write(json.dumps(dataclasses.asdict(row)) + "\n")
-    print(markdown(rows), flush=True)
 
 
 def read(files: Iterable[str]) -> list[Row]:
-    """The rows of several files: of each contender in each case the newest."""
-    newest: dict[tuple[str, str, str], Row] = {}
+    """The rows of several files: of each contender in each case on each machine the newest.
+
+    Raises:
+      ValueError: a line is no row, or there is none.
+    """
+    newest: dict[tuple[str, ...], Row] = {}
     for file in files:
-        for line in Path(file).read_text(encoding="utf-8").splitlines():
-            row = Row(**json.loads(line))
-            newest[row.benchmark, row.case, row.contender] = row
+        for number, line in enumerate(Path(file).read_bytes().splitlines(), start=1):
+            try:
+                row = Row(**json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise ValueError(
+                    f"{file}, line {number}, is no row of a benchmark: {error}"
+                ) from error
+            newest[*case_of(row), row.contender] = row
+    if not newest:
+        raise ValueError("no row: name files that benchmarks wrote, such as .cache/benchmarks/*")
     return list(newest.values())
+
+
+def case_of(row: Row) -> tuple[str, ...]:
+    """What was done, and on what: rows that have both alike stand in one table."""
+    on = (str(row.run.get(name, "")) for name in ("device", "accelerator", "cpu", "cpus"))
+    return row.benchmark, row.case, *on
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """A table for each case: who, how fast, how ours compares, at what cost."""
-    cases: dict[tuple[str, str], list[Row]] = {}
+    cases: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        cases.setdefault((row.benchmark, row.case), []).append(row)
-    return "\n".join(_case(*key, of_case) for key, of_case in cases.items())
+        cases.setdefault(case_of(row), []).append(row)
+    return "\n".join(map(_case, cases.values()))
 
 
-def _case(benchmark: str, case: str, rows: Sequence[Row]) -> str:
+def _case(rows: Sequence[Row]) -> str:
     ours = [row for row in rows if row.contender.startswith("ours")]
     compared = ours if len(ours) < len(rows) else []
     table = [_cells(row, compared) for row in rows]
@@ -185,7 +206,7 @@ def _case(benchmark: str, case: str, rows: Sequence[Row]) -> str:
     lines = [header, ["---", *["---:"] * (len(header) - 1)]]
     lines += [[cells.get(name, "") for name in header] for cells in table]
     text = (" | ".join(cells) for cells in lines)
-    head = [f"**{benchmark}: {case}**", "", *(f"| {line} |" for line in text), ""]
+    head = [f"**{rows[0].benchmark}: {rows[0].case}**", "", *(f"| {line} |" for line in text), ""]
     return "\n".join([*head, *_footers(rows)])
 
 

@@ -119,7 +119,8 @@ class Model(Text):
             save_config(config, str(place))
             command = [sys.executable, "-m", "flaxformer_mt.train", "--workdir", str(workdir)]
             command += ["--config", f"{place}/config.json"]
-            subprocess.run(command, check=True, stdout=sys.stderr)
+            if status := subprocess.run(command, stdout=sys.stderr).returncode:
+                raise ValueError(f"training {self.size} ended with status {status}, see above")
         return str(workdir)
 
 

@@ -44,11 +44,13 @@ def main(args: list[str] | None = None) -> int:
 
 
 def measure(arguments: TpuArguments) -> None:
-    """Prints the table, a line as soon as it is known."""
-    print(*HEADER, sep="\n", flush=True)
+    """Prints the table, the lines of a recipe as soon as they are known."""
+    if not arguments.config:
+        raise ValueError("config: name one at least")
+    header = list(HEADER)
     for name in arguments.config:
-        for line in rows_of(name, make(load_config(name), arguments)):
-            print(line, flush=True)
+        print(*header, *rows_of(name, make(load_config(name), arguments)), sep="\n", flush=True)
+        header.clear()
 
 
 def make(config: Config, arguments: TpuArguments) -> Plan:

@@ -52,9 +52,7 @@ class TrainArguments(Settings, Text):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check(batches=1, tokens_per_batch=1)
-        if not self.size:
-            raise ValueError("size: name one model at least")
+        self.check("size", "contenders", "dtypes", batches=1, tokens_per_batch=1)
 
 
 def main(args: list[str] | None = None) -> int:

@@ -22,14 +22,19 @@ LONG_SUM, WIDE, FEW_ROWS = 512, 4, 128
 """A CPU is faster at (W^T x^T)^T, 1.2 to 1.3 times for 64 rows of x, where W [K N] makes long sums,
 K from 512 on, and no more than 4 K of them. For 160 rows x W is as fast or faster."""
 TILE, LONGEST_ALIKE = 64, 2048
-"""x (W^T)^T rounds alike for any number of rows but 1 (on x86 with AVX-512). In float32 x W does as
-it from so many rows on, and (W^T x^T)^T for multiples of them; in bfloat16 x W always does, and
-(W^T x^T)^T for sums up to this length; but that one only where W has a multiple of `TILE` columns
-as well."""
+"""When a row of x comes out alike, to the bit, in a product with more rows or fewer, on x86 with
+AVX-512, W [K N]:
+
+    form          float32                                   bfloat16
+    x (W^T)^T     from 2 rows on                            from 2 rows on
+    x W           from TILE rows on                         always
+    (W^T x^T)^T   rows and N are multiples of TILE          K <= LONGEST_ALIKE, N a multiple of TILE
+
+All three give the same bits then. `fewer_places` in decoding/programs.py relies on it."""
 
 
 class Prepared(NamedTuple):
-    """A matrix as `prepared_matmul` wants it; a program makes only the form that it needs."""
+    """A matrix as `prepared_matmul` wants it; XLA makes no form that a program never reads."""
 
     kernel: Float[Array, "K N"]
     transposed: Float[Array, "N K"]

@@ -1,5 +1,6 @@
 """Contenders without work, for processes that tests start."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -28,3 +29,12 @@ class Failing:
 
     def round(self) -> dict[str, Any]:
         raise ValueError("no such luck")
+
+
+class Slow:
+    """Is never ready, and notes in a file which process that is."""
+
+    def __init__(self, *, device: str, process: str) -> None:
+        del device
+        Path(process).write_text(str(os.getpid()))
+        time.sleep(600)

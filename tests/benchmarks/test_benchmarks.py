@@ -120,6 +120,8 @@ def test_decoding(text, workdir, tmp_path, capsys):
         (["--beam", "5", "0"], "beam must be at least 1, got (5, 0)"),
         (["--beam"], "beam must be at least 1, got ()"),
         (["--lengths", "1"], "lengths must be at least 2"),
+        (["--dtypes"], "dtypes: name one at least"),
+        (["--contenders"], "contenders: name one at least"),
     ],
 )
 def test_counts_are_checked_before_anything_starts(wrong, message, capsys):

@@ -3,12 +3,23 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from benchmarks.child import ROOT, Child, Entry
-from benchmarks.rounds import Sample, Settings, alternate, ask_each, pin, ratios, ready
+from benchmarks.child import ROOT, Child, Entry, last_words
+from benchmarks.rounds import (
+    Sample,
+    Settings,
+    alternate,
+    ask_each,
+    compete_alone,
+    pin,
+    ratios,
+    ready,
+    workplace,
+)
 from flaxformer_mt.cpus import allowed_cpus
 
 ECHO = "tests.benchmarks.echoes:Echo"
@@ -52,9 +63,15 @@ def test_ours_sets_malloc_before_other_libraries_start_threads():
 def test_a_failure_is_told_with_its_last_words(tmp_path):
     entry = Entry("unlucky", "tests.benchmarks.echoes:Failing", {})
     child = Child(entry, log=tmp_path / "log")
-    with pytest.raises(RuntimeError, match="unlucky ended with status 1(.|\n)*no such luck"):
-        child.ask()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="^unlucky ended with status 1: ValueError: no such"):
+            child.ask()
     child.close()
+
+
+def test_last_words_without_a_traceback():
+    assert last_words("one\ntwo\n") == "one\ntwo"
+    assert last_words("") == ""
 
 
 def test_who_fails_is_left_out_and_the_others_go_on(tmp_path, capsys):
@@ -63,10 +80,60 @@ def test_who_fails_is_left_out_and_the_others_go_on(tmp_path, capsys):
         unlucky, _ = children
         assert list(alternate(children, QUICK)) == ["a"]
         assert list(ask_each(children)) == ["a"]
+        assert capsys.readouterr().err.count("no such luck") == 1
         with pytest.raises(ValueError, match="no contender is left"):
             alternate([unlucky], QUICK)
     assert (tmp_path / "turns").read_text() == "aaaa"
-    assert "no such luck" in capsys.readouterr().err
+
+
+def test_the_limits_of_the_machine_are_no_contender(tmp_path):
+    """They may be asked alone; but where contenders were there, one of those must be left."""
+    entries = [echo("limits of b", tmp_path), Entry("a", "tests.benchmarks.echoes:Failing", {})]
+    with ready(entries, tmp_path, QUICK) as children:
+        assert list(alternate(children[:1], QUICK)) == ["limits of b"]
+        with pytest.raises(ValueError, match="no contender is left"):
+            alternate(children, QUICK)
+
+
+def test_who_is_named_twice_takes_part_once(tmp_path):
+    """Such as --workers 0 1 on one core."""
+    with ready([echo("a", tmp_path), echo("a", tmp_path)], tmp_path, QUICK) as children:
+        assert list(alternate(children, QUICK)) == ["a"]
+    assert (tmp_path / "turns").read_text() == "aaa"
+
+
+def test_alone_each_is_started_anew_in_each_round(tmp_path, capsys):
+    entries = [Entry("b", "tests.benchmarks.echoes:Failing", {}), echo("a", tmp_path)]
+    assert list(compete_alone(entries, tmp_path, QUICK)) == ["a"]
+    assert capsys.readouterr().err.count("a gets ready") == 3
+    with pytest.raises(ValueError, match="no contender is left"):
+        compete_alone(entries[:1], tmp_path, QUICK)
+
+
+def test_nothing_stays_behind_when_it_is_told_to_end(tmp_path):
+    noted, folder = tmp_path / "process", tmp_path / "tmp"
+    folder.mkdir()
+    code = (
+        "from benchmarks.child import Entry; from benchmarks.rounds import *\n"
+        f"slow = Entry('slow', 'tests.benchmarks.echoes:Slow', {{'process': {str(noted)!r}}})\n"
+        "with workplace(Settings()) as directory: compete([slow], directory, Settings())"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"TMPDIR": str(folder)}
+    )
+    end = time.monotonic() + 60
+    while not (noted.exists() and noted.read_text()) and time.monotonic() < end:
+        time.sleep(0.1)
+    parent.terminate()
+    assert parent.wait(timeout=60) == 143
+    assert list(folder.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(noted.read_text()), 0)
+
+
+def test_where_rows_go_is_tried_before_anything_starts(tmp_path):
+    with pytest.raises(OSError), workplace(Settings(out=str(tmp_path))):
+        pytest.fail("it started")
 
 
 def test_what_is_not_installed_is_left_out(tmp_path, capsys):

@@ -76,15 +76,49 @@ def test_of_each_row_the_newest_is_read(tmp_path, capsys):
 def test_each_run_has_its_footer():
     ours, marian = rows()
     assert markdown([ours, marian]).count("jax ") == 1
-    later = dataclasses.replace(marian, run=marian.run | {"command": "another", "cpus": 1})
+    later = dataclasses.replace(marian, run=marian.run | {"command": "another"})
     lines = markdown([ours, later]).splitlines()
     assert "    another" in lines
-    assert any(line.startswith("marian: ") and ", 1 CPU (" in line for line in lines)
+    assert any(line.startswith("marian: 20") for line in lines)
+
+
+def test_each_machine_has_its_table(tmp_path):
+    settings = dataclasses.replace(Settings(), out=str(tmp_path / "rows.jsonl"))
+    elsewhere = [
+        dataclasses.replace(row, run=row.run | {"device": "gpu", "accelerator": "H100"})
+        for row in rows()
+    ]
+    publish([*rows(), *elsewhere], settings)
+    found = read([settings.out])
+    assert len(found) == 4
+    assert markdown(found).count("**decode: small**") == 2
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
     assert main([str(tmp_path / "none.jsonl")]) == 2
     assert "none.jsonl: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [b"{", b'{"a": 1}', b"[1]", b'"\xff"', b""])
+def test_a_line_that_is_no_row_is_named(wrong, tmp_path, capsys):
+    file = tmp_path / "rows.jsonl"
+    publish(rows(), dataclasses.replace(Settings(), out=str(file)))
+    file.write_bytes(file.read_bytes() + wrong + b"\n")
+    assert main([str(file)]) == 2
+    assert "rows.jsonl, line 3, is no row of a benchmark: " in capsys.readouterr().err
+
+
+def test_no_rows_at_all_is_told(tmp_path, capsys):
+    (tmp_path / "empty").touch()
+    for files in ([], [str(tmp_path / "empty")]):
+        assert main(files) == 2
+        assert "error: no row: name files" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_was_at_least_printed(tmp_path, capsys):
+    with pytest.raises(OSError):
+        publish(rows(), dataclasses.replace(Settings(), out=str(tmp_path)))
+    assert "**decode: small**" in capsys.readouterr().out
 
 
 def test_one_of_another_run_is_not_compared():
