@@ -1,5 +1,5 @@
 # make demo    install, train the built-in demo, show its translations (about 5 minutes on 2 cores)
-# make test    lint, types, tests (10 to 13 minutes on 2 cores)
+# make test    lint, types, tests (half an hour on 2 cores)
 # make parity  models, tokenizers and searches against Hugging Face's; installs torch first
 # make plans   the recipes compiled for TPU slices, without a TPU; installs libtpu first
 # make clean   forget the demo's training run, so that `make demo` trains anew
