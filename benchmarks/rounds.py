@@ -110,7 +110,7 @@ def compete_alone(
 ) -> dict[str, Sample]:
     """The same, each started anew in each round and ended before the next one starts."""
     samples: dict[str, Sample] = {}
-    left = list(entries)
+    left = _startable(entries)
     for _ in range(settings.repeats):
         for entry in tuple(left):
             with (
@@ -125,23 +125,32 @@ def compete_alone(
 def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iterator[list[Child]]:
     """All contenders that can run here, started one after the other; ended with the block.
 
-    Who has the name of another one is the same. What they print is in `directory`.
+    What they print is in `directory`.
 
     Raises:
       ValueError: there is none (the limits of the machine are no contender).
     """
     children: list[Child] = []
+    left = _startable(entries)
     with contextlib.ExitStack() as started:
-        for entry in {entry.name: entry for entry in entries}.values():
-            if not installed(*entry.needs):
-                say(f"  {entry.name} is left out: pip install -e '.[bench]'")
-                continue
-            with _left_out_if_it_fails(entry, []):
+        for entry in tuple(left):
+            with _left_out_if_it_fails(entry, left):
                 child = _start(entry, directory, settings)
                 started.callback(child.close)
                 children.append(child)
-        _check_who_is_left(child.name for child in children)
+        _check_who_is_left(entry.name for entry in left)
         yield children
+
+
+def _startable(entries: Iterable[Entry]) -> list[Entry]:
+    """Those whose packages are installed; who has the name of another one is the same."""
+    found = []
+    for entry in {entry.name: entry for entry in entries}.values():
+        if installed(*entry.needs):
+            found.append(entry)
+        else:
+            say(f"  {entry.name} is left out: pip install -e '.[bench]'")
+    return found
 
 
 def _start(entry: Entry, directory: Path, settings: Settings) -> Child:
@@ -191,13 +200,12 @@ def ask_each(children: list[Child], **request: Any) -> dict[str, Answer]:
 
 @contextlib.contextmanager
 def _left_out_if_it_fails(who: T, of: list[T]) -> Iterator[None]:
-    """A contender that ends is no reason to lose what the others do."""
+    """A contender that ends leaves the list; it is no reason to lose what the others do."""
     try:
         yield
     except RuntimeError as error:
         say(f"  left out: {error}")
-        if who in of:
-            of.remove(who)
+        of.remove(who)
 
 
 def _take_turn(

@@ -97,9 +97,11 @@ def test_the_limits_of_the_machine_are_no_contender(tmp_path):
 
 def test_who_is_named_twice_takes_part_once(tmp_path):
     """Such as --workers 0 1 on one core."""
-    with ready([echo("a", tmp_path), echo("a", tmp_path)], tmp_path, QUICK) as children:
+    twice = [echo("a", tmp_path), echo("a", tmp_path)]
+    with ready(twice, tmp_path, QUICK) as children:
         assert list(alternate(children, QUICK)) == ["a"]
-    assert (tmp_path / "turns").read_text() == "aaa"
+    assert list(compete_alone(twice, tmp_path, QUICK)) == ["a"]
+    assert (tmp_path / "turns").read_text() == "aaaaaa"
 
 
 def test_alone_each_is_started_anew_in_each_round(tmp_path, capsys):
