@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 # Before all libraries, as in our own commands: it lets malloc keep freed memory (`host_memory`).
-from flaxformer_mt.cpus import num_cpus
+from flaxformer_mt.runtime.cpus import num_cpus
 
 ROOT = Path(__file__).parents[1]
 Device = Literal["cpu", "gpu"]

@@ -18,7 +18,7 @@ import tyro
 
 from benchmarks.rounds import Sample, Settings, ratios
 from flaxformer_mt.cli import run_verb
-from flaxformer_mt.cpus import num_cpus
+from flaxformer_mt.runtime.cpus import num_cpus
 
 PACKAGES = (
     "flaxformer_mt",

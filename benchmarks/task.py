@@ -13,12 +13,12 @@ import numpy as np
 
 from benchmarks.rounds import installed, say
 from flaxformer_mt.config import Config, save_config, to_json
-from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenizer import TokenizerConfig
-from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
-from flaxformer_mt.interop.marian import write_marian
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
+from flaxformer_mt.interop.marian.convert import write_marian
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.model.config import preset
 from flaxformer_mt.model.transformer import Transformer

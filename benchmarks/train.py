@@ -26,7 +26,7 @@ from benchmarks.task import (
     untrained,
 )
 from flaxformer_mt.cli import run_verb
-from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.inspection.costs import count_costs
 from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.training.optimizer import make_optimizer

@@ -13,7 +13,7 @@ For less than 100,000 pairs: `--model.dropout 0.3 --data.tokenizer.vocab-size 40
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.model.config import preset
 from flaxformer_mt.training.config import TrainingConfig
 

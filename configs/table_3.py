@@ -50,8 +50,8 @@ from typing import Any
 
 from flaxformer_mt.config import Config, load_config
 from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.config import TrainingConfig
 

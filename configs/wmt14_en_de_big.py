@@ -14,10 +14,10 @@ The paper reports 28.4 BLEU (tokenised, newstest2014). Not measured here yet.
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenizer import TokenizerConfig
-from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.model.config import preset
+from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
 
 config = Config(

@@ -1,9 +1,9 @@
 """The Transformer for machine translation, in JAX and Flax: a table of contents.
 
-    Config       what a run is made of: data, model, training, decoding     config.py
-    Tokenizer    text <-> token ids                                         data/tokenizer.py
-    Transformer  token ids -> logits: "Attention Is All You Need"           model/transformer.py
-    Translator   a trained workdir -> translations                          decoding/translator.py
+    Config       data, model, training, decoding and mesh of a run   config.py
+    Tokenizer    text <-> token ids                                  data/tokenization/
+    Transformer  token ids -> logits                                 model/transformer.py
+    Translator   a trained workdir -> translations                   translation/translator.py
 
 The commands are modules: `python -m flaxformer_mt.train --help`, and likewise translate, score,
 evaluate and average.
@@ -12,14 +12,14 @@ evaluate and average.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.host_memory import keep_freed_memory
-from flaxformer_mt.leaving import leave_last
+from flaxformer_mt.runtime.exit import leave_last
+from flaxformer_mt.runtime.host_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from flaxformer_mt.config import Config
-    from flaxformer_mt.data.tokenizer import Tokenizer
-    from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
     from flaxformer_mt.model.transformer import Transformer
+    from flaxformer_mt.translation.translator import Translator
 
 keep_freed_memory()
 leave_last()  # here, before jax has registered its own end
@@ -29,9 +29,9 @@ __all__ = ["Config", "Tokenizer", "Transformer", "Translator", "__version__"]
 
 _HOMES = {
     "Config": "flaxformer_mt.config",
-    "Tokenizer": "flaxformer_mt.data.tokenizer",
+    "Tokenizer": "flaxformer_mt.data.tokenization.tokenizer",
     "Transformer": "flaxformer_mt.model.transformer",
-    "Translator": "flaxformer_mt.decoding.translator",
+    "Translator": "flaxformer_mt.translation.translator",
 }
 
 

@@ -15,7 +15,7 @@ from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.attention_page import attention_page
 from flaxformer_mt.inspection.capture import AttentionMaps, attention_weights, capture
 from flaxformer_mt.inspection.model_figures import draw_masks, draw_positions, draw_schedule
-from flaxformer_mt.leaving import leave
+from flaxformer_mt.runtime.exit import leave
 
 __all__ = [
     "AttentionMaps",
@@ -72,8 +72,8 @@ def main(args: list[str] | None = None) -> int:
 
 def attention_maps(arguments: AttentionMapsArguments) -> None:
     """Translate, capture and write the file."""
-    from flaxformer_mt.compilation_cache import keep_programs
-    from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.runtime.compilation_cache import keep_programs
+    from flaxformer_mt.translation.translator import Translator
 
     keep_programs()
     translator = Translator.load(arguments.workdir, which=arguments.checkpoint)

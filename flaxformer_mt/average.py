@@ -3,7 +3,7 @@
 import dataclasses
 
 from flaxformer_mt.cli import run_verb
-from flaxformer_mt.leaving import leave
+from flaxformer_mt.runtime.exit import leave
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

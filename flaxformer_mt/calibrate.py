@@ -5,12 +5,12 @@ import os
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.cli import run_verb
-from flaxformer_mt.leaving import leave
-from flaxformer_mt.lines import open_output, read_parallel
+from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.files import open_output, read_parallel
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.pipeline import DataConfig
-    from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.translation.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,10 @@ def main(args: list[str] | None = None) -> int:
 
 def calibrate(arguments: CalibrateArguments) -> None:
     """Translate, fit, measure, write the calibration and say how good it is."""
-    from flaxformer_mt.compilation_cache import keep_programs
     from flaxformer_mt.config import workdir_config
-    from flaxformer_mt.decoding.confidence import CALIBRATION_FILE, Calibration, held_out
-    from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.evaluation.confidence import CALIBRATION_FILE, Calibration, held_out
+    from flaxformer_mt.runtime.compilation_cache import keep_programs
+    from flaxformer_mt.translation.translator import Translator
 
     keep_programs()
     config = workdir_config(arguments.workdir)
@@ -81,7 +81,7 @@ def calibrate(arguments: CalibrateArguments) -> None:
 
 def _validation_set(config: "DataConfig") -> tuple[list[str], list[str]]:
     from flaxformer_mt.data.pipeline import read_pairs
-    from flaxformer_mt.data.sources import CorpusConfig
+    from flaxformer_mt.data.sources.corpora import CorpusConfig
 
     if config.validation == CorpusConfig():
         raise ValueError("the model's config names no validation set: give --source and --target")

@@ -18,8 +18,8 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from flaxformer_mt import __version__
-from flaxformer_mt.dataclass_json import did_you_mean
-from flaxformer_mt.leaving import leave
+from flaxformer_mt.runtime.dataclass_json import did_you_mean
+from flaxformer_mt.runtime.exit import leave
 
 T = TypeVar("T")
 

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.dataclass_json import from_dict
-from flaxformer_mt.decoding.config import DecodingConfig
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.sharding import MeshConfig
+from flaxformer_mt.runtime.dataclass_json import from_dict
+from flaxformer_mt.runtime.sharding import MeshConfig
+from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
 
 CONFIG_FILE = "config.json"

@@ -16,7 +16,7 @@ import tyro
 from flaxformer_mt import __version__
 from flaxformer_mt.cli import run_verb
 from flaxformer_mt.interop.quantization import Quantization
-from flaxformer_mt.leaving import leave
+from flaxformer_mt.runtime.exit import leave
 
 if TYPE_CHECKING:
     from flaxformer_mt.interop.verify import VerifyConfig
@@ -111,7 +111,7 @@ def take_in(arguments: ConvertArguments) -> None:
     workdir = Path(arguments.workdir)
     check_place(workdir, "--workdir", overwrite=arguments.overwrite, source=arguments.input)
 
-    from flaxformer_mt.interop.marian import read_marian
+    from flaxformer_mt.interop.marian.convert import read_marian
     from flaxformer_mt.interop.workdir import write_workdir
 
     loaded = read_marian(arguments.input, allow_pickle=arguments.allow_pickle)
@@ -139,11 +139,11 @@ def write_out(arguments: ConvertArguments) -> None:
     loaded = load_model(arguments.workdir, arguments.checkpoint)
     with fresh_directory(output) as fresh:
         if arguments.to == "marian":
-            from flaxformer_mt.interop.marian import write_marian
+            from flaxformer_mt.interop.marian.convert import write_marian
 
             write_marian(fresh, loaded)
         else:
-            from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
+            from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
 
             write_ctranslate2(fresh, loaded, quantization=arguments.quantization)
         origin = {

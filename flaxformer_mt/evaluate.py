@@ -5,15 +5,15 @@ import json
 import os
 from typing import TYPE_CHECKING, Literal
 
-from flaxformer_mt.leaving import leave
-from flaxformer_mt.lines import open_output, read_parallel
-from flaxformer_mt.metrics import MetricScore, bleu, chrf, default_tokenize
+from flaxformer_mt.evaluation.metrics import MetricScore, bleu, chrf, default_tokenize
 from flaxformer_mt.model_arguments import (
     ModelArguments,
     load_translator,
     output_of_first,
     run_model_verb,
 )
+from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.files import open_output, read_parallel
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.pipeline import DataConfig
@@ -83,7 +83,7 @@ def evaluate(arguments: EvaluateArguments) -> None:
 
 def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
     from flaxformer_mt.data.pipeline import read_pairs
-    from flaxformer_mt.data.sources import CorpusConfig
+    from flaxformer_mt.data.sources.corpora import CorpusConfig
 
     if config.test == CorpusConfig():
         raise ValueError("the model's config names no test set: give --source and --reference")
@@ -93,7 +93,7 @@ def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
 
 def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[str], str]:
     """The translations, and the checkpoint that made them."""
-    from flaxformer_mt.processes import in_parts
+    from flaxformer_mt.runtime.processes import in_parts
 
     translator = load_translator(arguments)
 
@@ -114,7 +114,7 @@ def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[s
 def _print(
     bleu_score: MetricScore, chrf_score: MetricScore, *, lines: int, checkpoint: str, as_json: bool
 ) -> None:
-    from flaxformer_mt.processes import print_first
+    from flaxformer_mt.runtime.processes import print_first
 
     if as_json:
         scores = {

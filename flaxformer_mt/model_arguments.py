@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from flaxformer_mt.cli import ABOUT_CACHE, guard, parse_arguments
-from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.search.config import DecodingConfig
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.translation.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,9 +68,9 @@ def output_of_first(path: str) -> str:
     """Of several processes, which this one joins here, the first writes; the others to nowhere."""
     import jax  # not above: --help does without
 
-    from flaxformer_mt.compilation_cache import keep_programs
-    from flaxformer_mt.processes import connect, is_first
-    from flaxformer_mt.sharding import MeshConfig, configure_cpu_devices
+    from flaxformer_mt.runtime.compilation_cache import keep_programs
+    from flaxformer_mt.runtime.processes import connect, is_first
+    from flaxformer_mt.runtime.sharding import MeshConfig, configure_cpu_devices
 
     configure_cpu_devices(MeshConfig())
     connect()
@@ -83,7 +83,7 @@ def output_of_first(path: str) -> str:
 
 def load_translator(arguments: ModelArguments) -> "Translator":
     """The model, or the ensemble, with the settings of the command line."""
-    from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.translation.translator import Translator
 
     members = [
         Translator.load(one, which=arguments.checkpoint, dtype=arguments.dtype)

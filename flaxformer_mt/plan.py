@@ -15,14 +15,14 @@ from typing import Literal
 
 from flaxformer_mt.cli import guard
 from flaxformer_mt.config import Config, Place, parse
-from flaxformer_mt.leaving import leave
 from flaxformer_mt.planning.estimates import Plan
 from flaxformer_mt.planning.plans import make_plan
 from flaxformer_mt.planning.report import plan_table
 from flaxformer_mt.planning.scaling import NOTICE, plan_json, scaling_table
 from flaxformer_mt.planning.topology import Slice, local_devices, open_topology
 from flaxformer_mt.planning.workload import make_workload
-from flaxformer_mt.sharding import configure_cpu_devices
+from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.sharding import configure_cpu_devices
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,17 +4,17 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from flaxformer_mt.leaving import leave
-from flaxformer_mt.lines import open_output, read_parallel
 from flaxformer_mt.model_arguments import (
     ModelArguments,
     load_translator,
     output_of_first,
     run_model_verb,
 )
+from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.files import open_output, read_parallel
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.results import PairScore
+    from flaxformer_mt.translation.hypotheses import PairScore
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def score(arguments: ScoreArguments) -> None:
 
 
 def _scores(sources: list[str], targets: list[str], arguments: ScoreArguments) -> list["PairScore"]:
-    from flaxformer_mt.processes import in_parts
+    from flaxformer_mt.runtime.processes import in_parts
 
     translator = load_translator(arguments)
     return in_parts(

@@ -4,14 +4,14 @@ import dataclasses
 
 from flaxformer_mt.cli import guard, parse_arguments
 from flaxformer_mt.config import Config, config_argument, load_config
-from flaxformer_mt.data.batch import BatchShape
-from flaxformer_mt.data.vocabulary import BOS_ID
+from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
 from flaxformer_mt.inspection.costs import count_costs
 from flaxformer_mt.inspection.letters import axis_sizes
 from flaxformer_mt.inspection.table import axis_legend, cost_table, walk_table
 from flaxformer_mt.inspection.walk import walk
-from flaxformer_mt.leaving import leave
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.runtime.exit import leave
 from flaxformer_mt.training.optimizer import make_optimizer
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flaxformer_mt.cli import run_verb
 from flaxformer_mt.config import Config, differences, load_variants, workdir_config
-from flaxformer_mt.leaving import leave
+from flaxformer_mt.runtime.exit import leave
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,28 +13,26 @@ from pathlib import Path
 import jax
 
 from flaxformer_mt.cli import ABOUT_CACHE, guard
-from flaxformer_mt.compilation_cache import keep_programs
 from flaxformer_mt.config import Config, Place, differences, parse
 from flaxformer_mt.data.fingerprints import changed
-from flaxformer_mt.data.pair import Pair
 from flaxformer_mt.data.pipeline import Data, build_data
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenizer import Tokenizer
-from flaxformer_mt.dataclass_json import from_dict
-from flaxformer_mt.decoding.requests import suppressed_tokens
-from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.host_memory import share_freed_memory
-from flaxformer_mt.leaving import leave
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
-from flaxformer_mt.processes import (
+from flaxformer_mt.runtime.compilation_cache import keep_programs
+from flaxformer_mt.runtime.dataclass_json import from_dict
+from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.host_memory import share_freed_memory
+from flaxformer_mt.runtime.processes import (
     connect,
     end_with_the_others,
     first_before_others,
     is_first,
     print_first,
 )
-from flaxformer_mt.sharding import (
+from flaxformer_mt.runtime.sharding import (
     BatchPlacement,
     configure_cpu_devices,
     make_mesh,
@@ -67,6 +65,8 @@ from flaxformer_mt.training.state import (
 from flaxformer_mt.training.step import train_step_of
 from flaxformer_mt.training.stopping import stop_signal
 from flaxformer_mt.training.validation import translate_and_score
+from flaxformer_mt.translation.requests import suppressed_tokens
+from flaxformer_mt.translation.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,17 +6,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.leaving import leave
-from flaxformer_mt.lines import open_output, read_text
 from flaxformer_mt.model_arguments import (
     ModelArguments,
     load_translator,
     output_of_first,
     run_model_verb,
 )
+from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.files import open_output, read_text
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.results import Hypothesis
+    from flaxformer_mt.translation.hypotheses import Hypothesis
 
 LINES_AT_ONCE = 4096
 """Written before the next are translated; enough of them to fill whole batches of like length."""
@@ -110,7 +110,7 @@ def _output_lines(
     import jax
     from tqdm import tqdm
 
-    from flaxformer_mt.processes import in_parts, is_first
+    from flaxformer_mt.runtime.processes import in_parts, is_first
 
     translator = load_translator(arguments)
     if wishes or arguments.into:

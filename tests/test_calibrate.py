@@ -7,10 +7,10 @@ import pytest
 from flaxformer_mt import calibrate
 from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.decoding.confidence import Calibration
-from flaxformer_mt.decoding.results import Hypothesis
-from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.evaluation.confidence import Calibration
+from flaxformer_mt.translation.hypotheses import Hypothesis
+from flaxformer_mt.translation.translator import Translator
 
 
 class Pair(NamedTuple):

@@ -14,8 +14,8 @@ import pytest
 from tiny_run import CONFIG, losses, params, start, two_processes, wait_for_step
 
 from flaxformer_mt.config import Config, to_json
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.train import main, train
 from flaxformer_mt.training.checkpoint import load_model
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from flaxformer_mt import summary
-from flaxformer_mt.data.batch import BatchShape
+from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.inspection.costs import count_costs, params_by_part
 from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.inspection.table import short

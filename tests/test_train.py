@@ -11,7 +11,7 @@ from tiny_run import CONFIG, metric_lines, params, start, wait_for_step
 
 from flaxformer_mt import Translator
 from flaxformer_mt.config import to_json
-from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.train import main, train
 from flaxformer_mt.training.loop import Progress
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenizer import TokenizerConfig
-from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import load_model
 from flaxformer_mt.training.config import TrainingConfig
 

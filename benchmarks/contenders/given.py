@@ -6,8 +6,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.data.batch import Batch, BatchShape
-from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.data.batching.batch import Batch, BatchShape
+from flaxformer_mt.search.config import DecodingConfig
 
 
 def write(file: Path, given: Any) -> str:

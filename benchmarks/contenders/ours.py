@@ -15,14 +15,12 @@ from benchmarks.child import Answer
 from benchmarks.contenders.given import read, search_rules, shape_of
 from benchmarks.rounds import pin
 from flaxformer_mt.config import from_json
-from flaxformer_mt.cpus import allowed_cpus
-from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.data.pipeline import build_data
-from flaxformer_mt.decoding.requests import Request
-from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.host_memory import share_freed_memory
 from flaxformer_mt.model.config import Dtype
-from flaxformer_mt.sharding import (
+from flaxformer_mt.runtime.cpus import allowed_cpus
+from flaxformer_mt.runtime.host_memory import share_freed_memory
+from flaxformer_mt.runtime.sharding import (
     BatchPlacement,
     MeshConfig,
     configure_cpu_devices,
@@ -34,6 +32,8 @@ from flaxformer_mt.training.checkpoint import LoadedModel, load_model
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import place, state_maker
 from flaxformer_mt.training.step import Metrics, train_step_of
+from flaxformer_mt.translation.requests import Request
+from flaxformer_mt.translation.translator import Translator
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 

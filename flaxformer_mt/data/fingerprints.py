@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from flaxformer_mt.data.packing import pack_pairs
-from flaxformer_mt.data.plan import Epochs
-from flaxformer_mt.data.tokenized import TokenizedPairs
+from flaxformer_mt.data.batching.packing import pack_pairs
+from flaxformer_mt.data.batching.plan import Epochs
+from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 
 BATCHES = "batches"
 """The key of all that decides the batches beside the pairs."""

@@ -16,21 +16,27 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from jaxtyping import Int
 
-from flaxformer_mt.data.batch import Batch, BatchShape
-from flaxformer_mt.data.buckets import choose_bucket_shapes
+from flaxformer_mt.data.batching.batch import Batch, BatchShape
+from flaxformer_mt.data.batching.buckets import choose_bucket_shapes
+from flaxformer_mt.data.batching.mixture import temperature_weights
+from flaxformer_mt.data.batching.packing import pack_pairs, packed_shape
+from flaxformer_mt.data.batching.plan import (
+    BatchPlan,
+    Epochs,
+    RowShare,
+    bucket_pairs,
+    plan_in_order,
+)
 from flaxformer_mt.data.fingerprints import fingerprint_data
-from flaxformer_mt.data.mixture import temperature_weights
-from flaxformer_mt.data.packing import pack_pairs, packed_shape
-from flaxformer_mt.data.pair import Pair, PairSource
-from flaxformer_mt.data.plan import BatchPlan, Epochs, RowShare, bucket_pairs, plan_in_order
 from flaxformer_mt.data.report import DataReport, SplitCounts, describe_side
-from flaxformer_mt.data.selection import SelectedPairs, source_lines, without_lines
-from flaxformer_mt.data.sources import Corpus, CorpusConfig, open_corpus
-from flaxformer_mt.data.tokenized import Resampler, TokenizedPairs, tokenize_source
-from flaxformer_mt.data.tokenizer import Tokenizer, TokenizerConfig, build_tokenizer
+from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus
+from flaxformer_mt.data.sources.pair import Pair, PairSource
+from flaxformer_mt.data.sources.selection import SelectedPairs, source_lines, without_lines
+from flaxformer_mt.data.tokenization.tokenized import Resampler, TokenizedPairs, tokenize_source
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig, build_tokenizer
 
 if TYPE_CHECKING:
-    from flaxformer_mt.data.iterator import BatchIterator
+    from flaxformer_mt.data.batching.iterator import BatchIterator
 
 # Rows always divide by this, whatever the hardware: 1, 2, 4 and 8 devices have full rows alike.
 _ROWS_MULTIPLE_OF = 8
@@ -142,7 +148,7 @@ class Data:
     def train_iterator(self) -> "BatchIterator":
         """This process's rows of the training batches, from the first epoch on, without end."""
         # Not above: Grain imports jax, for which who only wants a configuration should not wait.
-        from flaxformer_mt.data.iterator import BatchIterator
+        from flaxformer_mt.data.batching.iterator import BatchIterator
 
         return BatchIterator(self.epochs, share=self.share, num_workers=self.num_workers)
 
@@ -363,7 +369,7 @@ def _sample_first(resampler: Resampler, num_workers: int) -> TokenizedPairs:
     if not num_workers:
         return resampler.pairs_of(0)
     # Not above: Grain imports jax, for which who only wants a configuration should not wait.
-    from flaxformer_mt.data.workers import SampledEpochs
+    from flaxformer_mt.data.batching.workers import SampledEpochs
 
     with contextlib.closing(
         SampledEpochs(resampler, first_epoch=0, num_workers=num_workers)

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from flaxformer_mt.data.batch import BatchShape
-from flaxformer_mt.data.pair import PairSource
-from flaxformer_mt.data.tokenized import TokenizedPairs
-from flaxformer_mt.data.tokenizer import Vocabulary
+from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.data.sources.pair import PairSource
+from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
+from flaxformer_mt.data.tokenization.tokenizer import Vocabulary
 
 # Pairs looked at for the names of unknown tokens: enough for a ranking, quick on any corpus.
 _MAX_PAIRS_NAMED = 20_000

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
-from flaxformer_mt.data.vocabulary import Vocabulary
-from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.translation.translator import Translator
 
 Kind = Literal["encoder", "decoder", "source"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "source")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from flaxformer_mt.data.batch import Batch, BatchShape
+from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.inspection.walk import batch_like
 from flaxformer_mt.model.transformer import Transformer

@@ -8,7 +8,7 @@ where S = T or D = F, too.
 import dataclasses
 from collections.abc import Mapping
 
-from flaxformer_mt.data.batch import BatchShape
+from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.inspection.program import Shape
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from flaxformer_mt.data.batch import Batch, BatchShape
+from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.inspection.flops import equation_flops
 from flaxformer_mt.inspection.letters import PROBE_SHAPE, axis_sizes, letters_of, probe_of
 from flaxformer_mt.inspection.places import Place, places_of, step_name

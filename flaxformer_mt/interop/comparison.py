@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from flaxformer_mt.evaluation.metrics import MetricScore, Tokenize, bleu, chrf
 from flaxformer_mt.interop.runner import Translation
-from flaxformer_mt.metrics import MetricScore, Tokenize, bleu, chrf
 
 DIFFERENCES_SHOWN = 10
 

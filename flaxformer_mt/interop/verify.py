@@ -16,17 +16,17 @@ import jax
 import numpy as np
 
 from flaxformer_mt import __version__
-from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.decoding.requests import suppressed_tokens
-from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.evaluation.metrics import default_tokenize
 from flaxformer_mt.interop.comparison import Comparison, compare
-from flaxformer_mt.interop.ctranslate2_runner import CTranslate2Runner
-from flaxformer_mt.interop.ctranslate2_vocabulary import starts_with_padding
-from flaxformer_mt.interop.marian_runner import MarianRunner
+from flaxformer_mt.interop.ctranslate2.runner import CTranslate2Runner
+from flaxformer_mt.interop.ctranslate2.vocabulary import starts_with_padding
+from flaxformer_mt.interop.marian.runner import MarianRunner
 from flaxformer_mt.interop.runner import Runner, Translation
-from flaxformer_mt.lines import read_parallel, read_text
-from flaxformer_mt.metrics import default_tokenize
+from flaxformer_mt.runtime.files import read_parallel, read_text
+from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
+from flaxformer_mt.translation.requests import suppressed_tokens
+from flaxformer_mt.translation.translator import Translator
 
 REPORT = "verification.json"
 Format = Literal["ctranslate2", "marian"]

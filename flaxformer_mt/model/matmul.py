@@ -30,7 +30,7 @@ AVX-512, W [K N]:
     x W           from TILE rows on                         always
     (W^T x^T)^T   rows and N are multiples of TILE          K <= LONGEST_ALIKE, N a multiple of TILE
 
-All three give the same bits then. `fewer_places` in decoding/programs.py relies on it."""
+All three give the same bits then. `fewer_places` in inference/programs.py relies on it."""
 
 
 class Prepared(NamedTuple):

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from flaxformer_mt.data.batch import BatchShape
+from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.planning.collectives import Collective
 from flaxformer_mt.planning.layouts import Move
 from flaxformer_mt.planning.memory import MicroBatchPlan

@@ -14,14 +14,14 @@ import optax
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.batch import BatchShape
-from flaxformer_mt.division import divide
+from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.inspection.table import short
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.account import peak_memory, wanted_memory
 from flaxformer_mt.planning.recipe import train_program
 from flaxformer_mt.planning.workload import attention_cells
-from flaxformer_mt.sharding import num_shards
+from flaxformer_mt.runtime.batch_partition import divide
+from flaxformer_mt.runtime.sharding import num_shards
 from flaxformer_mt.training.adapting import Adaptation
 
 PeakOf = Callable[[BatchShape, int], int]

@@ -10,15 +10,15 @@ import optax
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.batch import BatchShape
-from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.decoding.continuous_batching import PerSentence
-from flaxformer_mt.decoding.ensemble import read_sources, start_ensemble
-from flaxformer_mt.decoding.grouping import length_menu
-from flaxformer_mt.decoding.programs import SearchProgram, Wishes, search_batch
-from flaxformer_mt.division import Share
+from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.inference.continuous_batching import PerSentence
+from flaxformer_mt.inference.ensemble import read_sources, start_ensemble
+from flaxformer_mt.inference.grouping import length_menu
+from flaxformer_mt.inference.programs import SearchProgram, Wishes, search_batch
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.sharding import BatchPlacement, make_mesh, num_shards, replicated
+from flaxformer_mt.runtime.batch_partition import Share
+from flaxformer_mt.runtime.sharding import BatchPlacement, make_mesh, num_shards, replicated
+from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.state import TrainState, init_params, place, state_maker
 from flaxformer_mt.training.step import make_eval_step, train_step_of

@@ -7,7 +7,7 @@ from flaxformer_mt.inspection.table import short
 from flaxformer_mt.planning.estimates import Estimate, Plan, TrainEstimate
 from flaxformer_mt.planning.memory import memory_table
 from flaxformer_mt.planning.scaling import GIB, NOTICE
-from flaxformer_mt.sharding import parse_memory
+from flaxformer_mt.runtime.sharding import parse_memory
 
 
 def plan_table(plan: Plan, config: Config) -> str:

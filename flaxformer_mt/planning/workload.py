@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Int
 
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.batch import BatchShape
-from flaxformer_mt.data.buckets import bucket_of
-from flaxformer_mt.data.packing import pack_lengths
+from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.data.batching.buckets import bucket_of
+from flaxformer_mt.data.batching.packing import pack_lengths
 from flaxformer_mt.data.pipeline import DataConfig, build_data, choose_shapes
-from flaxformer_mt.data.vocabulary import BOS_ID
+from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
 
 MEDIAN_LENGTH, SIGMA, NUM_PAIRS = 27, 0.55, 20_000
 """Of the assumed lengths, in tokens: news has about these. Log-normal, cut off at the limits."""

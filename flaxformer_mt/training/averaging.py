@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from flaxformer_mt.processes import meet
+from flaxformer_mt.runtime.processes import meet
 from flaxformer_mt.training.integrity import find_damage, seal, write_failure
 from flaxformer_mt.training.reading import rank_steps, read_extras, read_params, whole_steps
 from flaxformer_mt.training.state import Params

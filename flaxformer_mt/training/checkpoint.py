@@ -28,10 +28,10 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 from flaxformer_mt.config import CONFIG_FILE, Config, differences, save_config, workdir_config
-from flaxformer_mt.data.tokenizer import Tokenizer
-from flaxformer_mt.dataclass_json import from_dict
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.runtime.dataclass_json import from_dict
 from flaxformer_mt.training.integrity import (
     find_damage,
     note_newest,

@@ -14,8 +14,8 @@ import optax
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.processes import first_says
-from flaxformer_mt.sharding import BatchPlacement
+from flaxformer_mt.runtime.processes import first_says
+from flaxformer_mt.runtime.sharding import BatchPlacement
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.checkpoint import Checkpoints
 from flaxformer_mt.training.deadline import Pace

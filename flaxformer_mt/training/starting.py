@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from flaxformer_mt.config import differences, workdir_config
-from flaxformer_mt.data.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.checkpoint import load_model
 from flaxformer_mt.training.state import Params

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.sharding import ShardingRules, state_shardings
+from flaxformer_mt.runtime.sharding import ShardingRules, state_shardings
 from flaxformer_mt.training.adapting import TRAIN_ALL, Adaptation
 from flaxformer_mt.training.config import TrainingConfig
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.adapting import TRAIN_ALL, Adaptation
 from flaxformer_mt.training.config import TrainingConfig

@@ -6,17 +6,17 @@ import math
 import jax
 import numpy as np
 
-from flaxformer_mt import metrics
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.pair import Pair
 from flaxformer_mt.data.pipeline import Data
-from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.evaluation import metrics
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.processes import in_parts
-from flaxformer_mt.sharding import BatchPlacement, replicated
+from flaxformer_mt.runtime.processes import in_parts
+from flaxformer_mt.runtime.sharding import BatchPlacement, replicated
 from flaxformer_mt.training.reporting import Sample
 from flaxformer_mt.training.state import Params
 from flaxformer_mt.training.step import EvalStep, Metrics
+from flaxformer_mt.translation.translator import Translator
 
 NUM_SAMPLES = 5
 

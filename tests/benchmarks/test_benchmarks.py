@@ -16,7 +16,7 @@ from benchmarks.task import (
     target_tokens,
     untrained,
 )
-from flaxformer_mt.data.synthetic import Grammar
+from flaxformer_mt.data.sources.synthetic import Grammar
 
 QUICK = ["--wait", "0", "--repeats", "1"]
 

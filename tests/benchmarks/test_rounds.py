@@ -20,7 +20,7 @@ from benchmarks.rounds import (
     ready,
     workplace,
 )
-from flaxformer_mt.cpus import allowed_cpus
+from flaxformer_mt.runtime.cpus import allowed_cpus
 
 ECHO = "tests.benchmarks.echoes:Echo"
 QUICK = Settings(repeats=3, wait=0)
@@ -52,7 +52,7 @@ def test_ours_sets_malloc_before_other_libraries_start_threads():
     """As its own commands do (see `host_memory`)."""
     code = (
         "import sys, benchmarks.child; "
-        "print('flaxformer_mt.host_memory' in sys.modules, 'numpy' in sys.modules)"
+        "print('flaxformer_mt.runtime.host_memory' in sys.modules, 'numpy' in sys.modules)"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.batch import BatchShape
+from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.data.batching.packing import pack_pairs
+from flaxformer_mt.data.batching.plan import Epochs
 from flaxformer_mt.data.fingerprints import BATCHES, changed, fingerprint_data
-from flaxformer_mt.data.packing import pack_pairs
 from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
-from flaxformer_mt.data.plan import Epochs
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenized import TokenizedPairs
-from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flaxformer_mt.data import workers
-from flaxformer_mt.data.batch import BatchShape
+from flaxformer_mt.data.batching import workers
+from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 
 
 def write(directory: Path, name: str, lines: list[str]) -> None:
@@ -261,7 +261,7 @@ def test_the_data_room_starts_no_jax():
     code = """
 import sys, flaxformer_mt.data.pipeline
 assert "jax" not in sys.modules and "grain" not in sys.modules, "imported by data.pipeline"
-import flaxformer_mt.data.iterator  # Grain imports jax where it is installed,
+import flaxformer_mt.data.batching.iterator  # Grain imports jax where it is installed,
 from jax._src import xla_bridge
 assert not xla_bridge._backends, "started a backend"  # but must not start it
 """

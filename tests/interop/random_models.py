@@ -6,10 +6,10 @@ import numpy as np
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.data.tokenizer import Tokenizer
-from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.training.state import init_params
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from random_models import random_model
 
-from flaxformer_mt.data.batch import BatchShape, Example, pad_batch
-from flaxformer_mt.data.tokenizer import Tokenizer
-from flaxformer_mt.data.vocabulary import WordVocabulary
-from flaxformer_mt.interop.ctranslate2 import QUANTIZATIONS, write_ctranslate2
-from flaxformer_mt.interop.ctranslate2_limits import reasons_against
+from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.vocabulary import WordVocabulary
+from flaxformer_mt.interop.ctranslate2.export import QUANTIZATIONS, write_ctranslate2
+from flaxformer_mt.interop.ctranslate2.limits import reasons_against
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
 
@@ -175,7 +175,9 @@ def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):
     changes = {"positions": "bucketed", "num_position_buckets": 6, "max_distance": 100}
     loaded = load(dataclasses.replace(TINY, **changes))
     assert list(reasons_against(loaded.model.config))
-    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.reasons_against", lambda config: [])
+    monkeypatch.setattr(
+        "flaxformer_mt.interop.ctranslate2.export.reasons_against", lambda config: []
+    )
     engine = ctranslate2.Translator(str(export(loaded, tmp_path / "export")), intra_threads=1)
     sources, targets = sentences(rng, [15]), sentences(rng, [5])  # distance 10 comes up
     (found,) = engine.score_batch(sources, targets)
@@ -191,7 +193,7 @@ def test_a_parameter_that_the_table_does_not_know_is_not_lost(tmp_path):
 
 
 def test_without_torch_there_is_no_bfloat16(tmp_path, monkeypatch):
-    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.find_spec", lambda name: None)
+    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.export.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="needs torch .* or take int8_float16"):
         export(load(TINY), tmp_path / "export", "int8_bfloat16")
 

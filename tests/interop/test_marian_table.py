@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from marian_directories import SHAPE, tensor_shapes
 
-from flaxformer_mt.interop import marian_table as names
+from flaxformer_mt.interop.marian import table as names
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.state import init_params

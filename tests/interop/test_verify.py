@@ -10,11 +10,10 @@ import pytest
 from marian_directories import ENGLISH, GERMAN, LANGUAGE, sentencepiece_model, write_directory
 from random_models import random_model
 
-from flaxformer_mt.data.tokenizer import Tokenizer
-from flaxformer_mt.data.vocabulary import SentencePieceVocabulary, WordVocabulary
-from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
-from flaxformer_mt.interop.marian import read_marian
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.vocabulary import SentencePieceVocabulary, WordVocabulary
+from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
+from flaxformer_mt.interop.marian.convert import read_marian
 from flaxformer_mt.interop.verify import (
     VerificationFailed,
     VerifyConfig,
@@ -22,6 +21,7 @@ from flaxformer_mt.interop.verify import (
     verify_export,
 )
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
 
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.batch import Batch, BatchShape, Example
-from flaxformer_mt.data.batch import pad_batch as pad_numpy_batch
+from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example
+from flaxformer_mt.data.batching.batch import pad_batch as pad_numpy_batch
 from flaxformer_mt.model.attention import KeysValues
 from flaxformer_mt.model.cache import LARGEST_PAGE, Source, start_cache
 from flaxformer_mt.model.config import TransformerConfig, preset

@@ -16,11 +16,11 @@ from marian_directories import OURS, our_model
 
 from flaxformer_mt import convert
 from flaxformer_mt.config import Config
-from flaxformer_mt.decoding.config import DecodingConfig
-from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop.marian import read_marian, write_marian
-from flaxformer_mt.interop.marian_generation import EARLY_STOPPING
+from flaxformer_mt.interop.marian.convert import read_marian, write_marian
+from flaxformer_mt.interop.marian.generation import EARLY_STOPPING
+from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
+from flaxformer_mt.translation.translator import Translator
 
 LIMIT = 12
 # Models that end here and there, and run into the limit here and there: see below.

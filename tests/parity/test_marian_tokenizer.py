@@ -13,9 +13,9 @@ import dataclasses
 
 import hugging_face
 
-from flaxformer_mt.data.marian_vocabulary import read_marian_vocabularies
-from flaxformer_mt.data.tokenizer import Tokenizer
-from flaxformer_mt.interop.marian import write_marian
+from flaxformer_mt.data.tokenization.marian_vocabulary import read_marian_vocabularies
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.interop.marian.convert import write_marian
 
 TEXTS = [
     "the cat",

@@ -10,7 +10,7 @@ pytest.importorskip("transformers", reason="needs the extra [parity]: make parit
 
 from marian_directories import ENGLISH, OURS, our_model
 
-from flaxformer_mt.interop.marian import write_marian
+from flaxformer_mt.interop.marian.convert import write_marian
 from flaxformer_mt.interop.verify import VerificationFailed, VerifyConfig, verify_export
 from flaxformer_mt.training.checkpoint import LoadedModel
 

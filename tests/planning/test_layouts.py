@@ -6,15 +6,15 @@ import importlib.util
 import pytest
 
 from flaxformer_mt.config import load_config
-from flaxformer_mt.data.batch import BatchShape
-from flaxformer_mt.decoding.config import DecodingConfig
+from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.hlo import array_bytes, operations
 from flaxformer_mt.planning.layouts import Move, argument_padding, count_moves
 from flaxformer_mt.planning.recipe import search_program, search_rows, train_program
 from flaxformer_mt.planning.topology import open_topology
-from flaxformer_mt.sharding import make_mesh
+from flaxformer_mt.runtime.sharding import make_mesh
+from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.optimizer import make_optimizer
 

@@ -6,8 +6,7 @@ import jax
 import pytest
 
 from flaxformer_mt.config import load_config
-from flaxformer_mt.data.batch import BatchShape
-from flaxformer_mt.division import divide
+from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.account import wanted_memory
@@ -16,7 +15,8 @@ from flaxformer_mt.planning.memory import (
     memory_table,
     plan_micro_batches,
 )
-from flaxformer_mt.sharding import make_mesh
+from flaxformer_mt.runtime.batch_partition import divide
+from flaxformer_mt.runtime.sharding import make_mesh
 from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.optimizer import make_optimizer
 

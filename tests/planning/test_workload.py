@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from flaxformer_mt.config import load_config
-from flaxformer_mt.data.sources import CorpusConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.planning.workload import make_workload, missing_data
 
 

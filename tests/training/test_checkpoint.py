@@ -20,7 +20,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.config import Config, save_config, to_json
-from flaxformer_mt.data.tokenizer import Tokenizer, WordVocabulary
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.averaging import average_checkpoints

@@ -5,8 +5,8 @@ import dataclasses
 from tiny_run import CONFIG
 
 from flaxformer_mt.data.pipeline import build_data
-from flaxformer_mt.data.sources import CorpusConfig
-from flaxformer_mt.data.tokenizer import TokenizerConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.train import train
 from flaxformer_mt.training.checkpoint import Checkpoints
 

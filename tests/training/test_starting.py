@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config import Config, save_config, to_json
-from flaxformer_mt.data.tokenizer import Tokenizer, WordVocabulary
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.checkpoint import Checkpoints

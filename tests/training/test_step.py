@@ -9,10 +9,10 @@ import numpy as np
 import optax
 import pytest
 
-from flaxformer_mt.data.batch import Batch, BatchShape, Example, pad_batch
+from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.sharding import BatchPlacement, MeshConfig, make_mesh, make_share
+from flaxformer_mt.runtime.sharding import BatchPlacement, MeshConfig, make_mesh, make_share
 from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_optimizer

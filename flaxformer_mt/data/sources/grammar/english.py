@@ -1,0 +1,98 @@
+"""English: auxiliaries, do-support, and an order of words that changes only in questions."""
+
+from functools import cache
+from typing import NamedTuple
+
+from flaxformer_mt.data.sources.grammar.lexicon import BE, Verb
+from flaxformer_mt.data.sources.grammar.phrases import ENGLISH_OBJECT, Clause, join_words
+
+
+class EnglishVerb(NamedTuple):
+    """The forms of an English verb: open, opens, opened, opening; and its particle."""
+
+    base: str
+    third: str
+    past: str
+    progressive: str
+    particle: str
+
+
+@cache
+def verb_forms(verb: Verb) -> EnglishVerb:
+    """All forms from the principal parts."""
+    base, past, progressive, *particle = verb.english.split()
+    third = base + "s"
+    if base.endswith(("s", "sh", "ch", "x", "o")):
+        third = base + "es"
+    elif base[-1] == "y" and base[-2] not in "aeiou":
+        third = base[:-1] + "ies"
+    return EnglishVerb(base, third, past, progressive, " ".join(particle))
+
+
+class VerbGroup(NamedTuple):
+    """An English verb in a clause: auxiliary ("does"), main verb ("pick"), particle ("up")."""
+
+    auxiliary: str
+    main: str
+    particle: str
+
+
+def _group(clause: Clause, inverted: bool) -> VerbGroup:
+    """The verb with the auxiliary that tense, negation and question ask for."""
+    person, tense = clause.subject.person, clause.tense
+    be = (("was", "was", "were") if tense == "past" else ("am", "is", "are"))[person]
+    if clause.verb is BE:
+        return VerbGroup(be, "", "")
+    forms = verb_forms(clause.verb)
+    if clause.modal and clause.modal.english != "want":
+        return VerbGroup(clause.modal.english, forms.base, forms.particle)
+    if tense == "now" and not clause.verb.simple:
+        return VerbGroup(be, forms.progressive, forms.particle)
+    main, third, past, particle = forms.base, forms.third, forms.past, forms.particle
+    if clause.modal:  # "want to" is a verb like others: "does not want to open"
+        main, third, particle = "want", "wants", f"to {forms.base} {forms.particle}".rstrip()
+    # Do-support: only negation and inversion need the auxiliary; elsewhere it melts into the verb.
+    if clause.negated or inverted:
+        do = "did" if tense == "past" else ("do", "does", "do")[person]
+        return VerbGroup(do, main, particle)
+    return VerbGroup("", past if tense == "past" else (main, third, main)[person], particle)
+
+
+def _rest(clause: Clause, time: bool = True) -> list[str]:
+    """What follows the verb: recipient, object, predicate, company, place, time."""
+    objects = [
+        ENGLISH_OBJECT.get(phrase.english, phrase.english)
+        for phrase in (clause.recipient, clause.object)
+        if phrase
+    ]
+    adverbials = (clause.predicate, clause.company, clause.place, clause.time if time else None)
+    return objects + [adverbial.english for adverbial in adverbials if adverbial]
+
+
+def statement(clause: Clause, fronted: bool = False) -> str:
+    """Subject, verb, rest; also the order of every subordinate clause."""
+    auxiliary, main, particle = _group(clause, inverted=False)
+    front = f"{clause.time.english}," if fronted and clause.time else ""
+    negation = "not" if clause.negated else ""
+    if negation and auxiliary == "can":
+        auxiliary, negation = "cannot", ""
+    often = clause.frequency.english if clause.frequency else ""
+    rest = _rest(clause, time=not fronted)
+    subject = clause.subject.english
+    return join_words(front, subject, auxiliary, negation, often, main, particle, *rest)
+
+
+def question(clause: Clause, opener: str = "") -> str:
+    """Auxiliary, subject, verb, rest."""
+    auxiliary, main, particle = _group(clause, inverted=True)
+    negation = "not" if clause.negated else ""
+    often = clause.frequency.english if clause.frequency else ""
+    subject = clause.subject.english
+    rest = _rest(clause)
+    return join_words(opener, auxiliary, subject, negation, often, main, particle, *rest)
+
+
+def infinitive(clause: Clause) -> str:
+    """The clause without its subject: "to pick up his brother"."""
+    forms = verb_forms(clause.verb)
+    return join_words("to", forms.base, forms.particle, *_rest(clause))

@@ -1,0 +1,285 @@
+"""The vocabularies of a Hugging Face Marian model: SentencePiece cuts, JSON numbers.
+
+    source.spm, target.spm      SentencePiece models, which cut text; the ids in them mean nothing
+    vocab.json                  {piece: id}, of both languages, or of the source alone beside
+    target_vocab.json           {piece: id} of the target, if tokenizer_config.json says so
+    tokenizer_config.json       names of the special tokens, and a few switches (optional)
+
+Ids and text are those of `transformers.MarianTokenizer` (5.x). So text that spells a special token
+does get it here, and a line may begin with a target language, `>>fra<<`, which is one token.
+"""
+
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, SupportsInt
+
+from sentencepiece import SentencePieceProcessor
+
+from flaxformer_mt.data.sources.text_files import missing_file
+from flaxformer_mt.data.tokenization.vocabulary import (
+    SentencePieceVocabulary,
+    until_end,
+    without_line_breaks,
+)
+
+MODELS = {"source": "source.spm", "target": "target.spm"}
+VOCAB, TARGET_VOCAB, SETTINGS = "vocab.json", "target_vocab.json", "tokenizer_config.json"
+_REQUIRED = (*MODELS.values(), VOCAB)
+_SPACE = "▁"
+
+# What `clean_up_tokenization` of transformers replaces, in its order.
+_CLEAN_UP = {
+    " .": ".",
+    " ?": "?",
+    " !": "!",
+    " ,": ",",
+    " ' ": "'",
+    " n't": "n't",
+    " 'm": "'m",
+    " 's": "'s",
+    " 've": "'ve",
+    " 're": "'re",
+}
+
+
+def read_marian_files(directory: Path) -> dict[str, bytes]:
+    """The tokenizer's files in a directory, by name, as they are.
+
+    Raises FileNotFoundError naming the one that is lacking and what is there instead.
+    """
+    files = {}
+    for name in (*_REQUIRED, TARGET_VOCAB, SETTINGS):
+        if (directory / name).is_file():
+            files[name] = (directory / name).read_bytes()
+        elif name in _REQUIRED:
+            raise missing_file(directory / name)
+    if read_settings(files).get("separate_vocabs") and TARGET_VOCAB not in files:
+        raise missing_file(directory / TARGET_VOCAB)
+    return files
+
+
+def read_settings(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """The content of tokenizer_config.json; {} where there is none."""
+    return _json_object(files, SETTINGS) if SETTINGS in files else {}
+
+
+def read_marian_vocabularies(
+    directory: str | os.PathLike[str], *, bos_id: int | None = None, sampling_alpha: float = 0.0
+) -> tuple["MarianVocabulary", "MarianVocabulary"]:
+    """Source and target from a directory with the files of a Marian model.
+
+    Args:
+      directory: holds the files named above.
+      bos_id: the token that starts a target; None = padding.
+      sampling_alpha: as of `SentencePieceVocabulary`.
+
+    Raises FileNotFoundError for a lacking file, ValueError for one that is damaged.
+    """
+    files = read_marian_files(Path(directory))
+    try:
+        source = MarianVocabulary(files, "source", bos_id=bos_id, sampling_alpha=sampling_alpha)
+        target = MarianVocabulary(files, "target", bos_id=bos_id, sampling_alpha=sampling_alpha)
+    except ValueError as error:
+        raise ValueError(f"{directory}: {error}") from error
+    return source, target
+
+
+class MarianVocabulary:
+    """One side of a Marian tokenizer, made of the files of both."""
+
+    suffix: ClassVar[str] = ".spm"
+
+    def __init__(
+        self,
+        files: Mapping[str, bytes],
+        side: Literal["source", "target"],
+        *,
+        bos_id: int | None = None,
+        sampling_alpha: float = 0.0,
+    ) -> None:
+        """Loads one side.
+
+        Args:
+          files: contents by name, see `read_marian_files`.
+          side: which language.
+          bos_id: the token that starts a target (decoder_start_token_id); None = padding.
+          sampling_alpha: as of `SentencePieceVocabulary`.
+
+        Raises ValueError naming the file that is damaged, or that lacks a special token.
+        """
+        self.files, self._side, self._alpha = dict(files), side, sampling_alpha
+        self.settings = settings = read_settings(files)
+        separate = bool(settings.get("separate_vocabs"))
+        self.vocab_file = TARGET_VOCAB if separate and side == "target" else VOCAB
+        self._ids = read_vocab(files, self.vocab_file)
+        self.pieces: tuple[str, ...] = tuple(sorted(self._ids, key=self._ids.__getitem__))
+        self.size: int = len(self.pieces)
+        self.pad_id, self.unk_id, self.eos_id = (
+            self._special(_token_name(settings, name))
+            for name in ("pad_token", "unk_token", "eos_token")
+        )
+        self.bos_id: int = self.pad_id if bos_id is None else bos_id
+        added = _added_tokens(settings)
+        special = {self.pieces[token] for token in (self.pad_id, self.unk_id, self.eos_id)}
+        self._silent = {self._special(name) for name in special | {n for n, s in added if s}}
+        self._whole = _whole_tokens(settings, special | {name for name, _ in added})
+        self._pieces_of = _load_model(files, MODELS[side])
+        # As in transformers 5: with one vocabulary for both, also a target is put together by
+        # the model of the source.
+        self._text_of = _load_model(files, MODELS["target" if separate else "source"])
+        self._clean_up = bool(settings.get("clean_up_tokenization_spaces"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arguments = {"bos_id": self.bos_id, "sampling_alpha": self._alpha}
+        return functools.partial(MarianVocabulary, **arguments), (self.files, self._side)
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of `text`, with EOS at the end and no BOS."""
+        return self._tokenize(text, lambda part: self._pieces_of.encode(part, out_type=str))
+
+    def detokenize(self, ids: Iterable[SupportsInt]) -> str:
+        """The one line of text that `ids` stand for, up to the first EOS, without special tokens.
+
+        The unknown word is one of those: nothing is written for it.
+        """
+        pieces = [self.pieces[token] for token in until_end(ids, self.eos_id, self._silent)]
+        text = self._text_of.decode_pieces(pieces).replace(_SPACE, " ").strip()
+        if self._clean_up:
+            for spaced, joined in _CLEAN_UP.items():
+                text = text.replace(spaced, joined)
+        return without_line_breaks(text)
+
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
+        """As `tokenize`, but cut differently each time, as wildly as `sampling_alpha` says."""
+        if not self._alpha:
+            return self.tokenize(text)
+        sampler = self._sampler
+        names = sampler.pieces
+        return self._tokenize(
+            text, lambda part: [names[token] for token in sampler.sample(part, random)[:-1]]
+        )
+
+    def to_bytes(self) -> bytes:
+        """All that decides its ids and its text, one file after the other."""
+        side = f"{self._side} {self.bos_id} ".encode()
+        return side + b"".join(f"{n} {len(b)} ".encode() + b for n, b in self.files.items())
+
+    def _tokenize(self, text: str, cut: Callable[[str], list[str]]) -> list[int]:
+        pieces: list[str] = []
+        for part in self._whole.split(text):
+            if self._whole.fullmatch(part):
+                pieces.append(part)
+            elif part:
+                language, rest = _language_prefix(part)
+                pieces += language
+                pieces += cut(rest)
+        return [*(self._ids.get(piece, self.unk_id) for piece in pieces), self.eos_id]
+
+    def _special(self, name: str) -> int:
+        if name not in self._ids:
+            raise ValueError(
+                f"{self.vocab_file} lacks the special token {name!r}; {SETTINGS} says what such "
+                "tokens are called (pad_token, unk_token, eos_token)"
+            )
+        return self._ids[name]
+
+    @functools.cached_property
+    def _sampler(self) -> SentencePieceVocabulary:
+        return SentencePieceVocabulary(self.files[MODELS[self._side]], self._alpha)
+
+
+def read_vocab(files: Mapping[str, bytes], name: str) -> dict[str, int]:
+    """{piece: id} of one of the JSON files.
+
+    Raises ValueError unless the ids are 0, 1, 2, ... without gap or repetition.
+    """
+    vocab = _json_object(files, name)
+    if not all(type(token) is int for token in vocab.values()):
+        raise ValueError(f"{name}: expected an object of {{piece: id}}")
+    if sorted(vocab.values()) != list(range(len(vocab))):
+        taken = set(vocab.values())
+        lacking = next(token for token in range(len(vocab)) if token not in taken)
+        raise ValueError(
+            f"{name} has {len(vocab)} pieces: expected the ids 0 to {len(vocab) - 1}, each once, "
+            f"but no piece has the id {lacking}"
+        )
+    return vocab
+
+
+def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(files[name])
+    except ValueError as error:
+        raise ValueError(f"{name} is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{name}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _token_name(settings: Mapping[str, Any], name: str) -> str:
+    """Of a special token."""
+    usual = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}[name]
+    return _content(settings.get(name) or usual)
+
+
+def _content(token: Any) -> str:
+    """Of a token in the settings: a string, or an object with the string as its "content"."""
+    content = token.get("content") if isinstance(token, dict) else token
+    if not isinstance(content, str):
+        raise ValueError(
+            f'{SETTINGS}: expected a token as a string, or as an object with its "content", '
+            f"got {token!r}"
+        )
+    return content
+
+
+def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
+    """Further tokens that are never cut: (name, whether it is left out of text)."""
+    decoder = settings.get("added_tokens_decoder") or {}
+    if not isinstance(decoder, dict) or not all(isinstance(e, dict) for e in decoder.values()):
+        raise ValueError(
+            f"{SETTINGS}: added_tokens_decoder: expected an object of {{id: token}}, each token "
+            f"an object, got {decoder!r}"
+        )
+    added = []
+    for entry in decoder.values():
+        if any(entry.get(switch) for switch in ("lstrip", "rstrip", "single_word")):
+            raise ValueError(
+                f"{SETTINGS}: added token {_content(entry)!r} with lstrip, rstrip or single_word, "
+                "which are not supported here; expected all three false"
+            )
+        added.append((_content(entry), bool(entry.get("special"))))
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        given = settings.get(key) or []
+        tokens = given.values() if isinstance(given, dict) else given  # {what for: token}
+        added += [(_content(token), True) for token in tokens]
+    return added
+
+
+def _whole_tokens(settings: Mapping[str, Any], names: set[str]) -> re.Pattern[str]:
+    """What text is split at before SentencePiece sees it; nothing with split_special_tokens."""
+    if settings.get("split_special_tokens"):
+        return re.compile(r"(?!)")
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest_first))})")
+
+
+def _language_prefix(text: str) -> tuple[list[str], str]:
+    """Takes ">>fra<<" off the beginning of a text."""
+    end = text.find("<<")
+    if not text.startswith(">>") or end < 0:
+        return [], text
+    return [text[: end + 2]], text[end + 2 :]
+
+
+def _load_model(files: Mapping[str, bytes], name: str) -> SentencePieceProcessor:
+    try:
+        if not files[name]:  # of which SentencePiece makes a processor that cuts nothing
+            raise RuntimeError("an empty file")
+        return SentencePieceProcessor(model_proto=files[name])
+    except RuntimeError as error:
+        raise ValueError(f"{name} is not a SentencePiece model") from error

@@ -1,0 +1,1 @@
+"""Metrics of translations, and quality estimates of single ones."""

@@ -1,0 +1,1 @@
+"""Hugging Face Marian models, read and written."""

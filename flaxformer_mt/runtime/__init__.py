@@ -1,0 +1,1 @@
+"""Around the computation: devices, sharding, processes, memory, caches, signals."""

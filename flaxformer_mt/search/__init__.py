@@ -1,0 +1,1 @@
+"""The search: logits -> tokens. It knows a function, `DecodeStep`, and no model."""

@@ -1,0 +1,112 @@
+"""Draws in place of choices: a token at random, or sentences at random, each of them once.
+
+Every sentence has a seed of its own, so that what is drawn for it depends on no other sentence.
+"""
+
+from typing import NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, UInt32
+
+from flaxformer_mt.search.selection import Best, Candidates, Live, best_extensions, of_extensions
+
+
+@flax.struct.dataclass
+class Sampler:
+    """Draws the next token of each hypothesis from the distribution that `temper` leaves."""
+
+    seeds: UInt32[Array, " B"]
+    temperature: Float[Array, ""]
+    """Above 0. Below 1 sharpens, above 1 flattens."""
+    top_p: Float[Array, ""] | None = None
+    """Only the most probable tokens, as many as together have this probability (nucleus)."""
+    top_k: int = flax.struct.field(pytree_node=False, default=0)
+    """Only the k most probable tokens; 0 = all."""
+
+    def __call__(self, scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
+        """The Gumbel-max trick: the largest of log p + noise is a draw from p."""
+        return jnp.argmax(self.temper(scores) + self.noise(scores.shape, step), axis=-1)
+
+    def temper(self, scores: Float[Array, "B K V"]) -> Float[Array, "B K V"]:
+        """Log-probabilities after temperature, top-k and top-p, in this order."""
+        scores = jax.nn.log_softmax(scores / self.temperature)
+        if self.top_k and self.top_k < scores.shape[-1]:
+            least = jax.lax.top_k(scores, self.top_k)[0][..., -1:]
+            scores = jax.nn.log_softmax(jnp.where(scores < least, -jnp.inf, scores))
+        if self.top_p is not None:
+            ordered = jnp.sort(scores, axis=-1, descending=True)
+            before = jnp.cumsum(jnp.exp(ordered), axis=-1) - jnp.exp(ordered)
+            # The first is always among them; so is each before which less than top_p is reached.
+            kept = (before < self.top_p).at[..., 0].set(True)
+            least = jnp.min(jnp.where(kept, ordered, jnp.inf), axis=-1, keepdims=True)
+            scores = jax.nn.log_softmax(jnp.where(scores < least, -jnp.inf, scores))
+        return scores
+
+    def noise(self, shape: tuple[int, ...], step: Int[Array, " B"]) -> Float[Array, "B K V"]:
+        """Gumbel noise: another for each sentence, hypothesis, token and step."""
+
+        def of_sentence(seed: UInt32[Array, ""], step: Int[Array, ""]) -> Float[Array, "K V"]:
+            key = jax.random.fold_in(jax.random.key(seed), step)
+            return jax.random.gumbel(key, shape[1:])
+
+        return jax.vmap(of_sentence)(self.seeds, step)
+
+
+class Drawn(NamedTuple):
+    """What a stochastic beam search knows of a hypothesis beside its perturbed log-probability."""
+
+    log_probs: Float[Array, "B K"]
+    """Under the distribution that is drawn from (after `Sampler.temper`)."""
+
+
+@flax.struct.dataclass
+class WithoutReplacement(Best):
+    """Stochastic beam search: K sentences drawn without replacement (Kool et al. 2019).
+
+    The top k of log p + Gumbel noise are k draws without replacement. Algorithm 1 there does that
+    for whole sentences without drawing the noise of each: top down, the noise of a prefix is the
+    largest of all that go on from it. So it is a beam search that compares perturbed
+    log-probabilities; no penalty for length plays a part.
+    """
+
+    sampler: Sampler
+
+    def start(self, batch: int, beams: int) -> Drawn:
+        """Of the empty hypothesis: log 1."""
+        return Drawn(jnp.zeros((batch, beams), jnp.float32))
+
+    def propose(
+        self,
+        live: Live,
+        scores: Float[Array, "B K V"],
+        log_probs: Float[Array, "B K V"],
+        state: Drawn,
+        step: Int[Array, " B"],
+    ) -> Candidates:
+        """The 2K extensions with the largest perturbed log-probabilities."""
+        totals = state.log_probs[..., None] + self.sampler.temper(scores)  # [B K V]
+        noisy = totals + self.sampler.noise(scores.shape, step)
+        noisy = with_maximum(noisy, live.totals[..., None])
+        noisy = jnp.where(live.totals[..., None] > -jnp.inf, noisy, -jnp.inf)
+        found = best_extensions(noisy, live, log_probs)
+        return found._replace(state=Drawn(of_extensions(totals, found.parents, found.tokens)))
+
+    def rank(
+        self, totals: Float[Array, "..."], penalty: Float[Array, "..."]
+    ) -> Float[Array, "..."]:
+        """Draws are ordered by their noise, as they come; long ones need no help."""
+        return totals
+
+
+def with_maximum(x: Float[Array, "... V"], maximum: Float[Array, "... 1"]) -> Float[Array, "... V"]:
+    """Gumbel variables x as they are distributed if their largest is `maximum`.
+
+    In the numerically stable form of Kool et al. 2019, appendix B.3.
+    """
+    largest = jnp.max(x, axis=-1, keepdims=True)
+    below = jnp.where(x < largest, jnp.log1p(-jnp.exp(jnp.minimum(x - largest, -1e-7))), -jnp.inf)
+    v = maximum - x + below
+    changed = maximum - jnp.maximum(v, 0) - jnp.log1p(jnp.exp(-jnp.abs(v)))
+    return jnp.where(x == largest, maximum, jnp.where(x > -jnp.inf, changed, -jnp.inf))

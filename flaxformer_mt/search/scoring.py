@@ -1,0 +1,59 @@
+"""What a translation is worth: its log-probability, divided by a penalty for its length."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from flaxformer_mt.search.config import LengthNormalization
+
+
+def penalty(
+    lengths: Int[Array, "..."],
+    alpha: float | Float[Array, ""],
+    normalization: LengthNormalization = "gnmt",
+) -> Float[Array, "..."]:
+    """What a log-probability is divided by: its score is log-probability / penalty.
+
+    Alpha 0 compares plain log-probabilities, which favours short translations; a larger alpha
+    favours longer ones.
+
+    Args:
+      lengths: of the translations in tokens, EOS included.
+      alpha: at least 0.
+      normalization: "gnmt": ((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14); "average":
+        length ** alpha, so that alpha 1 compares the means of the tokens' log-probabilities.
+    """
+    if normalization == "average":
+        return jnp.maximum(lengths, 1.0) ** jnp.asarray(alpha, jnp.float32)  # an empty row: 1
+    return ((5.0 + lengths) / 6.0) ** jnp.asarray(alpha, jnp.float32)
+
+
+def token_log_probs(
+    logits: Float[Array, "B T V"],
+    targets: Int[Array, "B T"],
+    mask: Bool[Array, "B T"],
+    excluded: Bool[Array, " V"] | None = None,
+) -> Float[Array, "B T"]:
+    """Log-probability of every target token, teacher-forced; 0 where `mask` is False (padding).
+
+    With `excluded` tokens (`renormalize` of the search) it is that among the others; a target that
+    is itself excluded is compared with those.
+    """
+    logits = logits.astype(jnp.float32)
+    if excluded is None:
+        log_probs = jax.nn.log_softmax(logits)
+    else:
+        others = jnp.where(excluded, -jnp.inf, logits)
+        log_probs = logits - jax.nn.logsumexp(others, axis=-1, keepdims=True)
+    chosen = jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]  # [B T]
+    return jnp.where(mask, chosen, 0.0)
+
+
+def sentence_scores(
+    log_probs: Float[Array, "B T"],
+    lengths: Int[Array, " B"],
+    alpha: float | Float[Array, ""],
+    normalization: LengthNormalization = "gnmt",
+) -> Float[Array, " B"]:
+    """The score that the searches report: summed log-probability / length penalty."""
+    return log_probs.sum(-1) / penalty(lengths, alpha, normalization)

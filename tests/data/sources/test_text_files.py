@@ -1,0 +1,135 @@
+import gzip
+import lzma
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flaxformer_mt.data.sources.text_files import PackedText, read_jsonl, read_lines, read_tsv
+
+
+def sentences(text: PackedText) -> list[str]:
+    return [text.sentence(index) for index in range(text.num_sentences)]
+
+
+def file_of(directory: Path, content: str | bytes, name: str = "text") -> Path:
+    path = directory / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_lines_end_at_newlines_only(tmp_path):
+    text = "one\u2028still one\x0bstill\ntwo\r\n\nü four\x85still"
+    expected = ["one\u2028still one\x0bstill", "two", "", "ü four\x85still"]
+    assert sentences(read_lines(file_of(tmp_path, text))) == expected
+    assert sentences(read_lines(file_of(tmp_path, text + "\n"))) == expected
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text().filter(lambda line: "\n" not in line), min_size=1))
+def test_every_line_comes_back(lines):
+    lines = ["first", *lines]  # else a leading U+FEFF is the mark of the file
+    with tempfile.TemporaryDirectory() as directory:
+        path = file_of(Path(directory), "".join(line + "\n" for line in lines))
+        assert sentences(read_lines(path)) == [line.removesuffix("\r") for line in lines]
+
+
+def test_the_byte_order_mark_of_windows_is_no_text(tmp_path):
+    assert sentences(read_lines(file_of(tmp_path, "\ufeffone\r\ntwo\r\n"))) == ["one", "two"]
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_compressed_files_read_like_plain_ones(tmp_path, suffix, compress):
+    packed = compress("eins\nzwei ü\n".encode())
+    path = file_of(tmp_path, packed, f"text{suffix}")
+    assert sentences(read_lines(path)) == ["eins", "zwei ü"]
+    for damaged in (packed[:-8], b"no archive at all"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=rf"text\{suffix} cannot be unpacked"):
+            read_lines(path)
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="text is empty; expected one sentence a line"):
+        read_lines(file_of(tmp_path, ""))
+
+
+def test_invalid_utf8_is_reported_with_its_line(tmp_path):
+    path = file_of(tmp_path, b"gut\n" * 300_000 + "schön\n".encode("latin1"))
+    with pytest.raises(ValueError, match=r"text, line 300001: not UTF-8 \(byte 0xf6 at position 4"):
+        read_lines(path)
+
+
+def test_a_character_cut_in_two_by_the_end_of_the_file_is_invalid(tmp_path):
+    with pytest.raises(ValueError, match="line 2: not UTF-8"):
+        read_lines(file_of(tmp_path, b"a\nb" + "ü".encode()[:1]))
+
+
+def test_characters_may_straddle_the_pieces_in_which_a_file_is_checked(tmp_path):
+    line = "x" + "語" * 700_000  # 2.1 MB, in which no piece of 1 MiB ends with a character
+    assert sentences(read_lines(file_of(tmp_path, line))) == [line]
+
+
+def test_a_missing_file_is_reported_with_what_is_there(tmp_path):
+    file_of(tmp_path, "x", "train.en")
+    file_of(tmp_path, "x", "train.de")
+    expected = re.escape(f"train.fr; {tmp_path.resolve()} holds: train.de, train.en.")
+    with pytest.raises(FileNotFoundError, match=expected):
+        read_lines(tmp_path / "train.fr")
+    with pytest.raises(FileNotFoundError, match="holds: train.de, train.en"):
+        read_lines(tmp_path / "no" / "such" / "folder" / "train.fr")
+    with pytest.raises(FileNotFoundError, match="holds: train.de, train.en"):
+        read_lines(tmp_path / "train.en" / "train.fr")
+
+
+def test_a_directory_is_no_file(tmp_path):
+    with pytest.raises(ValueError, match="is a directory"):
+        read_lines(tmp_path)
+
+
+def test_tsv(tmp_path):
+    source, target = read_tsv(file_of(tmp_path, "a b\tä b\r\n\tonly target\nc\td"))
+    assert sentences(source) == ["a b", "", "c"]
+    assert sentences(target) == ["ä b", "only target", "d"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        ("a\tb\nc\n", "line 2.*1 columns"),
+        ("a\tb\tc\n", "line 1.*3 columns"),
+        ("a\tb\n\n", "line 2"),
+    ],
+)
+def test_a_tsv_line_without_two_columns_is_reported(tmp_path, lines, place):
+    with pytest.raises(ValueError, match=place):
+        read_tsv(file_of(tmp_path, lines))
+
+
+def test_jsonl_in_its_three_forms(tmp_path):
+    path = file_of(
+        tmp_path,
+        '{"de": "Katze", "en": "cat", "id": 7}\n'
+        '{"source": "dog\\r\\nhouse", "target": "Hund\\n"}\n'
+        '{"translation": {"en": "\\u00fc", "de": "y"}}\n',
+    )
+    source, target = read_jsonl(path, "en", "de")
+    assert sentences(source) == ["cat", "dog house", "ü"]
+    assert sentences(target) == ["Katze", "Hund ", "y"]
+    with pytest.raises(ValueError, match='line 1: expected an object with .* under "en" and "fr"'):
+        read_jsonl(path, "en", "fr")
+
+
+@pytest.mark.parametrize("bad", ["", "{", "[1, 2]", '{"en": "x"}', '{"en": "x", "de": 3}', "null"])
+def test_a_malformed_jsonl_line_is_reported(tmp_path, bad):
+    path = file_of(tmp_path, '{"en": "a", "de": "b"}\n' + bad + "\n")
+    with pytest.raises(ValueError, match="text, line 2: "):
+        read_jsonl(path, "en", "de")
+
+
+def test_half_a_surrogate_pair_in_json_is_reported(tmp_path):
+    with pytest.raises(ValueError, match="text, line 1: "):
+        read_jsonl(file_of(tmp_path, '{"en": "\\ud800", "de": "b"}\n'), "en", "de")

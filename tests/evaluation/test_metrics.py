@@ -1,0 +1,57 @@
+import math
+
+import pytest
+import sacrebleu
+
+from flaxformer_mt.evaluation.metrics import bleu, chrf, default_tokenize
+
+
+def test_bleu_of_a_short_translation_by_hand() -> None:
+    # All n-grams are right, so BLEU is the brevity penalty alone: exp(1 - 6/5).
+    score = bleu(["a b c d e"], ["a b c d e f"])
+    assert score.value == pytest.approx(100 * math.exp(1 - 6 / 5))
+
+
+def test_scores_and_signatures_are_those_of_sacrebleu() -> None:
+    hypotheses = ["The dog runs, quickly.", "A man sleeps on a big green sofa ."]
+    references = ["The dog runs quickly.", "A man is sleeping on a green sofa ."]
+    assert bleu(hypotheses, references).value == pytest.approx(
+        sacrebleu.corpus_bleu(hypotheses, [references]).score
+    )
+    assert chrf(hypotheses, references).value == pytest.approx(
+        sacrebleu.corpus_chrf(hypotheses, [references]).score
+    )
+    assert f"tok:13a|smooth:exp|version:{sacrebleu.__version__}" in bleu(["a"], ["a"]).signature
+    assert "nc:6|nw:0" in chrf(["a"], ["a"]).signature
+
+
+def test_lowercase_is_asked_for_and_signed() -> None:
+    hypothesis, reference = ["a dog runs in the park"], ["A Dog Runs In The Park"]
+    assert bleu(hypothesis, reference, lowercase=True).value == pytest.approx(100)
+    assert bleu(hypothesis, reference).value < 50
+    assert chrf(hypothesis, reference, lowercase=True).value == pytest.approx(100)
+    assert "case:lc" in bleu(hypothesis, reference, lowercase=True).signature
+    assert "case:mixed" in bleu(hypothesis, reference).signature
+
+
+def test_chinese_counts_characters_and_none_counts_what_spaces_part() -> None:
+    hypothesis, reference = ["我们应该保护环境。"], ["我们必须保护环境。"]
+    assert bleu(hypothesis, reference, tokenize="zh").value > 20
+    assert bleu(hypothesis, reference, tokenize="none").value == 0  # one "word", and it differs
+    assert "tok:zh" in bleu(hypothesis, reference, tokenize="zh").signature
+
+
+def test_unequal_or_empty_sides_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 translations but 1 references"):
+        bleu(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="2 translations but 1 references"):
+        chrf(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="no lines"):
+        bleu([], [])
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenize"), [("zh", "zh"), ("zh-TW", "zh"), ("ja", "char"), ("de", "13a")]
+)
+def test_default_tokenizer_of_a_language(language: str, tokenize: str) -> None:
+    assert default_tokenize(language) == tokenize

@@ -1,0 +1,69 @@
+"""Sentences dealt out to several devices are translated as on one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.batching.batch import Batch
+from flaxformer_mt.inference.continuous_batching import PerSentence
+from flaxformer_mt.inference.devices import divided, mesh_of, on_all_devices
+from flaxformer_mt.inference.programs import SearchProgram, Wishes, score_batch, search_batch
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.training.state import init_params
+
+VOCAB, ROWS = 40, 32
+MODEL = Transformer(
+    TransformerConfig(d_model=16, d_ff=24, num_heads=2, num_encoder_layers=1, num_decoder_layers=1),
+    VOCAB,
+    VOCAB,
+    2,
+)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return init_params(MODEL, jax.random.key(0))
+
+
+def test_parameters_go_to_all_devices_and_one_is_left_alone(params):
+    assert mesh_of(params) is None
+    mesh = mesh_of(on_all_devices(params))
+    assert mesh is not None and mesh.size == jax.local_device_count() == 8
+
+
+def test_rows_are_dealt_out_and_gathered_again():
+    """Eight devices, three rows each: row i goes to device i % 8, and what else there is stays."""
+    mesh = mesh_of(on_all_devices(jnp.zeros(3)))
+
+    def work(shared, rows):
+        numbered, of_all = rows
+        here = jax.lax.axis_index("data")
+        devices = jnp.full(numbered.shape[0], here)
+        return (numbered * shared + of_all, devices), devices
+
+    rows = jnp.arange(24), jnp.array([100])
+    jitted = jax.jit(lambda shared, rows: divided(work, mesh, shared, rows))
+    (found, device), more = jitted(2, rows)
+    np.testing.assert_array_equal(found, np.arange(24) * 2 + 100)
+    np.testing.assert_array_equal(device, np.arange(24) % 8)
+    np.testing.assert_array_equal(more, np.arange(24) // 3)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_search_and_score_find_the_same_on_eight_devices_as_on_one(params, beam_size):
+    tokens = jax.random.randint(jax.random.key(1), (ROWS, 6), 5, VOCAB)
+    limits = jnp.arange(ROWS) % 11
+    wishes = Wishes(PerSentence(limits), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    positions, ones = jnp.broadcast_to(jnp.arange(6), (ROWS, 6)), jnp.ones_like(tokens)
+    everywhere = on_all_devices(params)
+    found, scored = [], []
+    for values, places in ((params, 2), (everywhere, 2)):
+        mesh = mesh_of(values)
+        program = SearchProgram((MODEL,), beam_size, 1, 12, 2, 3, 0, places=places, mesh=mesh)
+        found.append(search_batch((values,), tokens, positions, ones, wishes, program=program)[0])
+        batch = Batch(tokens, tokens, positions, positions, ones, ones)
+        scored.append(score_batch((values,), batch, jnp.float32(1), models=(MODEL,), mesh=mesh))
+    jax.tree.map(np.testing.assert_array_equal, *found)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), *scored)

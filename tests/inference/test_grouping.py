@@ -1,0 +1,83 @@
+"""Length programs: chosen by the sentence alone, nothing lost."""
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.inference.grouping import (
+    SHORTEST_FRUGAL,
+    group_by_length,
+    length_menu,
+    reading_lengths,
+    run_ahead,
+)
+
+
+def test_the_menu_doubles_and_ends_with_the_longest():
+    assert length_menu(100) == (16, 32, 64, 100)
+    assert length_menu(64) == (16, 32, 64)
+    assert length_menu(9) == (9,)
+
+
+def test_a_frugal_menu_begins_later_and_each_sentence_is_read_at_its_own_length():
+    assert length_menu(200, SHORTEST_FRUGAL) == (64, 128, 200)
+    assert reading_lengths(64) == (16, 24, 32, 48, 64)
+    assert reading_lengths(128) == (96, 128)  # what is shorter is not in this program
+    assert reading_lengths(200) == (128, 192, 200)
+    assert reading_lengths(9) == (9,)
+
+
+def group(lengths):
+    return group_by_length(lengths, (16, 32, 50), tokens_per_batch=128, max_rows=6)
+
+
+def test_every_sentence_is_in_one_group_that_holds_it():
+    lengths = np.random.default_rng(0).integers(1, 51, size=100).tolist()
+    groups = group(lengths)
+    assert sorted(place for one in groups for place in one.members) == list(range(100))
+    for one in groups:
+        assert len(one.members) <= one.rows
+        assert one.rows == {16: 6, 32: 4, 50: 2}[one.length]
+        assert all(lengths[place] <= one.length for place in one.members)
+
+
+def test_the_program_of_a_sentence_does_not_depend_on_the_others():
+    alone = group([17])[0]
+    together = next(one for one in group([3, 50, 17, 16, 20, 9]) if 2 in one.members)
+    assert (alone.length, alone.rows) == (together.length, together.rows) == (32, 4)
+
+
+def test_a_length_over_the_budget_gets_a_row_all_the_same():
+    assert group_by_length([300], (300,), tokens_per_batch=128, max_rows=6)[0].rows == 1
+
+
+@pytest.mark.parametrize(
+    ("length", "max_places", "places", "rows"),
+    [(64, 0, 64, 512), (64, 32, 32, 512), (64, 40, 40, 520), (256, 32, 16, 128), (4000, 1, 1, 8)],
+)
+def test_fewer_places_take_more_turns(length, max_places, places, rows):
+    """So the rows, and the memory for their results, do not follow from the places."""
+    budget = {"tokens_per_batch": 4096, "max_rows": 64, "rows_per_place": 8, "num_devices": 2}
+    (group,) = group_by_length([length], (length,), max_places=max_places, **budget)
+    assert (group.places, group.rows) == (places, 2 * rows)
+
+
+def test_run_ahead_keeps_order_and_bounds_what_is_under_way():
+    groups, under_way = group([5] * 40), []
+
+    def dispatch(one):
+        under_way.append(one)
+        assert len(under_way) <= 3
+        return one.members[0]
+
+    handed_back = []
+    for one, result in run_ahead(groups, dispatch, window=2):
+        under_way.remove(one)
+        handed_back.append((one, result))
+    assert handed_back == [(one, one.members[0]) for one in groups]
+
+
+def test_longest_first_by_what_they_hold_and_not_by_their_program():
+    (group,) = group_by_length(
+        [16, 16, 16], (16,), tokens_per_batch=128, max_rows=6, sizes=[3, 12, 7]
+    )
+    assert group.members == [1, 2, 0]

@@ -1,0 +1,193 @@
+"""What was traced once is not traced again by the next process, but where it would be another."""
+
+import functools
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from flaxformer_mt.runtime import trace_cache as kept_traces
+from flaxformer_mt.runtime.trace_cache import call_kept, keepable
+
+
+@keepable
+class Found(NamedTuple):
+    total: jax.Array
+    parts: dict[str, jax.Array | None]
+
+
+TRACED = []
+
+
+@functools.partial(jax.jit, static_argnames="how")
+def program(given, scale, *, how):
+    TRACED.append(how)
+    a, b = given["a"], given["b"]
+    return Found(jnp.sum(a @ b) * scale, {"a": a * scale, "none": None})
+
+
+GIVEN = {"a": np.arange(6.0, dtype=np.float32).reshape(2, 3), "b": np.ones((3, 8), np.float32)}
+
+
+@pytest.fixture
+def next_process(tmp_path, monkeypatch):
+    """Forgets all but what is on the disk, and says what was traced since."""
+    monkeypatch.setattr(kept_traces, "_folder", lambda leaves: tmp_path)
+
+    def start_anew():
+        kept_traces._known.clear()
+        jax.clear_caches()
+        traced = list(TRACED)
+        TRACED.clear()
+        return traced
+
+    start_anew()
+    yield start_anew
+    start_anew()
+
+
+TWICE = np.float32(2)
+
+
+def run(given=GIVEN, scale=TWICE, how="so"):
+    found = call_kept(program, given, scale, how=how)
+    assert isinstance(found, Found) and found.parts["none"] is None
+    np.testing.assert_array_equal(found.parts["a"], np.asarray(given["a"]) * scale)
+    return float(found.total)
+
+
+def test_it_is_traced_once(next_process, tmp_path):
+    assert run() == run() == 240
+    assert next_process() == ["so"]
+    assert run(scale=np.float32(3)) == 360
+    assert next_process() == [] and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"how": "otherwise"},
+        {"given": GIVEN | {"b": np.ones((3, 4), np.float32)}},
+        {"given": GIVEN | {"c": np.ones(1)}},
+        {"given": jax.tree.map(np.int32, GIVEN), "scale": np.int32(2)},
+        {"given": jax.tree.map(jnp.asarray, GIVEN)},
+        {"scale": 2.0},  # of no dtype of its own
+    ],
+)
+def test_of_other_arguments_it_is_another_one(other, next_process):
+    run()
+    next_process()
+    run(**other)
+    assert len(next_process()) == 1
+    run()
+    run(**other)
+    assert next_process() == []
+
+
+def test_by_other_code_it_may_be_another_one(next_process, monkeypatch):
+    run()
+    next_process()
+    monkeypatch.setattr(kept_traces, "_CODE", "changed")
+    run()
+    assert next_process() == ["so"]
+
+
+def test_with_other_settings_it_is_another_one_at_once(next_process):
+    run()
+    with jax.default_matmul_precision("highest"):
+        run()
+    assert TRACED == ["so", "so"]
+    run()
+    next_process()
+    with jax.default_matmul_precision("highest"):
+        run()
+    assert next_process() == []
+
+
+def test_a_damaged_one_is_traced_anew(next_process, tmp_path):
+    run()
+    next_process()
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:1000], whole[:-1], whole[:-1] + b"!"):
+        file.write_bytes(damaged)
+        assert run() == 240
+        assert next_process() == ["so"]
+        assert run() == 240
+        assert next_process() == []
+
+
+def test_where_nothing_can_be_written_it_runs_all_the_same(next_process, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", None):
+        monkeypatch.setattr(kept_traces, "_folder", lambda leaves, folder=folder: folder)
+        assert run() == 240
+        assert next_process() == ["so"]
+
+
+def test_a_draft_does_not_stay(next_process, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    assert run() == 240 and not list(tmp_path.iterdir())
+
+
+def test_the_folder_is_made(next_process, tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_traces, "_folder", lambda leaves: tmp_path / "a" / "b")
+    run()
+    assert len(list((tmp_path / "a" / "b").iterdir())) == 1
+
+
+def test_only_what_lies_on_the_devices_that_programs_are_written_for(monkeypatch):
+    def folder(value, settings):
+        monkeypatch.setattr(jax, "config", settings)
+        return kept_traces._folder([value, np.ones(2)])
+
+    on_cpu = jnp.ones(2)
+    settings = SimpleNamespace(
+        jax_compilation_cache_dir="there",
+        jax_enable_compilation_cache=True,
+        jax_default_device=None,
+    )
+    assert folder(on_cpu, settings) == Path("there")
+    for field, value in (
+        ("jax_compilation_cache_dir", None),
+        ("jax_compilation_cache_dir", "gs://bucket/there"),
+        ("jax_enable_compilation_cache", False),
+        ("jax_default_device", jax.devices()[1]),
+    ):
+        assert folder(on_cpu, SimpleNamespace(**(vars(settings) | {field: value}))) is None
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert folder(on_cpu, settings) is None and folder(np.ones(2), settings) == Path("there")
+
+
+class Mine:
+    """Of somebody else's code, which the name does not tell."""
+
+    def __repr__(self):
+        return "Mine()"
+
+
+def test_what_has_no_lasting_name_is_not_kept(next_process, tmp_path):
+    run(how=object())
+    run(how=(1, Mine()))
+    assert not list(tmp_path.iterdir())
+
+
+def test_on_several_devices(next_process):
+    mesh = Mesh(np.array(jax.devices()[:2]), "data")
+    halves = jax.device_put(GIVEN["a"], NamedSharding(mesh, PartitionSpec("data")))
+    whole = jax.device_put(GIVEN["b"], NamedSharding(mesh, PartitionSpec()))
+    for _ in range(2):
+        found = call_kept(program, {"a": halves, "b": whole}, TWICE, how="so")
+        assert float(found.total) == 240
+    assert next_process() == ["so"]
+    call_kept(program, {"a": halves, "b": whole}, TWICE, how="so")
+    assert next_process() == []

@@ -1,0 +1,131 @@
+"""Models without parameters, for proofs about the search: a table gives the next token."""
+
+import functools
+import itertools
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from flaxformer_mt.search.beam_search import beam_search
+from flaxformer_mt.search.greedy import greedy
+from flaxformer_mt.search.step import Hypotheses
+
+PAD, UNK, BOS, EOS, A, B = range(6)
+
+
+@flax.struct.dataclass
+class TableCache:
+    """Remembers the whole prefix of each hypothesis, as a number: a wrong `select` shows."""
+
+    tables: jax.Array  # [B P V]
+    prefix: jax.Array  # [B K]
+
+    def select(self, parents):
+        return TableCache(self.tables, jnp.take_along_axis(self.prefix, parents, axis=1))
+
+
+def table_step(tokens, cache):
+    """Logits tables[b, number of the prefix]; the number is 0 before BOS."""
+    num_prefixes = cache.tables.shape[1]
+    prefix = jnp.where(tokens == BOS, 0, (cache.prefix * 7 + tokens) % num_prefixes)  # [B K]
+    logits = jnp.take_along_axis(cache.tables, prefix[..., None], axis=1)  # [B K V]
+    return logits, TableCache(cache.tables, prefix)
+
+
+def random_tables(seed: int, batch_size: int, vocab_size: int = 6, num_prefixes: int = 101):
+    rng = np.random.default_rng(seed)
+    return rng.normal(scale=2.0, size=(batch_size, num_prefixes, vocab_size)).astype(np.float32)
+
+
+def suppressed(vocab_size: int) -> jax.Array:
+    return jnp.isin(jnp.arange(vocab_size), jnp.array([PAD, UNK, BOS]))
+
+
+@functools.partial(jax.jit, static_argnames=("beam_size", "num_hypotheses", "length", "options"))
+def compiled_search(
+    tables, limits, alpha, wishes, *, beam_size, num_hypotheses, length, options=()
+) -> Hypotheses:
+    cache = TableCache(tables, jnp.zeros((len(tables), beam_size or num_hypotheses), jnp.int32))
+    run = functools.partial(greedy, num_hypotheses=num_hypotheses, **wishes)
+    if beam_size is not None:
+        sizes = {"beam_size": beam_size, "num_hypotheses": num_hypotheses}
+        run = functools.partial(beam_search, **sizes, **wishes)
+    return run(
+        table_step,
+        cache,
+        max_target_length=length,
+        length_limits=limits,
+        length_penalty=alpha,
+        suppressed=suppressed(tables.shape[-1]),
+        bos_id=BOS,
+        eos_id=EOS,
+        pad_id=PAD,
+        **dict(options),
+    )
+
+
+def search(
+    tables,
+    limits,
+    *,
+    beam_size=None,
+    num_hypotheses=1,
+    alpha=0.0,
+    length=None,
+    wishes=None,
+    **options,
+) -> Any:
+    """Beam search, or greedy search if `beam_size` is None, over tables [B P V].
+
+    `wishes` are pytrees (rules, prefix, selection, choose), `options` what is static.
+    """
+    found = compiled_search(
+        jnp.asarray(tables),
+        jnp.asarray(limits, jnp.int32),
+        jnp.float32(alpha),
+        wishes or {},
+        beam_size=beam_size,
+        num_hypotheses=num_hypotheses,
+        length=length or max(limits),
+        options=tuple(options.items()),
+    )
+    return jax.tree.map(np.asarray, found)
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    x = x.astype(np.float64)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def log_prob(table: np.ndarray, tokens) -> float:
+    """What the model says of one hypothesis."""
+    return teacher_forced_score(table, tokens, 0.0)
+
+
+def teacher_forced_score(table: np.ndarray, tokens, alpha: float) -> float:
+    """The score of one hypothesis (EOS included) by definition, in plain Python and float64."""
+    log_probs, prefix, total = log_softmax(table), 0, 0.0
+    for token in tokens:
+        total += log_probs[prefix, token]
+        prefix = (prefix * 7 + token) % len(table)
+    return total / ((5 + len(tokens)) / 6) ** alpha
+
+
+def all_hypotheses(vocab_size: int, limit: int):
+    """Every sequence of allowed tokens with EOS at the end, of at most `limit` tokens."""
+    words = [token for token in range(vocab_size) if token > EOS]
+    for length in range(limit):
+        for prefix in itertools.product(words, repeat=length):
+            yield (*prefix, EOS)
+
+
+def sentences(found: Hypotheses, row: int) -> list[tuple[int, ...]]:
+    """The hypotheses of one sentence, without padding and empty places."""
+    return [
+        tuple(tokens[:length].tolist())
+        for tokens, length in zip(found.tokens[row], found.lengths[row], strict=True)
+        if length
+    ]

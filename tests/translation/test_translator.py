@@ -1,0 +1,871 @@
+"""Text in, text out, with a tiny random model: what must hold for any parameters."""
+
+import contextlib
+import dataclasses
+import functools
+import re
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.evaluation import mbr
+from flaxformer_mt.evaluation.confidence import CALIBRATION_FILE, Calibration, read_calibration
+from flaxformer_mt.inference.programs import search_batch
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.training.state import init_params
+from flaxformer_mt.translation.hypotheses import Hypothesis
+from flaxformer_mt.translation.requests import suppressed_tokens
+from flaxformer_mt.translation.translator import Translator
+
+PAD, UNK, BOS, EOS = range(4)
+LETTERS = "abcdefghijklmnopqrstuvwxyz .\n"  # with a line break, which byte tokens can spell too
+
+
+class LetterVocabulary:
+    """A token a letter; others are unknown, and invisible ones dropped, as SentencePiece does."""
+
+    suffix: ClassVar[str] = ".letters"
+    pieces = ("<pad>", "<unk>", "<s>", "</s>", *LETTERS)
+    size = len(pieces)
+    pad_id, unk_id, bos_id, eos_id = PAD, UNK, BOS, EOS
+
+    def tokenize(self, text: str) -> list[int]:
+        visible = [letter for letter in text if unicodedata.category(letter) != "Cf"]
+        return [LETTERS.find(letter) + 4 if letter in LETTERS else UNK for letter in visible] + [
+            EOS
+        ]
+
+    def detokenize(self, ids) -> str:
+        ids = list(ids)
+        ids = ids[: ids.index(EOS)] if EOS in ids else ids
+        return "".join(LETTERS[token - 4] for token in ids if token >= 4)
+
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
+        return self.tokenize(text)
+
+    def to_bytes(self) -> bytes:
+        return LETTERS.encode()
+
+
+CONFIG = DecodingConfig(
+    beam_size=3,
+    num_hypotheses=3,
+    target_length_ratio=0.5,
+    target_length_margin=4,
+    tokens_per_batch=96,
+    max_rows_per_batch=4,
+)
+
+
+@functools.cache
+def random_model(size: int, seed: int) -> tuple[Transformer, Any]:
+    """With its parameters; both vocabularies have this size."""
+    model = Transformer(
+        TransformerConfig(
+            d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
+        ),
+        source_vocab_size=size,
+        target_vocab_size=size,
+        bos_id=BOS,
+    )
+    ids = jnp.zeros((1, 2), jnp.int32)
+    init = jax.jit(model.init)
+    return model, init(jax.random.key(seed), ids, ids, ids, ids, ids, ids)["params"]
+
+
+def make_translator(
+    config: DecodingConfig = CONFIG,
+    scale: float = 3.0,
+    *,
+    seed: int = 0,
+    vocabulary: type[LetterVocabulary] = LetterVocabulary,
+    max_source_length: int = 24,
+) -> Translator:
+    """A random model of 24 source tokens at most, for which there is one program."""
+    model, params = random_model(vocabulary.size, seed)
+    params = jax.tree.map(lambda x: x * scale, params)  # far from uniform, or all would be alike
+    tokenizer = Tokenizer(vocabulary(), vocabulary())
+    return Translator(model, params, tokenizer, config, max_source_length=max_source_length)
+
+
+@contextlib.contextmanager
+def quickly() -> Iterator[None]:
+    """Programs that are compiled now are not optimised, which takes half the time."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture
+def compiled_quickly() -> Iterator[None]:
+    with quickly():
+        yield
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return make_translator()
+
+
+SENTENCES = [
+    "a dog runs.",
+    "two men",
+    "a red car stands here.",  # too long for the program of 16
+    "",
+    "why not",
+    "x",
+    "the sun shines.",
+    "  \t ",
+    "we do not see.",
+    "\u200b",
+    "she reads",
+    "yes.",
+]
+
+
+def test_one_result_for_each_sentence_and_blank_for_blank(translator):
+    found = translator.translate(SENTENCES)
+    assert len(found) == len(SENTENCES)
+    for sentence, hypotheses in zip(SENTENCES, found, strict=True):
+        if not sentence.strip(" \t\u200b"):
+            assert hypotheses == [Hypothesis("", [], 0.0)]
+        else:
+            assert len(hypotheses) == 3
+    assert len({hypotheses[0].text for hypotheses in found}) > 6  # or the tests below are hollow
+
+
+def test_hypotheses_are_sorted_distinct_and_end_once(translator):
+    for hypotheses in translator.translate([s for s in SENTENCES if s.strip(" \t\u200b")]):
+        scores = [one.score for one in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(one.tokens) for one in hypotheses}) == 3
+        for one in hypotheses:
+            assert one.tokens[-1] == EOS
+            assert not {PAD, UNK, BOS, EOS} & set(one.tokens[:-1])
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_company_place_and_padding_change_nothing(translator, beam_size):
+    """Bit for bit, scores included: shuffled, alone, and in a larger batch."""
+    given = {"beam_size": beam_size, "num_hypotheses": beam_size}
+    found = translator.translate(SENTENCES, **given)
+    order = np.random.default_rng(0).permutation(len(SENTENCES))
+    shuffled = translator.translate([SENTENCES[place] for place in order], **given)
+    assert shuffled == [found[place] for place in order]
+    alone = [translator.translate([sentence], **given)[0] for sentence in SENTENCES]
+    assert alone == found
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.2])
+def test_score_gives_what_translate_reports(translator, beam_size, length_penalty):
+    found = translator.translate(
+        SENTENCES, beam_size=beam_size, num_hypotheses=beam_size, length_penalty=length_penalty
+    )
+    pairs = [(source, best) for source, (best, *_) in zip(SENTENCES, found, strict=True)]
+    assert any(not best.tokens for _, best in pairs)  # blank lines too
+    scored = translator.score(
+        [source for source, _ in pairs],
+        [reported.tokens for _, reported in pairs],
+        length_penalty=length_penalty,
+    )
+    for (_, reported), score in zip(pairs, scored, strict=True):
+        assert score.score == pytest.approx(reported.score, abs=1e-4)
+        penalty = ((5 + len(score.tokens)) / 6) ** length_penalty
+        assert score.log_prob / penalty == pytest.approx(score.score, **ROUNDING)
+        assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)
+        assert score.tokens == reported.tokens
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_score_of_what_is_blank(translator):
+    """On both sides: what `translate` reports. On one: EOS alone stands for it."""
+    blank, no_source, no_target = translator.score(["  ", "", "a dog"], ["\u200b", "ein", " "])
+    assert blank == (0.0, 0.0, [], [], None, None)
+    assert no_source.score < 0 and len(no_source.tokens) == 4
+    assert no_target.score < 0 and no_target.tokens == [EOS]
+
+
+SHORT = [sentence for sentence in SENTENCES if len(sentence) < 16]
+ROUNDING: dict[str, Any] = {"rel": 2e-6, "abs": 1e-5}
+FLAT = {"temperature": 2.0, "top_k": 20, "top_p": 0.99, "seed": 1}
+WISHES: dict[str, dict[str, Any]] = {
+    "prefix": {"prefixes": ["", "the", "ab", ""] * 2 + ["qq", "z", ""]},
+    "constraints": {
+        "constraints": [["ab", "za."], [], ["ba", "a", "ab"], ["qqq"], [" "]] * 2 + [[]]
+    },
+    "rules": {
+        "no_repeat_ngram_size": 2,
+        "repetition_penalty": 1.5,
+        "min_target_length": 8,
+        "coverage_penalty": 1.0,
+    },
+    "sample": {"strategy": "sample", "num_hypotheses": 6, **FLAT},
+    "mbr": {"strategy": "mbr", "num_hypotheses": 2, "num_samples": 6, **FLAT},
+    "sample_distinct": {"strategy": "sample_distinct", "temperature": 2.0, "seed": 3},
+}
+
+
+def translate_some(
+    translator: Translator, wishes: dict[str, Any], places: list[int]
+) -> list[list[Hypothesis]]:
+    """Some of SHORT, each with its own prefix and constraints."""
+    of_each: dict[str, Any] = {
+        name: [value[place] for place in places] if name in ("prefixes", "constraints") else value
+        for name, value in wishes.items()
+    }
+    return translator.translate([SHORT[place] for place in places], **of_each)
+
+
+@pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
+def test_whatever_is_asked_for_depends_on_the_sentence_alone(translator, wishes):
+    """Bit for bit in one program; in one for batches of another size, and in that which scores
+    given pairs, but for rounding."""
+    places = list(range(len(SHORT)))
+    found = translate_some(translator, wishes, places)
+    texts = [[one.text for one in of_line] for of_line in found]
+    assert texts != [[one.text for one in of_line] for of_line in translator.translate(SHORT)]
+    compiled = num_programs()
+    order = np.random.default_rng(0).permutation(len(SHORT)).tolist()
+    assert translate_some(translator, wishes, order) == [found[place] for place in order]
+    assert [translate_some(translator, wishes, [place])[0] for place in places] == found
+    assert num_programs() == compiled
+
+    smaller = make_translator(dataclasses.replace(CONFIG, max_rows_per_batch=3))
+    with quickly():
+        others = translate_some(smaller, wishes, places)
+    assert [[one.text for one in of_line] for of_line in others] == texts
+    for ours, theirs in zip(found, others, strict=True):
+        scores = [one.score for one in ours]
+        assert [one.score for one in theirs] == pytest.approx(scores, **ROUNDING)
+
+    pairs = [(s, h) for s, of_one in zip(SHORT, found, strict=True) for h in of_one]
+    scored = translator.score([source for source, _ in pairs], [one.tokens for _, one in pairs])
+    reported = [one.score for _, one in pairs]
+    assert [one.score for one in scored] == pytest.approx(reported, **ROUNDING)
+
+
+@pytest.mark.parametrize("wishes", [WISHES["prefix"], WISHES["constraints"]])
+def test_every_hypothesis_has_what_it_must(translator, wishes):
+    found = translate_some(translator, wishes, list(range(len(SHORT))))
+    for place, hypotheses in enumerate(found):
+        if not SHORT[place].strip(" \t\u200b"):
+            continue
+        for one in hypotheses:
+            assert one.text.startswith(wishes.get("prefixes", [""] * 11)[place])
+            assert all(
+                c in one.text for c in wishes.get("constraints", [[" "]] * 11)[place] if c.strip()
+            )
+
+
+def test_the_rules_hold(translator):
+    found = translate_some(translator, WISHES["rules"], list(range(len(SHORT))))
+    for source, hypotheses in zip(SHORT, found, strict=True):
+        for tokens in (one.tokens for one in hypotheses if one.tokens):
+            limit = CONFIG.length_limit(len(LetterVocabulary().tokenize(source)))
+            assert len(tokens) >= min(8, limit)
+            assert len(set(zip(tokens, tokens[1:], strict=False))) == len(tokens) - 1
+
+
+def test_mbr_chooses_among_the_samples(translator):
+    samples = translate_some(translator, WISHES["sample"], list(range(len(SHORT))))
+    chosen = translate_some(translator, WISHES["mbr"], list(range(len(SHORT))))
+    for drawn, best in zip(samples, chosen, strict=True):
+        texts = [one.text for one in drawn]
+        ranked = mbr.rank(texts)[:2]
+        assert [one.text for one in best] == [texts[place] for place in ranked]
+        if texts != [""]:
+            assert [one._replace(utility=None) for one in best] == [drawn[p] for p in ranked]
+            utilities = mbr.expected_utilities([one.text for one in best], texts)
+            assert [one.utility for one in best] == pytest.approx(utilities)
+
+
+def test_another_seed_draws_other_samples(translator):
+    one, other = (
+        translate_some(translator, {**WISHES["sample"], "seed": seed}, [0]) for seed in (1, 2)
+    )
+    assert one != other
+
+
+def test_distinct_samples_are_distinct(translator):
+    for hypotheses in translate_some(translator, WISHES["sample_distinct"], [0, 1, 4]):
+        assert len({one.text for one in hypotheses}) == 3
+
+
+class WordVocabulary(LetterVocabulary):
+    """Two letters and a digit, which begin or go on with a word, and a full stop: so few that words
+    overlap, and that there are soon none left that have not been said."""
+
+    suffix: ClassVar[str] = ".words"
+    pieces = ("<pad>", "<unk>", "<s>", "</s>", "▁", *"ab1.", *("▁" + letter for letter in "ab1"))
+    size = len(pieces)
+
+    def tokenize(self, text: str) -> list[int]:
+        pieces: list[str] = []
+        for first, *others in text.split():
+            pieces += ["▁" + first] if "▁" + first in self.pieces else ["▁", first]
+            pieces += others
+        known = [self.pieces.index(piece) if piece in self.pieces else UNK for piece in pieces]
+        return [*known, EOS]
+
+    def detokenize(self, ids) -> str:
+        ids = list(ids)
+        ids = ids[: ids.index(EOS)] if EOS in ids else ids
+        return "".join(self.pieces[t] for t in ids if t >= 4).replace("▁", " ").strip()
+
+    def to_bytes(self) -> bytes:
+        return b"words"
+
+
+def has_words(text: str, phrase: str) -> bool:
+    """Whether the phrase is there, and no word at its ends goes on."""
+    before = r"(?<!\w)" if phrase[0].isalnum() else ""
+    after = r"(?!\w)" if phrase[-1].isalnum() else ""
+    return re.search(before + re.escape(phrase) + after, text) is not None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"no_repeat_ngram_size": 1, "min_target_length": 10, "beam_size": 2, "num_hypotheses": 2}],
+)
+@pytest.mark.usefixtures("compiled_quickly")
+def test_constraints_always_hold_as_whole_words(rng, more):
+    config = dataclasses.replace(CONFIG, target_length_ratio=1.0, max_rows_per_batch=64)
+    translator = make_translator(
+        dataclasses.replace(config, tokens_per_batch=1024, **more), vocabulary=WordVocabulary
+    )
+
+    def words(most: int) -> str:
+        return " ".join("".join(rng.choice(list("ab1."), rng.integers(1, 3))) for _ in range(most))
+
+    sentences = [words(rng.integers(1, 5)) for _ in range(256)]
+    constraints = [
+        [words(rng.integers(1, 3)) for _ in range(rng.integers(1, 4))] for _ in sentences
+    ]
+    prefixes = [words(rng.integers(1, 3)) for _ in sentences] if more else [""] * len(sentences)
+    found = translator.translate(sentences, constraints=constraints, prefixes=prefixes)
+    for hypotheses, phrases, prefix in zip(found, constraints, prefixes, strict=True):
+        assert hypotheses
+        for one in hypotheses:
+            assert one.text.startswith(prefix)
+            assert all(has_words(one.text, phrase) for phrase in phrases), (one.text, phrases)
+
+
+def test_a_split_line_keeps_prefix_and_constraints(translator):
+    line, phrases = "the sun shines. we do not see. two men run.", ["not", "zab", "men"]
+    with pytest.warns(UserWarning, match="split into 3 pieces"):
+        ((with_prefix, *_),) = translator.translate([line], prefixes=["ab"])
+        ((best, *_),) = translator.translate([line], constraints=[phrases])
+    assert with_prefix.text.startswith("ab")
+    pieces = translator.translate(
+        ["the sun shines.", "we do not see.", "two men run."],
+        constraints=[["zab"], ["not"], ["men"]],  # where it stands in the source, or at first
+    )
+    assert best.text == "".join(of_piece[0].text for of_piece in pieces)
+
+
+HUGGING_FACE = {"length_normalization": "average", "forced_end": "free"}
+
+
+@pytest.mark.parametrize("more", [{"early_stopping": "heuristic"}, {"renormalize": True}])
+@pytest.mark.usefixtures("compiled_quickly")
+def test_score_gives_what_translate_reports_with_other_rules_too(translator, more):
+    config = dataclasses.replace(CONFIG, num_hypotheses=1, **HUGGING_FACE, **more)
+    plain, other = loving(translator, UNK), loving(translator, UNK, config)
+    pairs = zip(SENTENCES, other.translate(SENTENCES), strict=True)
+    found = {source: best[0] for source, best in pairs if best[0].tokens}
+    limits = [config.length_limit(len(LetterVocabulary().tokenize(source))) for source in found]
+    assert [len(best.tokens) for best in found.values()] == limits  # EOS is free in all of them
+    scored = other.score(list(found), [best.tokens for best in found.values()])
+    expected = pytest.approx([best.score for best in found.values()], abs=1e-4)
+    assert [one.score for one in scored] == expected
+    usual = loving(translator, UNK)
+    again = usual.score(
+        list(found),
+        [best.tokens for best in found.values()],
+        max_target_length=config.max_target_length,
+        **HUGGING_FACE,
+        **more,
+    )
+    assert [one.score for one in again] == expected
+    (short,), (usual,) = other.score(["a dog"], ["ein"]), plain.score(["a dog"], ["ein"])
+    assert short.score == pytest.approx(short.log_prob / 4**config.length_penalty, rel=1e-5)
+    assert (short.log_prob > usual.log_prob + 0.1) == ("renormalize" in more)
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_score_takes_text_too(translator):
+    as_text, as_tokens = translator.score(
+        ["a dog", "a dog"], ["ein hund", LetterVocabulary().tokenize("ein hund")]
+    )
+    assert as_text == as_tokens
+
+
+def num_programs() -> int:
+    return search_batch._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_no_program_is_compiled_twice(translator):
+    translator.translate(SENTENCES)
+    compiled = num_programs()
+    translator.translate(["other words", "of the same lengths."] * 5)
+    translator.translate(["a dog."], length_penalty=0.1)
+    make_translator().translate(["an equal model"])
+    assert num_programs() == compiled
+    translator.translate(["a dog."], beam_size=2, num_hypotheses=1)
+    assert num_programs() == compiled + 1
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"beam_size": 1, "num_hypotheses": 1},
+        {"beam_size": 3, "num_hypotheses": 1},
+        {"beam_size": 3, "num_hypotheses": 3},
+    ],
+    ids=["greedy", "beam", "n-best"],
+)
+@pytest.mark.parametrize(("longest", "programs"), [(24, 1), (80, 2)])
+@pytest.mark.usefixtures("compiled_quickly")
+def test_after_a_hundred_sentences_nothing_is_compiled(
+    rng, compilations, search, longest, programs
+):
+    """There is a program for sources of up to 64 tokens, and one for longer ones."""
+    # With a limit of their own the programs are others than those of other tests.
+    config = dataclasses.replace(CONFIG, target_length_margin=6)
+    translator = make_translator(config, max_source_length=longest)
+    lengths = rng.integers(0, translator.max_source_length, 300)
+    sentences = ["".join(rng.choice(list(LETTERS[:-1]), length)) for length in lengths]
+    translator.translate(sentences[:100], **search)
+    assert compilations.count("jit(search_batch)") == programs
+    compilations.clear()
+    for number in (1, 7, 192):  # as they come, in any company
+        some, sentences = sentences[-number:], sentences[:-number]
+        translator.translate(some, **search)
+    assert compilations == []
+
+
+class LargeVocabulary(LetterVocabulary):
+    """Of letters that come many times."""
+
+    size = 300
+
+    def detokenize(self, ids) -> str:
+        letters = [token if token < 4 else 4 + (token - 4) % len(LETTERS) for token in ids]
+        return super().detokenize(letters)
+
+
+KINDS = {
+    "sinusoidal": {},
+    "bfloat16": {"dtype": "bfloat16", "d_ff": 2560},  # longer sums than 2,048
+    "rotary": {"positions": "rotary", "num_kv_heads": 2},
+    "relative": {"positions": "relative", "activation": "swiglu"},
+    "bucketed": {"positions": "bucketed", "norm": "pre"},
+    "of other widths": {"d_model": 300, "num_heads": 6, "d_ff": 1200},  # no multiples of 64
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_company_changes_no_bit_at_the_sizes_of_a_real_model(rng, beam_size, kind, rounds_alike):
+    """XLA chooses how it multiplies by all sizes: what holds for tiny models may not for others.
+
+    Those who are alone move to fewer places at once (`programs.fewer_places`).
+    """
+    tiny, _ = random_model(LargeVocabulary.size, 0)
+    of_kind = {"d_model": 256, "d_ff": 1024, "num_heads": 4, **KINDS[kind]}
+    sizes = dataclasses.replace(tiny.config, **of_kind)
+    model = tiny.clone(config=sizes)
+    params = init_params(model, jax.random.key(0))
+    tokenizer = Tokenizer(LargeVocabulary(), LargeVocabulary())
+    config = DecodingConfig(beam_size=beam_size, max_target_length=20)
+
+    def make() -> Translator:
+        return Translator(model, params, tokenizer, config, max_source_length=64)
+
+    sentences = ["".join(rng.choice(list(LETTERS[:-1]), n)) for n in rng.integers(1, 60, 90)]
+    together, few = make().translate(sentences), make()
+    alone = [few.translate([sentence])[0] for sentence in sentences[:6]]
+    if rounds_alike:
+        assert alone == together[:6]
+    for (mine,), (theirs,) in zip(alone, together, strict=False):
+        assert mine.tokens == theirs.tokens
+        assert mine.score == pytest.approx(theirs.score, rel=1e-5 if kind != "bfloat16" else 1e-2)
+
+
+LONG = "the first ends here. the second one is longer, and ends there."
+
+
+def test_a_long_line_is_split_with_a_warning(translator):
+    message = r"line 2: 63 source tokens, but max_source_length is 24; split into 3 pieces"
+    with pytest.warns(UserWarning, match=message):
+        found = translator.translate(["a dog", LONG])[1]
+    pieces = translator.translate(
+        ["the first ends here.", "the second one is", "longer, and ends there."]
+    )
+    assert found[0].tokens == sum((p[0].tokens[:-1] for p in pieces), []) + [EOS]
+    assert found[0].score == pytest.approx(sum(p[0].score for p in pieces))
+    assert len(found) == 3
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_a_long_line_can_be_truncated_with_a_warning(translator):
+    truncating = make_translator(dataclasses.replace(CONFIG, over_long="truncate"))
+    with pytest.warns(UserWarning, match="line 42: 63 source tokens.*only the first 23 are read"):
+        found = truncating.translate([LONG], first_line=42)
+    assert found == translator.translate([LONG[:23]])
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_details_add_up(translator):
+    sentences = [LONG, *SENTENCES]
+    with pytest.warns(UserWarning, match="split into 3 pieces"):
+        found = translator.translate(sentences, details=True)
+    with pytest.warns(UserWarning, match="split into 3 pieces"):
+        plain = translator.translate(sentences)
+    without = [[one._replace(details=None) for one in of_line] for of_line in found]
+    assert without == plain
+    for source, hypotheses in zip(sentences, found, strict=True):
+        for one in hypotheses:
+            details = one.details
+            assert details and details.confidence is None
+            of_target = "".join(details.target_tokens[:-1])
+            assert " ".join(of_target.splitlines()) == one.text
+            of_source = "".join(details.source_tokens[:-1]).replace("<unk>", ",")
+            spelt = source if source.strip(" \t\u200b") else ""
+            assert of_source.replace(" ", "") == spelt.replace(" ", "")  # pieces lose spaces
+            assert len(details.token_log_probs) == len(details.target_tokens) == len(one.tokens)
+            assert details.attention.shape == (len(one.tokens), len(details.source_tokens))
+            np.testing.assert_allclose(details.attention.sum(axis=1), 1, atol=1e-5)
+            for looked_at, target in details.alignment:
+                words = details.attention[target, :-1]
+                assert words[looked_at] == words.max()
+            assert len(details.alignment) == max(0, len(one.tokens) - 1)
+            if source != LONG:
+                penalty = ((5 + len(one.tokens)) / 6) ** CONFIG.length_penalty
+                total = sum(details.token_log_probs)
+                assert total / penalty == pytest.approx(one.score, **ROUNDING)
+    pairs = zip(SENTENCES, found[1:], strict=True)
+    source, (best, *_) = next(pairs)
+    (scored,) = translator.score([source], [best.tokens], details=True)
+    assert scored.details and best.details
+    assert scored.details.alignment == best.details.alignment
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_confidence_is_that_of_the_calibrated_checkpoint(translator, tmp_path):
+    assert read_calibration(tmp_path, "120") is None
+    calibration = Calibration(log_probs=(-5.0, 0.0), qualities=(0.0, 1.0), checkpoint="120")
+    (tmp_path / CALIBRATION_FILE).write_text(calibration.to_json())
+    assert read_calibration(tmp_path, "averaged") is None
+    calibrated = make_translator()
+    calibrated.calibration = read_calibration(tmp_path, "120")
+    found, blank = calibrated.translate(["a dog runs.", ""], details=True)
+    for one in found:
+        assert one.details
+        expected = calibration(one.details.token_log_probs)
+        assert one.details.confidence == expected
+        assert 0 < expected < 1
+    assert blank[0].details and blank[0].details.confidence == 1
+    (tmp_path / CALIBRATION_FILE).write_text("[]")
+    with pytest.raises(ValueError, match=r"calibration\.json: .*delete the file"):
+        read_calibration(tmp_path, "120")
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_an_ensemble_of_a_model_with_itself_is_that_model(translator):
+    found = translator.translate(SHORT)
+    assert Translator.ensemble([translator]) is translator
+    other = make_translator(seed=1)
+    for twins in (
+        Translator.ensemble([translator, translator], [3.0, 1.0]),
+        Translator.ensemble([translator, other], [1.0, 1e-30]),
+    ):
+        for ours, theirs in zip(found, twins.translate(SHORT), strict=True):
+            assert [one.tokens for one in theirs] == [one.tokens for one in ours]
+            scores = [one.score for one in ours]
+            assert [one.score for one in theirs] == pytest.approx(scores, **ROUNDING)
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_an_ensemble_is_the_mean_of_its_members(translator):
+    other = make_translator(seed=1)
+    both = Translator.ensemble([translator, other], [3.0, 1.0])
+    found = [of_line[0] for of_line in both.translate(SHORT)]
+    assert [one.text for one in found] != [one[0].text for one in translator.translate(SHORT)]
+    turned = Translator.ensemble([other, translator], [1.0, 3.0])
+    assert [one[0].tokens for one in turned.translate(SHORT)] == [one.tokens for one in found]
+    of_each = [one.score(SHORT, [h.tokens for h in found]) for one in (both, translator, other)]
+    for joint, ours, theirs in zip(*of_each, strict=True):
+        mean = 0.75 * np.exp(ours.token_log_probs) + 0.25 * np.exp(theirs.token_log_probs)
+        assert joint.token_log_probs == pytest.approx(np.log(mean), abs=1e-4)
+    reported = [one.score for one in found]
+    assert [one.score for one in of_each[0]] == pytest.approx(reported, **ROUNDING)
+
+
+def test_impossible_ensembles_are_refused(translator):
+    words = make_translator(vocabulary=WordVocabulary)
+    for members, weights, message in (
+        ([], [], "at least one model"),
+        ([translator, words], [], "source vocabularies of models 1 and 2 differ"),
+        ([translator, translator], [1.0], "one weight above 0 for each of its 2 models"),
+        ([translator, translator], [1.0, 0.0], "one weight above 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Translator.ensemble(members, weights)
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_faults_are_flagged_and_retried(translator):
+    sentences = [*SHORT, "abcdefgh."]
+    plain = translator.translate(sentences)
+    flagged = translator.translate(sentences, flag_faults=True)
+    assert all(one.flags is None for of_line in plain for one in of_line)
+    assert [[one._replace(flags=None) for one in of_line] for of_line in flagged] == plain
+    assert all(one.flags is not None for of_line in flagged for one in of_line)
+    wrong = [place for place, (best, *_) in enumerate(flagged) if best.flags]
+    assert 0 < len(wrong) < len(sentences)
+    retried = translator.translate(sentences, retry_flagged=True)
+    better = []
+    for place, (before, after) in enumerate(zip(flagged, retried, strict=True)):
+        if after != before:
+            assert after[0].text != before[0].text
+            assert after[0].flags is not None and before[0].flags
+            assert len(after[0].flags) < len(before[0].flags)
+            better.append(place)
+    assert better and set(better) <= set(wrong)
+
+
+def loving(translator: Translator, token: int, config: DecodingConfig = CONFIG) -> Translator:
+    """A model that loves `token`: embedded like a frequent letter, but further out."""
+    found = translator.translate(SENTENCES)
+    letters = [letter for hypotheses in found for letter in hypotheses[0].tokens[:-1]]
+    favourite = Counter(letters).most_common(1)[0][0]
+    params = jax.tree.map(  # the shared embedding is the only matrix with a row for each token
+        lambda x: x.at[token].set(1.5 * x[favourite]) if len(x) == LetterVocabulary.size else x,
+        translator.params,
+    )
+    return Translator(translator.model, params, translator.tokenizer, config, max_source_length=24)
+
+
+@pytest.mark.parametrize("allow_unknown", [False, True])
+def test_the_unknown_word_comes_only_when_asked_for(translator, allow_unknown):
+    config = dataclasses.replace(CONFIG, allow_unknown=allow_unknown)
+    found = loving(translator, UNK, config).translate(SENTENCES)
+    assert any(UNK in hypotheses[0].tokens for hypotheses in found) == allow_unknown
+
+
+def test_a_translation_is_one_line_even_if_its_tokens_spell_line_breaks(translator):
+    line_break = LetterVocabulary().tokenize("\n")[0]
+    found = loving(translator, line_break).translate(SENTENCES)
+    assert any(line_break in hypotheses[0].tokens for hypotheses in found)
+    assert not any("\n" in hypotheses[0].text for hypotheses in found)
+
+
+LINES = st.text(alphabet="ab. \t\r\x0b\u2028\u3000\u200bé。中🙂", max_size=60)
+
+
+@hypothesis.given(lines=st.lists(LINES, max_size=9))
+@hypothesis.settings(deadline=None, max_examples=25)
+def test_odd_lines_keep_count_and_order(translator, lines):
+    with warnings.catch_warnings(action="ignore"):
+        found = translator.translate(lines)
+        assert len(found) == len(lines)
+        for line, hypotheses in zip(lines, found, strict=True):
+            assert hypotheses
+            assert all(len(h.text.splitlines()) <= 1 for h in hypotheses)
+            blank = not line.strip() or LetterVocabulary().tokenize(line) == [EOS]
+            assert (hypotheses[0] == Hypothesis("", [], 0.0)) == blank
+    # Same line, same result, wherever it stands.
+    assert len({(line, tuple(h[0].tokens)) for line, h in zip(lines, found, strict=True)}) == len(
+        set(lines)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"beam_size": 0}, "beam_size must be at least 1"),
+        ({"num_hypotheses": 4}, "widen the beam"),
+        ({"beam_size": 31}, "only 30 tokens to choose from"),
+        ({"length_penalty": -0.5}, "length_penalty must be at least 0"),
+        ({"length_penalty": float("nan")}, "length_penalty must be at least 0"),
+    ],
+)
+def test_impossible_requests_are_refused(translator, given, message):
+    with pytest.raises(ValueError, match=message):
+        translator.translate(["a"], **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_target_length": 0}, "max_target_length must be at least 1"),
+        ({"length_penalty": 30.0}, "at most 10, but it is 30"),
+        ({"strategy": "sample", "temperature": 0.0}, "temperature must be above 0"),
+        ({"strategy": "sample", "temperature": 1e-40}, "at least 0.001"),
+        ({"temperature": 0.5}, "temperature would change nothing: .* choose strategy 'sample'"),
+        ({"strategy": "sample", "coverage_penalty": 0.2}, "set coverage_penalty to 0"),
+        ({"strategy": "mbr", "num_hypotheses": 40}, "must not be above num_samples"),
+        ({"min_target_length": 300}, "must not be above max_target_length"),
+        ({"repetition_penalty": -1.0}, "repetition_penalty must be above 0"),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1"),
+        ({"top_k": -1}, "top_k must be at least 0"),
+        ({"tokens_per_batch": 0}, "tokens_per_batch must be at least 1"),
+        ({"target_length_margin": 0}, "room for EOS"),
+    ],
+)
+def test_impossible_configs_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        DecodingConfig(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"prefixes": ["", "abc" * 9]},
+            r"line 8: .* take 28 tokens, .* no .* more than 16: shorten",
+        ),
+        ({"constraints": [[], ["abc" * 3, "de" * 4]]}, r"line 8: .* take 18 tokens"),
+        ({"prefixes": ["", "ü"]}, "line 8: the prefix 'ü' cannot be written"),
+        ({"constraints": [["a"], ["b", "ü"]]}, "line 8: the constraint 'ü' cannot be written"),
+        ({"prefixes": ["", "b"], "forbidden": (5,)}, r"line 8: .* needs token 5 \('b'\)"),
+        ({"constraints": [[], ["b"]], "forbidden": (5,)}, r"line 8: .* needs token 5 \('b'\)"),
+        ({"constraints": [[], ["b"]], "strategy": "sample"}, "line 8: constraints need .* 'beam'"),
+        ({"constraints": [[], "ab"]}, r"line 8: .* list of phrases, .* \['ab'\]"),
+        ({"constraints": "ab"}, r"put it into a list: \['ab'\]"),
+        ({"prefixes": "ab"}, r"put it into a list: \['ab'\]"),
+        ({"prefixes": ["a"]}, "2 sources and 1 prefixes"),
+        ({"constraints": [["a"]] * 3}, "2 sources and 3 constraint lists"),
+        ({"beem_size": 3}, "no field 'beem_size': did you mean beam_size?"),
+        ({"prefix": ["a", "b"]}, "no field 'prefix': did you mean prefixes?"),
+    ],
+)
+def test_impossible_wishes_are_refused(translator, given, message):
+    with pytest.raises(ValueError, match=message):
+        translator.translate(["a dog", "two"], first_line=7, **given)
+
+
+def test_no_limit_is_a_limit_and_none_is_nothing(translator):
+    endless = dataclasses.replace(CONFIG, target_length_ratio=float("inf"), min_target_ratio=1e10)
+    assert endless.length_limit(3) == endless.least_length(3) == CONFIG.max_target_length
+    nothing = {"prefixes": [None, ""], "constraints": [None, []]}
+    assert translator.translate(["two", "x"], **nothing) == translator.translate(["two", "x"])
+
+
+def test_all_is_checked_before_any_work(translator, monkeypatch):
+    monkeypatch.setattr(Translator, "search", None)
+    wishes = {"prefixes": ["a", "b"], "constraints": [["c"], ["d"]]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translator.check(["a dog", "x" * 99], **wishes)
+    with pytest.raises(ValueError, match="line 2: the constraint 'ü' cannot be written"):
+        translator.check(["a dog", "two"], constraints=[["c"], ["ü"]])
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_what_is_not_read_is_flagged(translator):
+    with pytest.warns(UserWarning, match="only the first 23 are read"):
+        (found,) = translator.translate(["ab" * 20], over_long="truncate", flag_faults=True)
+    reasons = [flag.reason for flag in found[0].flags if flag.kind == "truncation"]
+    assert "the last 17 tokens of the source were not read" in reasons
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_score_finds_faults_too(translator):
+    copied, good = translator.score(
+        ["why not stand here"] * 2, ["why not stand here", "b"], flag_faults=True
+    )
+    assert "copy" in [flag.kind for flag in copied.flags] and copied.details is None
+    assert "copy" not in [flag.kind for flag in good.flags]
+
+
+def test_greedy_search_pays_nothing_for_coverage_and_draws_stop_exactly(translator, monkeypatch):
+    programs = []
+
+    def dispatched(params, inputs, positions, segments, wishes, *, program):
+        programs.append((wishes.coverage_penalty, program.early_stopping))
+        raise InterruptedError
+
+    monkeypatch.setattr("flaxformer_mt.translation.translator.search_batch", dispatched)
+    for given in (
+        {"beam_size": 1, "num_hypotheses": 1, "coverage_penalty": 0.2},
+        {"strategy": "sample_distinct", "early_stopping": "first"},
+    ):
+        with pytest.raises(InterruptedError):
+            translator.translate(["x"], **given)
+    assert programs[0][0] is None and programs[1][1] == "exact"
+
+
+@pytest.mark.parametrize(
+    ("given", "places", "rows"),
+    [
+        ({"beam_size": 1}, 64, 512),
+        ({"beam_size": 2}, 64, 512),
+        ({"beam_size": 5}, 32, 512),
+        ({"beam_size": 5, "max_rows_per_batch": 8}, 8, 64),
+        ({"beam_size": 5, "strategy": "sample"}, 64, 512),
+        ({"beam_size": 5, "strategy": "sample", "num_hypotheses": 3}, 53, 530),
+        ({"beam_size": 5, "strategy": "mbr", "num_samples": 300}, 1, 512),
+    ],
+)
+def test_a_cpu_searches_no_more_than_160_hypotheses_at_a_time(monkeypatch, given, places, rows):
+    """The sentences of a call stay as many, so that more of them wait for each place."""
+
+    def dispatched(params, inputs, positions, segments, wishes, *, program):
+        live = program.num_hypotheses if wishes.each.choose else program.beam_size
+        assert live * program.places <= 160 or program.places == 1
+        raise InterruptedError(program.places, len(inputs))
+
+    monkeypatch.setattr("flaxformer_mt.translation.translator.search_batch", dispatched)
+    translator = make_translator(DecodingConfig())
+    with pytest.raises(InterruptedError) as seen:
+        translator.translate(["x"], **given)
+    assert seen.value.args == (places, rows)
+
+
+def test_draws_do_not_mind_how_wide_a_beam_would_be(translator):
+    config = dataclasses.replace(CONFIG, strategy="sample", beam_size=99)
+    assert not suppressed_tokens(translator.tokenizer, config).all()
+
+
+def test_impossible_pairs_are_refused(translator):
+    for sources, targets, message in (
+        (["a"], ["b", "c"], "1 sources and 2 targets"),
+        (["a"], [[5, EOS, 6]], "must be EOS"),
+        (["a"], [[5, 99, EOS]], r"must be in 0\.\.32"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            translator.score(sources, targets)
+
+
+def test_a_lone_string_is_refused(translator):
+    with pytest.raises(ValueError, match="put it into a list"):
+        translator.translate("a dog runs.")
+
+
+def test_parameters_that_are_not_numbers_are_noticed():
+    with pytest.raises(ValueError, match="line 7: the model's score is .* earlier checkpoint"):
+        make_translator(scale=float("nan")).translate(["a dog"], first_line=7)
+
+
+def test_a_foreign_tokenizer_is_refused(translator):
+    model = translator.model.clone(target_vocab_size=50)
+    with pytest.raises(ValueError, match="target vocabulary size is 50 in the model and 33 in"):
+        Translator(model, translator.params, translator.tokenizer, max_source_length=24)
