@@ -12,7 +12,7 @@ evaluate and average.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.runtime.exit import leave_last
+from flaxformer_mt.runtime.exit import exit_at_once_after_signal
 from flaxformer_mt.runtime.host_memory import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.translation.translator import Translator
 
 keep_freed_memory()
-leave_last()  # here, before jax has registered its own end
+exit_at_once_after_signal()  # here, before jax has registered its own end
 
 __version__ = "0.1.0"
 __all__ = ["Config", "Tokenizer", "Transformer", "Translator", "__version__"]

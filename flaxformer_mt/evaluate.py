@@ -93,7 +93,7 @@ def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
 
 def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[str], str]:
     """The translations, and the checkpoint that made them."""
-    from flaxformer_mt.runtime.processes import in_parts
+    from flaxformer_mt.runtime.processes import map_over_processes
 
     translator = load_translator(arguments)
 
@@ -108,13 +108,13 @@ def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[s
         )
         return [hypotheses[0].text for hypotheses in found]
 
-    return in_parts(len(sources), translate), translator.checkpoint
+    return map_over_processes(len(sources), translate), translator.checkpoint
 
 
 def _print(
     bleu_score: MetricScore, chrf_score: MetricScore, *, lines: int, checkpoint: str, as_json: bool
 ) -> None:
-    from flaxformer_mt.runtime.processes import print_first
+    from flaxformer_mt.runtime.processes import print_from_first
 
     if as_json:
         scores = {
@@ -123,9 +123,9 @@ def _print(
             "bleu": {"score": bleu_score.value, "signature": bleu_score.signature},
             "chrf": {"score": chrf_score.value, "signature": chrf_score.signature},
         }
-        print_first(json.dumps(scores))
+        print_from_first(json.dumps(scores))
     else:
-        print_first(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {checkpoint}")
+        print_from_first(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {checkpoint}")
 
 
 if __name__ == "__main__":

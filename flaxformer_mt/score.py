@@ -78,10 +78,10 @@ def score(arguments: ScoreArguments) -> None:
 
 
 def _scores(sources: list[str], targets: list[str], arguments: ScoreArguments) -> list["PairScore"]:
-    from flaxformer_mt.runtime.processes import in_parts
+    from flaxformer_mt.runtime.processes import map_over_processes
 
     translator = load_translator(arguments)
-    return in_parts(
+    return map_over_processes(
         len(sources),
         lambda mine: translator.score(
             sources[mine],

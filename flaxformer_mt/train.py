@@ -27,10 +27,10 @@ from flaxformer_mt.runtime.exit import leave
 from flaxformer_mt.runtime.host_memory import share_freed_memory
 from flaxformer_mt.runtime.processes import (
     connect,
-    end_with_the_others,
-    first_before_others,
+    exit_if_peer_lost,
+    first_then_others,
     is_first,
-    print_first,
+    print_from_first,
 )
 from flaxformer_mt.runtime.sharding import (
     BatchPlacement,
@@ -58,8 +58,8 @@ from flaxformer_mt.training.starting import adopt_tokenizer, start_params
 from flaxformer_mt.training.state import (
     TrainState,
     boxed_params,
+    has_separate_eval_params,
     place,
-    published_apart,
     state_maker,
 )
 from flaxformer_mt.training.step import train_step_of
@@ -163,7 +163,7 @@ def train(
             check_workdir(workdir, config, data.tokenizer.fingerprint)
         return data
 
-    data = first_before_others(prepare_data)
+    data = first_then_others(prepare_data)
     check_beams(config, data.tokenizer)
     BatchPlacement(mesh, share, data.shapes)  # refuses now what cannot be divided so
 
@@ -186,7 +186,7 @@ def train(
         share = make_share(mesh, plan.tokens_per_device)
         data = dataclasses.replace(data, share=share)
         if not quiet:
-            print_first(memory_table(plan, limit, shards=share.shards))
+            print_from_first(memory_table(plan, limit, shards=share.shards))
     run = Run(
         config=config,
         data=data,
@@ -214,18 +214,18 @@ def train(
 
     # ------------------------------------------------------------------ train, average, evaluate
     try:
-        with end_with_the_others(), stop_signal() as stopped:
+        with exit_if_peer_lost(), stop_signal() as stopped:
             state, ending = run.loop(state, progress, reporter, stopped)
         checkpoints.close()
     finally:
         reporter.close()
     if ending in ("preempted", "interrupted"):
-        print_first(
+        print_from_first(
             f"stopped at step {int(state.step)}, saved; the same command goes on from there"
         )
         return ending
     if ending == "deadline":
-        print_first(
+        print_from_first(
             f"stopped at step {int(state.step)} of {config.training.num_steps} for the deadline; "
             "the same command goes on from there"
         )
@@ -280,7 +280,7 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
     saved = from_dict(Config, run.checkpoints.extras()["config"])
     check_same_state(saved.training, config.training)
     restored = run.checkpoints.restore(
-        state_like, published_apart=published_apart(state_like, adaptation)
+        state_like, has_separate_eval_params=has_separate_eval_params(state_like, adaptation)
     )
     progress = Progress.from_dict(restored.data_state)
     lines = changed(progress.fingerprints, fingerprints)
@@ -354,7 +354,7 @@ def average(config: Config, workdir: str) -> None:
         last = min(last, sum(3 * step > 2 * steps[-1] for step in steps))
     if last or best:
         averaged = average_checkpoints(workdir, last=last or None, best=best or None, or_fewer=True)
-        print_first(f"averaged the checkpoints of steps {', '.join(map(str, averaged.steps))}")
+        print_from_first(f"averaged the checkpoints of steps {', '.join(map(str, averaged.steps))}")
 
 
 def show_result(run: Run, workdir: str) -> None:
@@ -363,7 +363,7 @@ def show_result(run: Run, workdir: str) -> None:
     pairs = data.test or data.validation
     in_time = run.time_to_evaluate(len(pairs))
     if pairs and not in_time:
-        print_first("no time is left for the held-out score: `evaluate` gives it")
+        print_from_first("no time is left for the held-out score: `evaluate` gives it")
     if pairs and in_time:
         # Not "auto": an average in the workdir may be of an earlier training.
         has_average = config.training.average_last or config.training.average_best
@@ -371,14 +371,14 @@ def show_result(run: Run, workdir: str) -> None:
         translator = Translator.load(workdir, which=which)
         score, samples = translate_and_score(config, translator, pairs)
         for sample in samples:
-            print_first(
+            print_from_first(
                 f"\nsource       {sample.source}\n"
                 f"reference    {sample.reference}\n"
                 f"translation  {sample.translation}"
             )
         held_out = "test" if data.test else "validation"
-        print_first(f"\nheld-out ({held_out}, {len(pairs):,} pairs): {score}")
-    print_first(
+        print_from_first(f"\nheld-out ({held_out}, {len(pairs):,} pairs): {score}")
+    print_from_first(
         f"\nThe model is in {workdir}. Try:\n"
         f'  echo "{example_sentence(pairs)}" | '
         f"{sys.executable} -m flaxformer_mt.translate --workdir {workdir}"

@@ -110,7 +110,7 @@ def _output_lines(
     import jax
     from tqdm import tqdm
 
-    from flaxformer_mt.runtime.processes import in_parts, is_first
+    from flaxformer_mt.runtime.processes import is_first, map_over_processes
 
     translator = load_translator(arguments)
     if wishes or arguments.into:
@@ -134,7 +134,7 @@ def _output_lines(
                     **{name: of_lines[mine] for name, of_lines in wishes.items()},
                 )
 
-            results = in_parts(len(part), translate_part)
+            results = map_over_processes(len(part), translate_part)
             for index, (source, hypotheses) in enumerate(zip(part, results, strict=True), start):
                 if not arguments.json and is_first():
                     _tell_flags(index, hypotheses)

@@ -23,17 +23,17 @@ from flaxformer_mt.search.rules import ForcedPrefix, Rule
 from flaxformer_mt.search.selection import Selection
 from flaxformer_mt.search.step import DecodeCache, Hypotheses
 
-SHARE_DONE = 8
+REFILL_DIVISOR = 8
 """So that not every token pays for a change of sentences, 1 of 8 places must be done for one."""
 
 
 def at_once(places: int) -> int:
     """How many of so many places are given to other sentences at the same time."""
-    return max(1, places // SHARE_DONE)
+    return max(1, places // REFILL_DIVISOR)
 
 
 @flax.struct.dataclass
-class PerSentence:
+class SentenceOptions:
     """What is wished of each sentence; arrays have a row for each, or one row (or none) for all."""
 
     length_limits: Int[Array, " Q"]
@@ -43,7 +43,7 @@ class PerSentence:
     choose: Callable[[Float[Array, "B K V"], Int[Array, " B"]], Int[Array, "B K"]] | None = None
     """(scores, step) -> tokens, such as a `sampling.Sampler`: then no hypotheses are compared."""
 
-    def take(self, sentences: Int[Array, " B"]) -> "PerSentence":
+    def take(self, sentences: Int[Array, " B"]) -> "SentenceOptions":
         """What is wished of some of them; of a number beyond the last, nothing: its limit is 0."""
         count = self.length_limits.shape[0]
         places = jnp.minimum(sentences, count - 1)
@@ -55,9 +55,9 @@ class PerSentence:
 class Search(NamedTuple):
     """A search, cut into its parts. A state is a named tuple with a `cache`."""
 
-    start: Callable[[PerSentence], Any]
+    start: Callable[[SentenceOptions], Any]
     """(wishes) -> the state before the first token, with () for its cache."""
-    advance: Callable[[PerSentence, Any], Any]
+    advance: Callable[[SentenceOptions, Any], Any]
     """(wishes, state) -> the state one token later."""
     live: Callable[[Any], Bool[Array, " B"]]
     """Which sentences are not done."""
@@ -93,7 +93,7 @@ class Progress(NamedTuple):
 
 
 def run(
-    search: Search, wishes: PerSentence, cache: DecodeCache, queue: Queue | None = None
+    search: Search, wishes: SentenceOptions, cache: DecodeCache, queue: Queue | None = None
 ) -> Hypotheses:
     """Search every sentence.
 
@@ -122,7 +122,7 @@ def run(
 
 
 def _go_on(
-    search: Search, wishes: PerSentence, now: Progress, until_left: int | Int[Array, ""]
+    search: Search, wishes: SentenceOptions, now: Progress, until_left: int | Int[Array, ""]
 ) -> Progress:
     """Token by token while more sentences are live than that; with the results of all places."""
     of_places = wishes.take(now.sentences)
@@ -139,7 +139,7 @@ def _go_on(
     return now._replace(state=state, results=results)
 
 
-def _all_in_turn(search: Search, wishes: PerSentence, now: Progress, queue: Queue) -> Progress:
+def _all_in_turn(search: Search, wishes: SentenceOptions, now: Progress, queue: Queue) -> Progress:
     """Until each sentence has had a place, and no more than `queue.fewer` are not done."""
     count, places = wishes.length_limits.shape[0], queue.places
     last = jnp.max(jnp.where(wishes.length_limits > 0, jnp.arange(count), -1))

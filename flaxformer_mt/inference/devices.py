@@ -33,7 +33,7 @@ def mesh_of(params: Any) -> Mesh | None:
     return Mesh(np.array(sharding.mesh.devices).ravel(), ROWS)
 
 
-def divided(
+def shard_rows(
     work: Callable[[Any, Any], tuple[Result, Any]], mesh: Mesh | None, shared: Any, rows: Any
 ) -> tuple[Result, Any]:
     """`work(shared, rows)`, each device with its part of the rows; with no mesh, as it is.
@@ -57,12 +57,12 @@ def divided(
         out_specs=PartitionSpec(ROWS),
         check_vma=False,
     )
-    dealt = [_turn(x, -1, mesh.size) if is_per_row(x) else x for x in leaves]
+    dealt = [interleave_rows(x, -1, mesh.size) if is_per_row(x) else x for x in leaves]
     found, more = on_each(shared, dealt)
-    return jax.tree.map(lambda x: _turn(x, mesh.size, -1), found), more
+    return jax.tree.map(lambda x: interleave_rows(x, mesh.size, -1), found), more
 
 
-def _turn(x: Array, first: int, second: int) -> Array:
+def interleave_rows(x: Array, first: int, second: int) -> Array:
     """The rows, in a table of so many lines and columns, read column by column."""
     x = jnp.asarray(x)
     return x.reshape(first, second, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)

@@ -17,8 +17,8 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.batching.batch import Batch
-from flaxformer_mt.inference.continuous_batching import PerSentence, Queue, at_once
-from flaxformer_mt.inference.devices import divided
+from flaxformer_mt.inference.continuous_batching import Queue, SentenceOptions, at_once
+from flaxformer_mt.inference.devices import shard_rows
 from flaxformer_mt.inference.ensemble import (
     EnsembleCache,
     Params,
@@ -33,7 +33,7 @@ from flaxformer_mt.inference.ensemble import (
 from flaxformer_mt.inference.grouping import reading_lengths
 from flaxformer_mt.model.cache import Source
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.trace_cache import keepable
+from flaxformer_mt.runtime.trace_cache import register_result
 from flaxformer_mt.search.beam_search import beam_search
 from flaxformer_mt.search.config import EarlyStopping, ForcedEnd, LengthNormalization
 from flaxformer_mt.search.greedy import greedy
@@ -72,10 +72,10 @@ class SearchProgram(NamedTuple):
 
 
 @flax.struct.dataclass
-class Wishes:
+class SearchInputs:
     """What is wished of a search beyond its program. What is None is not in the program."""
 
-    each: PerSentence
+    each: SentenceOptions
     """Of single sentences; limit 0 for an empty row."""
     suppressed: Bool[Array, " V"]
     length_penalty: Float[Array, ""]
@@ -90,7 +90,7 @@ def search_batch(
     inputs: Int[Array, "B S"],
     inputs_positions: Int[Array, "B S"],
     inputs_segment_ids: Int[Array, "B S"],
-    wishes: Wishes,
+    wishes: SearchInputs,
     *,
     program: SearchProgram,
 ) -> tuple[Hypotheses, list[Array]]:
@@ -106,7 +106,7 @@ def search_batch(
     source = inputs, inputs_positions, inputs_segment_ids
     of_all = (wishes.suppressed, wishes.length_penalty, wishes.weights, wishes.coverage_penalty)
     search = functools.partial(_search, program)
-    return divided(search, program.mesh, (params, *of_all), (source, wishes.each))
+    return shard_rows(search, program.mesh, (params, *of_all), (source, wishes.each))
 
 
 def _search(
@@ -257,8 +257,8 @@ class Scored(NamedTuple):
     """Where each target token looked: the mean of the heads and layers of source attention."""
 
 
-keepable(Hypotheses)
-keepable(Scored)
+register_result(Hypotheses)
+register_result(Scored)
 
 
 @functools.partial(
@@ -284,7 +284,7 @@ def score_batch(
     """
     score = functools.partial(_score, models, length_normalization, with_attention)
     shared = params, length_penalty, weights, excluded
-    return divided(score, mesh, shared, (batch, free_end))[0]
+    return shard_rows(score, mesh, shared, (batch, free_end))[0]
 
 
 def _score(

@@ -11,10 +11,10 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.batching.batch import BatchShape
-from flaxformer_mt.inference.continuous_batching import PerSentence
+from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.ensemble import read_sources, start_ensemble
 from flaxformer_mt.inference.grouping import length_menu
-from flaxformer_mt.inference.programs import SearchProgram, Wishes, search_batch
+from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search_batch
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.batch_partition import Share
 from flaxformer_mt.runtime.sharding import BatchPlacement, make_mesh, num_shards, replicated
@@ -120,7 +120,9 @@ def search_program(
                 max_target_length=program.max_target_length,
                 with_coverage=False,
             )
-        wishes = Wishes(PerSentence(limits), suppressed=suppressed, length_penalty=penalty)
+        wishes = SearchInputs(
+            SentenceOptions(limits), suppressed=suppressed, length_penalty=penalty
+        )
         return search_batch((params,), tokens, tokens, tokens, wishes, program=program)[0]
 
     params = jax.tree.map(

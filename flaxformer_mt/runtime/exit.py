@@ -13,7 +13,7 @@ _killed: list[int] = []
 """The exit status of a process that a signal ends."""
 
 
-def leave_last() -> None:
+def exit_at_once_after_signal() -> None:
     """To be called before jax is imported: what is registered first comes last, so that processes
     that work together part from each other before."""
     atexit.register(_leave_at_once)

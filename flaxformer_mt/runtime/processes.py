@@ -65,7 +65,7 @@ def _let_orbax_wait_without_devices() -> None:
 
 
 @contextlib.contextmanager
-def end_with_the_others() -> Iterator[None]:
+def exit_if_peer_lost() -> Iterator[None]:
     """Of several processes: when another one is gone, says so and ends this one as well, at once.
 
     It could only wait for the other, and a scheduler would pay for that.
@@ -90,7 +90,7 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def meet() -> None:
+def barrier() -> None:
     """Waits, for hours if need be, until all processes are here.
 
     To be called before they exchange arrays wherever one may come much later than another: that
@@ -102,7 +102,7 @@ def meet() -> None:
     sync_global_processes(f"meeting {next(_meetings)}", timeout=_HOURS, processes=everyone)
 
 
-def first_before_others(work: Callable[[], T]) -> T:
+def first_then_others(work: Callable[[], T]) -> T:
     """Does `work` in the first process, then in all others: what it writes, they find.
 
     Raises:
@@ -116,7 +116,7 @@ def first_before_others(work: Callable[[], T]) -> T:
             result = work()
         except Exception as error:
             failure = error
-    failed = first_says(failure is not None)
+    failed = broadcast_from_first(failure is not None)
     if failure is not None:
         raise failure
     if failed:
@@ -124,15 +124,15 @@ def first_before_others(work: Callable[[], T]) -> T:
     return work() if result is None else result
 
 
-def first_says(value: bool) -> bool:
+def broadcast_from_first(value: bool) -> bool:
     """What the first process finds, in all of them: clocks differ, and they must do the same."""
     if jax.process_count() == 1:
         return value
-    meet()
+    barrier()
     return bool(multihost_utils.broadcast_one_to_all(np.array(value)))
 
 
-def in_parts(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
+def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
     """Work on `count` items, shared among the processes; all results, in order, in all of them.
 
     Args:
@@ -145,7 +145,7 @@ def in_parts(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
     processes, index = jax.process_count(), jax.process_index()
     if processes == 1:
         return list(work(slice(0, count)))
-    meet()
+    barrier()
     counts = np.ravel(multihost_utils.process_allgather(np.array([count])))
     if np.any(counts != count):
         raise ValueError(
@@ -154,7 +154,7 @@ def in_parts(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
         )
     mine = slice(index * count // processes, (index + 1) * count // processes)
     done = work(mine)
-    meet()
+    barrier()
     return _gather(done)
 
 
@@ -209,7 +209,7 @@ def _is_tpu_vm() -> bool:
     return bool(chips) and importlib.util.find_spec("libtpu") is not None and not on_cpu
 
 
-def print_first(text: str) -> None:
+def print_from_first(text: str) -> None:
     """Prints on standard output, once for all processes."""
     if is_first():
         print(text)

@@ -35,18 +35,18 @@ def _code() -> str:
 _CODE = _code()  # now: it may have changed on the disk when something is traced
 
 
-def keepable(kind: type[T]) -> type[T]:
+def register_result(kind: type[T]) -> type[T]:
     """Lets a named tuple be the result, or part of the result, of what is kept."""
     name = f"{kind.__module__}.{kind.__name__}"
     return export.register_namedtuple_serialization(kind, serialized_name=name)
 
 
-def call_kept(program: Callable[..., T], /, *arguments: Any, **static: Any) -> T:
+def call_cached(program: Callable[..., T], /, *arguments: Any, **static: Any) -> T:
     """`program(*arguments, **static)`; its trace is kept where compiled programs are.
 
     Args:
       program: a jitted function of this package. Its results are arrays, or named tuples that are
-        `keepable`.
+        `register_result`.
       arguments: pytrees of arrays.
       static: of `static_argnames`.
     """

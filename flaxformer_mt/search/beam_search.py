@@ -41,14 +41,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.inference.continuous_batching import PerSentence, Queue, Search, run
+from flaxformer_mt.inference.continuous_batching import Queue, Search, SentenceOptions, run
 from flaxformer_mt.search.config import (
     EarlyStopping,
     ForcedEnd,
     LengthNormalization,
     check_beam,
 )
-from flaxformer_mt.search.rules import Chosen, ForcedPrefix, Rule, apply_rules
+from flaxformer_mt.search.rules import ForcedPrefix, History, Rule, apply_rules
 from flaxformer_mt.search.scoring import penalty
 from flaxformer_mt.search.selection import Best, Candidates, Live, Selection
 from flaxformer_mt.search.step import (
@@ -132,11 +132,11 @@ def beam_search(
     def penalty_of(lengths: Int[Array, "..."]) -> Float[Array, "..."]:
         return penalty(lengths, length_penalty, length_normalization)
 
-    def advance(wishes: PerSentence, state: BeamState) -> BeamState:
+    def advance(wishes: SentenceOptions, state: BeamState) -> BeamState:
         selection, length_limits = wishes.selection or Best(), wishes.length_limits
         logits, cache = step(state.last_tokens, state.cache)
         log_probs = next_log_probs(logits, suppressed, renormalize=renormalize)
-        scores = apply_rules(wishes.rules, log_probs, Chosen(state.live.tokens, state.step))
+        scores = apply_rules(wishes.rules, log_probs, History(state.live.tokens, state.step))
         tokens_left = length_limits - state.step
         scores = selection.allow(scores, log_probs, state.selected, tokens_left)
         if wishes.prefix is not None:
@@ -149,15 +149,15 @@ def beam_search(
         extended = append_tokens(state.live, found, state.step)  # [B C T]
         ended = found.tokens == eos_id
         penalty_now = penalty_of(state.step + 1)[:, None]
-        enders = selection.enders(found, beam_size)
-        ranks = selection.rank(enders.totals, penalty_now)
+        finished_candidates = selection.finished_candidates(found, beam_size)
+        ranks = selection.rank(finished_candidates.totals, penalty_now)
         if coverage_bonus is not None:
-            ranks += jnp.take_along_axis(coverage_bonus(cache), enders.parents, axis=1)
+            ranks += jnp.take_along_axis(coverage_bonus(cache), finished_candidates.parents, axis=1)
         finished = finish(
             state.finished,
             extended[:, : ranks.shape[1]],
             jnp.where(ended[:, : ranks.shape[1]], ranks, -jnp.inf),
-            enders.log_probs / penalty_now,
+            finished_candidates.log_probs / penalty_now,
         )
         live, chosen = keep_live(found, extended, ended, selection.priority(found), beam_size)
         stop = should_stop(
@@ -177,7 +177,7 @@ def beam_search(
             cache=cache.select(jnp.take_along_axis(found.parents, chosen, axis=1)),
         )
 
-    def start(wishes: PerSentence) -> BeamState:
+    def start(wishes: SentenceOptions) -> BeamState:
         limits = wishes.length_limits
         selected = (wishes.selection or Best()).start(limits.shape[0], beam_size)
         return first_state(selected, limits, beam_size, max_target_length, bos_id, pad_id)
@@ -188,7 +188,7 @@ def beam_search(
         return Hypotheses(found.tokens, scores, lengths_to_eos(found.tokens, scores, eos_id))
 
     length_limits = jnp.minimum(length_limits, max_target_length)
-    wishes = PerSentence(length_limits, tuple(rules), prefix, selection)
+    wishes = SentenceOptions(length_limits, tuple(rules), prefix, selection)
     search = Search(
         start, advance, lambda state: (state.live.totals > -jnp.inf).any(axis=1), result
     )

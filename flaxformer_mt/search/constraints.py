@@ -179,7 +179,7 @@ class Banks(Best):
         order = (bank - rank * num_banks).astype(jnp.float32)
         return jnp.where(totals > -jnp.inf, order, -jnp.inf)
 
-    def enders(self, candidates: Candidates, beams: int) -> Candidates:
+    def finished_candidates(self, candidates: Candidates, beams: int) -> Candidates:
         """All of a sentence with phrases: one with all of them may be less probable than most."""
         constrained = (self.lengths > 0).any(-1)
         may = constrained[:, None] | (jnp.arange(candidates.totals.shape[1]) < beams)

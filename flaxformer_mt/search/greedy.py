@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.inference.continuous_batching import PerSentence, Queue, Search, run
+from flaxformer_mt.inference.continuous_batching import Queue, Search, SentenceOptions, run
 from flaxformer_mt.search.config import ForcedEnd, LengthNormalization
-from flaxformer_mt.search.rules import Chosen, ForcedPrefix, Rule, apply_rules
+from flaxformer_mt.search.rules import ForcedPrefix, History, Rule, apply_rules
 from flaxformer_mt.search.scoring import penalty
 from flaxformer_mt.search.step import (
     DecodeCache,
@@ -76,10 +76,10 @@ def greedy(
             this order, not by score. More than one makes sense for samples.
     """
 
-    def advance(wishes: PerSentence, state: GreedyState) -> GreedyState:
+    def advance(wishes: SentenceOptions, state: GreedyState) -> GreedyState:
         logits, cache = step(state.last_tokens, state.cache)  # [B K V]
         log_probs = next_log_probs(logits, suppressed, renormalize=renormalize)
-        scores = apply_rules(wishes.rules, log_probs, Chosen(state.tokens, state.step))
+        scores = apply_rules(wishes.rules, log_probs, History(state.tokens, state.step))
         if wishes.prefix is not None:
             scores = wishes.prefix(scores, log_probs, state.step)
         must_end = state.step + 1 >= wishes.length_limits
@@ -99,7 +99,7 @@ def greedy(
             cache=cache,
         )
 
-    def start(wishes: PerSentence) -> GreedyState:
+    def start(wishes: SentenceOptions) -> GreedyState:
         limits = wishes.length_limits
         beams = (limits.shape[0], num_hypotheses)
         some = jnp.broadcast_to(limits[:, None] > 0, beams)
@@ -118,6 +118,6 @@ def greedy(
         return Hypotheses(end.tokens, scores, lengths)
 
     length_limits = jnp.minimum(length_limits, max_target_length)
-    wishes = PerSentence(length_limits, tuple(rules), prefix, choose=choose)
+    wishes = SentenceOptions(length_limits, tuple(rules), prefix, choose=choose)
     search = Search(start, advance, lambda state: state.live.any(axis=1), result)
     return run(search, wishes, cache, queue)

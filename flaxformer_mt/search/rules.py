@@ -1,4 +1,4 @@
-"""Wishes about what comes next, as functions on log-probabilities: length, repetition, prefix.
+"""Rules on the next token, as functions of log-probabilities: length, repetition, prefix.
 
 A rule is a pytree: its arrays are arguments of the compiled program, and a rule that nobody asked
 for is not in the program at all. Rules change what a search compares, never what it reports: the
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 
-class Chosen(NamedTuple):
+class History(NamedTuple):
     """What the hypotheses consist of so far."""
 
     tokens: Int[Array, "B K T"]
@@ -26,13 +26,13 @@ class Chosen(NamedTuple):
 class Rule(Protocol):
     """Log-probabilities of the next token -> those that the search shall compare."""
 
-    def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen, /) -> Float[Array, "B K V"]:
+    def __call__(self, scores: Float[Array, "B K V"], chosen: History, /) -> Float[Array, "B K V"]:
         """-inf for a token that must not come next."""
         ...
 
 
 def apply_rules(
-    rules: Sequence[Rule], log_probs: Float[Array, "B K V"], chosen: Chosen
+    rules: Sequence[Rule], log_probs: Float[Array, "B K V"], chosen: History
 ) -> Float[Array, "B K V"]:
     """What the rules, in this order, make of the log-probabilities.
 
@@ -55,7 +55,7 @@ class MinLength:
     lengths: Int[Array, " B"]
     eos_id: int = flax.struct.field(pytree_node=False)
 
-    def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen) -> Float[Array, "B K V"]:
+    def __call__(self, scores: Float[Array, "B K V"], chosen: History) -> Float[Array, "B K V"]:
         """Masks EOS."""
         too_short = chosen.step + 1 < self.lengths  # [B]
         is_eos = jnp.arange(scores.shape[-1]) == self.eos_id
@@ -68,7 +68,7 @@ class NoRepeatedNgram:
 
     size: int = flax.struct.field(pytree_node=False)
 
-    def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen) -> Float[Array, "B K V"]:
+    def __call__(self, scores: Float[Array, "B K V"], chosen: History) -> Float[Array, "B K V"]:
         """Masks what would end an n-gram that is there already."""
         tokens, step = chosen
         size, room = self.size, tokens.shape[2]
@@ -94,7 +94,7 @@ class RepetitionPenalty:
 
     factor: Float[Array, ""]
 
-    def __call__(self, scores: Float[Array, "B K V"], chosen: Chosen) -> Float[Array, "B K V"]:
+    def __call__(self, scores: Float[Array, "B K V"], chosen: History) -> Float[Array, "B K V"]:
         """Changes the tokens that are there already."""
         written = jnp.arange(chosen.tokens.shape[2]) < chosen.step[:, None, None]
         written = jnp.broadcast_to(written, chosen.tokens.shape)

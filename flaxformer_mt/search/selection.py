@@ -80,7 +80,7 @@ class Selection(Protocol):
         """Of those that have not ended, the K largest of this go on."""
         ...
 
-    def enders(self, candidates: Candidates, beams: int, /) -> Candidates:
+    def finished_candidates(self, candidates: Candidates, beams: int, /) -> Candidates:
         """Those that may enter the pool if they have ended."""
         ...
 
@@ -123,7 +123,7 @@ class Best:
         """The totals themselves."""
         return candidates.totals
 
-    def enders(self, candidates: Candidates, beams: int) -> Candidates:
+    def finished_candidates(self, candidates: Candidates, beams: int) -> Candidates:
         """Those among the K best."""
         return candidates.first(beams)
 

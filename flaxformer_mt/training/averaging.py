@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from flaxformer_mt.runtime.processes import meet
+from flaxformer_mt.runtime.processes import barrier
 from flaxformer_mt.training.integrity import find_damage, seal, write_failure
 from flaxformer_mt.training.reading import rank_steps, read_extras, read_params, whole_steps
 from flaxformer_mt.training.state import Params
@@ -112,7 +112,7 @@ def _write(target: Path, params: Params, extras: dict[str, Any]) -> Path:
         if jax.process_index() == 0:
             seal(fresh)
             _replace(target, fresh)
-        meet()
+        barrier()
     except Exception as error:
         shutil.rmtree(fresh, ignore_errors=True)
         raise write_failure("the average", target, error) from error

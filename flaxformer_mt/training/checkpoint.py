@@ -172,7 +172,11 @@ class Checkpoints:
         return read_extras(self._path(self.latest_step()))
 
     def restore(
-        self, state_like: TrainState, step: int | None = None, *, published_apart: bool = False
+        self,
+        state_like: TrainState,
+        step: int | None = None,
+        *,
+        has_separate_eval_params: bool = False,
     ) -> Restored:
         """Reads a checkpoint onto the devices of `state_like`, whatever devices wrote it.
 
@@ -180,7 +184,7 @@ class Checkpoints:
           state_like: arrays, or `jax.ShapeDtypeStruct`s with shardings: shape, type and place of
             every array.
           step: which; None = the newest.
-          published_apart: whether `save` was given `published`.
+          has_separate_eval_params: whether `save` was given `published`.
 
         Raises:
           FileNotFoundError: there is no such checkpoint.
@@ -191,7 +195,7 @@ class Checkpoints:
         step = self.latest_step() if step is None else step
         path = self._path(step)
         wanted = {"state": _without_params(state_like)}
-        if published_apart:
+        if has_separate_eval_params:
             wanted["state"][_TRAINED] = state_like.params
         else:
             wanted["params"] = state_like.params
@@ -203,7 +207,7 @@ class Checkpoints:
             extras=ocp.args.JsonRestore(),
         )
         rest = dict(items["state"])
-        params = rest.pop(_TRAINED) if published_apart else items["params"]
+        params = rest.pop(_TRAINED) if has_separate_eval_params else items["params"]
         state = dataclasses.replace(state_like, params=params, **rest)
         extras = dict(items["extras"])
         return Restored(state, extras.pop("data_state"), extras)

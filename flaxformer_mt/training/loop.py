@@ -14,14 +14,14 @@ import optax
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.processes import first_says
+from flaxformer_mt.runtime.processes import broadcast_from_first
 from flaxformer_mt.runtime.sharding import BatchPlacement
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.checkpoint import Checkpoints
 from flaxformer_mt.training.deadline import Pace
 from flaxformer_mt.training.optimizer import make_schedule
 from flaxformer_mt.training.reporting import NoReporter
-from flaxformer_mt.training.state import TrainState, published, published_apart
+from flaxformer_mt.training.state import TrainState, has_separate_eval_params, published
 from flaxformer_mt.training.step import Metrics, TrainStep, make_eval_step
 from flaxformer_mt.training.stopping import Interrupted, StopRequest, should_stop
 from flaxformer_mt.training.validation import Validation, describe_window
@@ -161,7 +161,7 @@ class Run:
     def time_to_evaluate(self, pairs: int) -> bool:
         """Whether the deadline leaves time for the held-out score."""
         needed = self.pace.evaluation(pairs, self.config.decoding.beam_size)
-        return first_says(time.time() + needed < self.deadline)
+        return broadcast_from_first(time.time() + needed < self.deadline)
 
     def _out_of_patience(self, progress: Progress) -> bool:
         patience = self.config.training.patience
@@ -222,7 +222,7 @@ class Run:
         self.checkpoints.save(
             step,
             state,
-            published=shown if published_apart(state, self.adaptation) else None,
+            published=shown if has_separate_eval_params(state, self.adaptation) else None,
             data_state=progress._asdict(),
             metrics=scores,
             config_json=to_json(self.config),

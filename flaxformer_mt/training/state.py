@@ -92,7 +92,7 @@ def state_maker(
     )
 
 
-def published_apart(state: TrainState, adaptation: Adaptation) -> bool:
+def has_separate_eval_params(state: TrainState, adaptation: Adaptation) -> bool:
     """Whether `published` are others than those in training."""
     return state.ema is not None or adaptation.merges
 

@@ -11,7 +11,7 @@ from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.evaluation import metrics
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.processes import in_parts
+from flaxformer_mt.runtime.processes import map_over_processes
 from flaxformer_mt.runtime.sharding import BatchPlacement, replicated
 from flaxformer_mt.training.reporting import Sample
 from flaxformer_mt.training.state import Params
@@ -122,7 +122,7 @@ def translate_and_score(
         )
         return [hypotheses[0].text for hypotheses in found]
 
-    translations = in_parts(len(sources), translate)
+    translations = map_over_processes(len(sources), translate)
     references = [pair.target for pair in pairs]
     tokenize = metrics.default_tokenize(config.data.target_language)
     score = metrics.bleu(translations, references, tokenize=tokenize)

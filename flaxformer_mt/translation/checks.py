@@ -39,7 +39,7 @@ def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) ->
     return [one / sum(given) for one in given]
 
 
-def check_wishes(
+def check_requested(
     sentences: Sequence[str],
     prefixes: Sequence[str | None] | None,
     constraints: Sequence[Sequence[str] | None] | None,

@@ -13,9 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, Integer
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.inference.continuous_batching import PerSentence
+from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.grouping import Group
-from flaxformer_mt.inference.programs import Wishes
+from flaxformer_mt.inference.programs import SearchInputs
 from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.search.constraints import Banks, make_banks
 from flaxformer_mt.search.rules import (
@@ -89,7 +89,7 @@ def make_batch(requests: Sequence[Request], group: Group) -> Batch:
     return pad_batch(examples, BatchShape(group.rows, group.length, 1))
 
 
-def make_wishes(
+def make_search_inputs(
     requests: Sequence[Request],
     group: Group,
     config: DecodingConfig,
@@ -97,7 +97,7 @@ def make_wishes(
     suppressed: Bool[np.ndarray, " V"],
     words: TargetWords,
     weights: Sequence[float] | None,
-) -> Wishes:
+) -> SearchInputs:
     """All that the search shall respect, for the requests of one group."""
     vocabulary, rows = words.vocabulary, group.rows
     prefix_size, num_phrases, phrase_size = requests[0].kind
@@ -133,8 +133,8 @@ def make_wishes(
         selection = _banks(requests, rows, (num_phrases, phrase_size), words)
     # Greedy search ranks nothing.
     ranks_by_coverage = config.coverage_penalty and (config.beam_size > 1 or num_phrases)
-    return Wishes(
-        each=PerSentence(limits, tuple(rules), prefix, selection, sampler),
+    return SearchInputs(
+        each=SentenceOptions(limits, tuple(rules), prefix, selection, sampler),
         suppressed=jax.device_put(suppressed),
         length_penalty=_number(config.length_penalty),
         weights=None if weights is None else jax.device_put(np.array(weights, np.float32)),

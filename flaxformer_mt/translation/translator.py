@@ -33,7 +33,7 @@ from flaxformer_mt.inference.programs import Scored, SearchProgram, score_batch,
 from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.model.layers import in_dtype
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.trace_cache import call_kept
+from flaxformer_mt.runtime.trace_cache import call_cached
 from flaxformer_mt.search.config import DecodingConfig, changed_config, retry_config
 from flaxformer_mt.search.step import Hypotheses
 from flaxformer_mt.training.checkpoint import load_model
@@ -42,10 +42,10 @@ from flaxformer_mt.translation.checks import (
     check_ensemble,
     check_finite,
     check_is_list,
+    check_requested,
     check_requests,
     check_target_tokens,
     check_vocabularies,
-    check_wishes,
 )
 from flaxformer_mt.translation.hypotheses import (
     NO_TOKENS,
@@ -56,7 +56,12 @@ from flaxformer_mt.translation.hypotheses import (
     make_hypothesis,
     no_details,
 )
-from flaxformer_mt.translation.requests import Request, make_batch, make_wishes, suppressed_tokens
+from flaxformer_mt.translation.requests import (
+    Request,
+    make_batch,
+    make_search_inputs,
+    suppressed_tokens,
+)
 from flaxformer_mt.translation.segments import Segment, segment_lines, tag_lines, truncate
 from flaxformer_mt.translation.word_ends import TargetWords
 
@@ -316,7 +321,7 @@ class Translator:
     ) -> list[Request]:
         """What is asked for each segment: of a line that was split, the first has the prefix, and
         each phrase goes to the first segment that has its text, or else to the first."""
-        check_wishes(sentences, prefixes, constraints, first_line)
+        check_requested(sentences, prefixes, constraints, first_line)
         requests = []
         of_line: dict[int, list[int]] = {}
         for place, segment in enumerate(segments):
@@ -431,7 +436,7 @@ class Translator:
             places=group.places,
             mesh=self._mesh,
         )
-        wishes = make_wishes(
+        wishes = make_search_inputs(
             requests,
             group,
             config,
@@ -439,7 +444,7 @@ class Translator:
             words=self._words,
             weights=self._weights,
         )
-        found, _ = call_kept(
+        found, _ = call_cached(
             search_batch,
             self._params,
             batch.inputs,
@@ -621,7 +626,7 @@ class Translator:
         def dispatch(group: Group) -> Scored:
             shape = BatchShape(group.rows, group.length, group.length)
             members = [examples[place] for place in group.members]
-            return call_kept(
+            return call_cached(
                 score_batch,
                 self._params,
                 pad_batch(members, shape),

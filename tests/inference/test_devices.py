@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.batching.batch import Batch
-from flaxformer_mt.inference.continuous_batching import PerSentence
-from flaxformer_mt.inference.devices import divided, mesh_of, on_all_devices
-from flaxformer_mt.inference.programs import SearchProgram, Wishes, score_batch, search_batch
+from flaxformer_mt.inference.continuous_batching import SentenceOptions
+from flaxformer_mt.inference.devices import mesh_of, on_all_devices, shard_rows
+from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, score_batch, search_batch
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.state import init_params
@@ -44,7 +44,7 @@ def test_rows_are_dealt_out_and_gathered_again():
         return (numbered * shared + of_all, devices), devices
 
     rows = jnp.arange(24), jnp.array([100])
-    jitted = jax.jit(lambda shared, rows: divided(work, mesh, shared, rows))
+    jitted = jax.jit(lambda shared, rows: shard_rows(work, mesh, shared, rows))
     (found, device), more = jitted(2, rows)
     np.testing.assert_array_equal(found, np.arange(24) * 2 + 100)
     np.testing.assert_array_equal(device, np.arange(24) % 8)
@@ -55,7 +55,7 @@ def test_rows_are_dealt_out_and_gathered_again():
 def test_search_and_score_find_the_same_on_eight_devices_as_on_one(params, beam_size):
     tokens = jax.random.randint(jax.random.key(1), (ROWS, 6), 5, VOCAB)
     limits = jnp.arange(ROWS) % 11
-    wishes = Wishes(PerSentence(limits), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = SearchInputs(SentenceOptions(limits), jnp.zeros(VOCAB, bool), jnp.float32(1))
     positions, ones = jnp.broadcast_to(jnp.arange(6), (ROWS, 6)), jnp.ones_like(tokens)
     everywhere = on_all_devices(params)
     found, scored = [], []

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.inference.continuous_batching import PerSentence
-from flaxformer_mt.inference.programs import SearchProgram, Wishes, fewer_places, search_batch
+from flaxformer_mt.inference.continuous_batching import SentenceOptions
+from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, fewer_places, search_batch
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.rules import MinLength
@@ -23,7 +23,7 @@ CONFIG = TransformerConfig(
 
 
 def compiled(
-    wishes: Wishes,
+    wishes: SearchInputs,
     beam_size: int,
     *,
     frugal: bool = False,
@@ -51,7 +51,9 @@ def compiled_text(*given: Any, **options: Any) -> str:
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
     """Keys and values are copied once at most, before the loop: where they are made (all zeros)."""
-    wishes = Wishes(PerSentence(jnp.full(sentences, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = SearchInputs(
+        SentenceOptions(jnp.full(sentences, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1)
+    )
     text = compiled_text(wishes, beam_size, frugal=frugal)
     slots = 40 * beam_size
     pages = {1: {16: 2, 8: 1}, 4: {64: 2, 32: 1}}[beam_size] if frugal else {slots: 1}
@@ -69,7 +71,7 @@ def test_the_loop_never_copies_the_past(beam_size, sentences, frugal):
 )
 def test_a_program_asks_before_each_page_of_the_past_but_the_first(beam_size, frugal, pages):
     """And where a condition is dear, which is where the past is one page, never."""
-    wishes = Wishes(PerSentence(jnp.full(64, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = SearchInputs(SentenceOptions(jnp.full(64, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(wishes, beam_size, frugal=frugal)
     assert len(re.findall(r" conditional\(", text)) == (pages - 1) * LAYERS
 
@@ -82,7 +84,9 @@ def test_caches_are_among_the_results_of_a_frugal_search(frugal, d_model, share)
 
     The second cache is that of the last sentences, in a quarter of the places.
     """
-    wishes = Wishes(PerSentence(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = SearchInputs(
+        SentenceOptions(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1)
+    )
     config = dataclasses.replace(CONFIG, d_model=d_model)
     memory = compiled(wishes, 8, frugal=frugal, config=config).memory_analysis()
     keys_and_values = 2 * LAYERS * 64 * (8 * 40 + 7) * d_model * 4
@@ -95,7 +99,9 @@ def test_caches_are_among_the_results_of_a_frugal_search(frugal, d_model, share)
 
 def test_reading_sources_never_copies_those_that_are_there():
     """They are written into the cache inside a loop, where it is not copied."""
-    wishes = Wishes(PerSentence(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = SearchInputs(
+        SentenceOptions(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1)
+    )
     text = compiled_text(wishes, 1, frugal=True)
     for shape in ("64,2,8,7", "64,2,7,8"):
         assert len(re.findall(rf"= f32\[{shape}\]\S* scatter\(", text)) == LAYERS
@@ -104,7 +110,9 @@ def test_reading_sources_never_copies_those_that_are_there():
 
 def test_no_token_transposes_a_kernel():
     """A frugal search multiplies with prepared kernels, which are made before the loop."""
-    wishes = Wishes(PerSentence(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = SearchInputs(
+        SentenceOptions(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1)
+    )
     in_loops = [
         line
         for line in compiled_text(wishes, 5, frugal=True).splitlines()
@@ -116,7 +124,7 @@ def test_no_token_transposes_a_kernel():
 
 def test_what_nobody_asked_for_is_not_in_the_program():
     """Attention of the source is not summed, noise not drawn, unless it is wished for."""
-    plain = Wishes(PerSentence(jnp.full(64, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    plain = SearchInputs(SentenceOptions(jnp.full(64, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
     text = compiled_text(plain, 3)
     with_coverage = compiled_text(dataclasses.replace(plain, coverage_penalty=jnp.float32(0.2)), 3)
     assert "f32[64,3,7]" in with_coverage and "f32[64,3,7]" not in text
@@ -125,7 +133,9 @@ def test_what_nobody_asked_for_is_not_in_the_program():
 
 def test_in_bfloat16_no_token_converts_the_past():
     """XLA would, all of it and back, on a CPU: a frugal search keeps it in float32."""
-    wishes = Wishes(PerSentence(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = SearchInputs(
+        SentenceOptions(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1)
+    )
     text = compiled_text(wishes, 3, frugal=True, dtype="bfloat16")
     for shape in ("64,2,8,64", "64,2,64,8"):
         assert f"f32[{shape}]" in text and f"bf16[{shape}]" not in text
@@ -143,7 +153,7 @@ def test_a_frugal_search_finds_the_same(dtype, tolerance):
     lengths = jnp.asarray([64, 60, 48, 3, 33, 31, 25, 24, 23, 17, 16, 16, 5, 9, 1, 1])
     limits = jnp.asarray([40, 3, 17, 0, 30, 18, 1, 40, 5, 16, 2, 33, 0, 9, 0, 0])
     rules = (MinLength(limits, 3),)
-    wishes = Wishes(PerSentence(limits, rules), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    wishes = SearchInputs(SentenceOptions(limits, rules), jnp.zeros(VOCAB, bool), jnp.float32(1))
 
     def search(*, frugal):
         program = SearchProgram((model,), 3, 2, 40, 2, 3, 0, places=8, frugal=frugal)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from flaxformer_mt.runtime import trace_cache as kept_traces
-from flaxformer_mt.runtime.trace_cache import call_kept, keepable
+from flaxformer_mt.runtime import trace_cache as trace_cache
+from flaxformer_mt.runtime.trace_cache import call_cached, register_result
 
 
-@keepable
+@register_result
 class Found(NamedTuple):
     total: jax.Array
     parts: dict[str, jax.Array | None]
@@ -38,10 +38,10 @@ GIVEN = {"a": np.arange(6.0, dtype=np.float32).reshape(2, 3), "b": np.ones((3, 8
 @pytest.fixture
 def next_process(tmp_path, monkeypatch):
     """Forgets all but what is on the disk, and says what was traced since."""
-    monkeypatch.setattr(kept_traces, "_folder", lambda leaves: tmp_path)
+    monkeypatch.setattr(trace_cache, "_folder", lambda leaves: tmp_path)
 
     def start_anew():
-        kept_traces._known.clear()
+        trace_cache._known.clear()
         jax.clear_caches()
         traced = list(TRACED)
         TRACED.clear()
@@ -56,7 +56,7 @@ TWICE = np.float32(2)
 
 
 def run(given=GIVEN, scale=TWICE, how="so"):
-    found = call_kept(program, given, scale, how=how)
+    found = call_cached(program, given, scale, how=how)
     assert isinstance(found, Found) and found.parts["none"] is None
     np.testing.assert_array_equal(found.parts["a"], np.asarray(given["a"]) * scale)
     return float(found.total)
@@ -93,7 +93,7 @@ def test_of_other_arguments_it_is_another_one(other, next_process):
 def test_by_other_code_it_may_be_another_one(next_process, monkeypatch):
     run()
     next_process()
-    monkeypatch.setattr(kept_traces, "_CODE", "changed")
+    monkeypatch.setattr(trace_cache, "_CODE", "changed")
     run()
     assert next_process() == ["so"]
 
@@ -126,7 +126,7 @@ def test_a_damaged_one_is_traced_anew(next_process, tmp_path):
 def test_where_nothing_can_be_written_it_runs_all_the_same(next_process, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", None):
-        monkeypatch.setattr(kept_traces, "_folder", lambda leaves, folder=folder: folder)
+        monkeypatch.setattr(trace_cache, "_folder", lambda leaves, folder=folder: folder)
         assert run() == 240
         assert next_process() == ["so"]
 
@@ -140,7 +140,7 @@ def test_a_draft_does_not_stay(next_process, tmp_path, monkeypatch):
 
 
 def test_the_folder_is_made(next_process, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_traces, "_folder", lambda leaves: tmp_path / "a" / "b")
+    monkeypatch.setattr(trace_cache, "_folder", lambda leaves: tmp_path / "a" / "b")
     run()
     assert len(list((tmp_path / "a" / "b").iterdir())) == 1
 
@@ -148,7 +148,7 @@ def test_the_folder_is_made(next_process, tmp_path, monkeypatch):
 def test_only_what_lies_on_the_devices_that_programs_are_written_for(monkeypatch):
     def folder(value, settings):
         monkeypatch.setattr(jax, "config", settings)
-        return kept_traces._folder([value, np.ones(2)])
+        return trace_cache._folder([value, np.ones(2)])
 
     on_cpu = jnp.ones(2)
     settings = SimpleNamespace(
@@ -186,8 +186,8 @@ def test_on_several_devices(next_process):
     halves = jax.device_put(GIVEN["a"], NamedSharding(mesh, PartitionSpec("data")))
     whole = jax.device_put(GIVEN["b"], NamedSharding(mesh, PartitionSpec()))
     for _ in range(2):
-        found = call_kept(program, {"a": halves, "b": whole}, TWICE, how="so")
+        found = call_cached(program, {"a": halves, "b": whole}, TWICE, how="so")
         assert float(found.total) == 240
     assert next_process() == ["so"]
-    call_kept(program, {"a": halves, "b": whole}, TWICE, how="so")
+    call_cached(program, {"a": halves, "b": whole}, TWICE, how="so")
     assert next_process() == []

@@ -16,8 +16,8 @@ from toy_models import (
 )
 
 from flaxformer_mt.search.rules import (
-    Chosen,
     ForcedPrefix,
+    History,
     MinLength,
     NoRepeatedNgram,
     RepetitionPenalty,
@@ -121,8 +121,8 @@ def test_greedy_search_keeps_rules(tables):
 def test_what_is_beyond_the_step_does_not_count():
     tokens = jnp.array([[[A, B, A, B, A]]])
     scores = jnp.zeros((1, 1, 6))
-    banned = NoRepeatedNgram(2)(scores, Chosen(tokens, jnp.array([3]))) == -jnp.inf
+    banned = NoRepeatedNgram(2)(scores, History(tokens, jnp.array([3]))) == -jnp.inf
     assert np.flatnonzero(banned[0, 0]).tolist() == [B]  # after A B A
-    assert not (NoRepeatedNgram(2)(scores, Chosen(tokens, jnp.array([2]))) == -jnp.inf).any()
+    assert not (NoRepeatedNgram(2)(scores, History(tokens, jnp.array([2]))) == -jnp.inf).any()
     where = jnp.array([[[True, False, False, False, False]]])
     assert np.flatnonzero(mark(tokens, where, 6)[0, 0]).tolist() == [A]

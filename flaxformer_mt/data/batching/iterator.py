@@ -120,7 +120,7 @@ class _Stream:
         if num_workers and epochs.resampler is not None:
             self._sampled = SampledEpochs(
                 epochs.resampler,
-                first_epoch=epoch if epochs.cuts_anew(epoch) else epoch + 1,
+                first_epoch=epoch if epochs.resamples(epoch) else epoch + 1,
                 num_workers=num_workers,
             )
 
@@ -173,7 +173,7 @@ class _Stream:
         return planned
 
     def _plan_epoch(self, epoch: int) -> BatchPlan:
-        if self._sampled is not None and self._epochs.cuts_anew(epoch):
+        if self._sampled is not None and self._epochs.resamples(epoch):
             return self._epochs.plan(epoch, next(self._sampled))
         return self._epochs.plan(epoch)
 

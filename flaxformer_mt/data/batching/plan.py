@@ -168,7 +168,7 @@ class Epochs:
     first: BatchPlan | None = None
     """What `plan(0)` returns, where that is known already."""
 
-    def cuts_anew(self, epoch: int) -> bool:
+    def resamples(self, epoch: int) -> bool:
         """Whether `plan` has all text to cut into tokens, which takes long."""
         return self.resampler is not None and (epoch > 0 or self.first is None)
 
