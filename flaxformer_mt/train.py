@@ -19,6 +19,7 @@ from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
 from flaxformer_mt.runtime.compilation_cache import keep_programs
@@ -173,6 +174,7 @@ def train(
         source_vocab_size=data.tokenizer.source.size,
         target_vocab_size=data.tokenizer.target.size,
         bos_id=data.tokenizer.target.bos_id,
+        kernels=choose_kernels(config.model.kernels, jax.default_backend()),
     )
     optimizer = make_optimizer(config.training, config.model.d_model)
     checkpoints = Checkpoints(

@@ -40,7 +40,7 @@ VARIANTS = {
     "relative": {"positions": "relative", "activation": "geglu", "max_distance": 4},
     "bucketed": {
         "positions": "bucketed",
-        "neighborhood": 4,
+        "local_window": 4,
         "tie_embeddings": "none",
         "output_bias": True,
     },

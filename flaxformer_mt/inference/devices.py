@@ -1,6 +1,6 @@
-"""Translating on all devices of this process: each has the whole model and its share of the rows.
+"""Translation on all devices of this process: each has the whole model and a part of the rows.
 
-Nothing is exchanged between them, so each ends its own loop in its own time.
+The devices exchange nothing, so each one ends its loop independently.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,15 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
+from flaxformer_mt.search.loop import is_per_row
+
 Result = TypeVar("Result")
 ROWS = "data"
-"""The axis of the mesh; the first dimension of arrays that have rows."""
+"""The axis of the mesh: the first dimension of arrays with a row for each sentence."""
 
 
 def on_all_devices(params: Any) -> Any:
-    """The parameters on each device of this process, where there are several."""
+    """Returns the parameters, copied to each device of this process."""
     devices = jax.local_devices()
     if len(devices) == 1:
         return params
@@ -26,7 +28,7 @@ def on_all_devices(params: Any) -> Any:
 
 
 def mesh_of(params: Any) -> Mesh | None:
-    """The devices that parameters are on, if they are on several."""
+    """Returns the mesh of the devices that hold the parameters, or None for a single device."""
     sharding = getattr(jax.tree.leaves(params)[0], "sharding", None)
     if not isinstance(sharding, NamedSharding) or len(sharding.device_set) == 1:
         return None
@@ -34,15 +36,19 @@ def mesh_of(params: Any) -> Mesh | None:
 
 
 def shard_rows(
-    work: Callable[[Any, Any], tuple[Result, Any]], mesh: Mesh | None, shared: Any, rows: Any
-) -> tuple[Result, Any]:
-    """`work(shared, rows)`, each device with its part of the rows; with no mesh, as it is.
+    work: Callable[[Any, Any], Result], mesh: Mesh | None, shared: Any, rows: Any
+) -> Result:
+    """Returns `work(shared, rows)`, computed by each device for its part of the rows.
 
-    Its first result has those rows in order; the second stays on each device as it comes.
+    Arrays in `rows` with more than one row are dealt out one by one, so that a few sentences keep
+    all devices busy; the number of rows must be a multiple of the number of devices. All other
+    arrays go to every device, as `shared` does.
 
-    Of `rows`, arrays with more than one row are dealt out one by one, like cards, so that a few
-    sentences keep all devices busy; there must be a multiple of as many rows as devices. The others
-    are for all, as `shared` is.
+    Args:
+      work: (shared, rows) -> arrays with a row for each row.
+      mesh: the devices; None for one device.
+      shared: arrays for every device.
+      rows: arrays with one row for each sentence, or for all.
     """
     if mesh is None:
         return work(shared, rows)
@@ -58,16 +64,11 @@ def shard_rows(
         check_vma=False,
     )
     dealt = [interleave_rows(x, -1, mesh.size) if is_per_row(x) else x for x in leaves]
-    found, more = on_each(shared, dealt)
-    return jax.tree.map(lambda x: interleave_rows(x, mesh.size, -1), found), more
+    found = on_each(shared, dealt)
+    return jax.tree.map(lambda x: interleave_rows(x, mesh.size, -1), found)
 
 
 def interleave_rows(x: Array, first: int, second: int) -> Array:
-    """The rows, in a table of so many lines and columns, read column by column."""
+    """Returns the rows in column order of a table with `first` lines and `second` columns."""
     x = jnp.asarray(x)
     return x.reshape(first, second, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
-
-
-def is_per_row(x: Array) -> bool:
-    """Whether an array has a row for each sentence, and not one or none for all."""
-    return x.ndim > 0 and x.shape[0] > 1

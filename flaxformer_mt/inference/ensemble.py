@@ -1,17 +1,15 @@
-"""Transformers as the search sees them: one, or several that vote on every token."""
+"""One Transformer, or several that vote on every token, as a `DecodeStep`."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.model.attention import sum_of_each
-from flaxformer_mt.model.cache import Cache, Source, start_cache
-from flaxformer_mt.model.layers import PREPARED
+from flaxformer_mt.model.cache import Cache, Source, empty_cache
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.step import DecodeStep
 
@@ -20,19 +18,19 @@ Params = Mapping[str, Any]
 
 @flax.struct.dataclass
 class EnsembleCache:
-    """The caches of all members, and the attention that the source has had so far."""
+    """The caches of all members, and the attention that each source position has received."""
 
     members: tuple[Cache, ...]
     coverage: Float[Array, "B K S"] | None
-    """Summed over the target tokens, the mean of all heads and layers; None if nobody asks."""
+    """The mean of all heads and layers, summed over tokens; None without coverage penalty."""
 
-    def restart(self, places: Int[Array, " n"], sources: tuple[Source, ...]) -> "EnsembleCache":
-        """As `Cache.restart`, with the source as each member knows it."""
+    def replace_rows(self, rows: Int[Array, " n"], sources: tuple[Source, ...]) -> "EnsembleCache":
+        """As `Cache.replace_rows`, with the source of each member."""
         members = zip(self.members, sources, strict=True)
         coverage = self.coverage
         if coverage is not None:
-            coverage = coverage.at[places].set(0, mode="drop")
-        return EnsembleCache(tuple(old.restart(places, new) for old, new in members), coverage)
+            coverage = coverage.at[rows].set(0, mode="drop")
+        return EnsembleCache(tuple(old.replace_rows(rows, new) for old, new in members), coverage)
 
     def select(self, parents: Int[Array, "B K"]) -> "EnsembleCache":
         """As `Cache.select`."""
@@ -42,97 +40,85 @@ class EnsembleCache:
         return EnsembleCache(tuple(cache.select(parents) for cache in self.members), coverage)
 
 
-@functools.partial(jax.jit, static_argnames=("models", "frugal"))
-def read_sources(
+def encode_sources(
     models: tuple[Transformer, ...],
     params: Sequence[Params],
     inputs: Int[Array, "B S"],
     inputs_positions: Int[Array, "B S"],
     inputs_segment_ids: Int[Array, "B S"],
-    *,
-    frugal: bool = False,
 ) -> tuple[Source, ...]:
-    """What each member knows of the sources; `frugal` as in `Transformer.project_source`."""
-    sources = []
-    for model, of_model in zip(models, params, strict=True):
-        read = functools.partial(model.apply, {"params": of_model})
-        memory = read(inputs, inputs_positions, inputs_segment_ids, method="encode")
+    """Returns each member's keys and values of the sources."""
+
+    def encode(model: Transformer, member_params: Params) -> Any:
+        variables = {"params": member_params}
+        source = inputs, inputs_positions, inputs_segment_ids
+        memory = model.apply(variables, *source, method="encode")
         mask = inputs_segment_ids != 0
-        sources.append(read(memory, mask, frugal=frugal, method="project_source"))
-    return tuple(sources)
+        return model.apply(variables, memory, mask, method="project_source")
+
+    return tuple(map(encode, models, params))
 
 
-def start_ensemble(
+def empty_ensemble_cache(
+    models: Sequence[Transformer],
     sources: Sequence[Source],
     *,
+    batch: int,
     beam_size: int,
     max_target_length: int,
     with_coverage: bool,
-    frugal: bool = False,
 ) -> EnsembleCache:
-    """Every member has read the source, and written nothing; `frugal` as in `start_cache`."""
+    """Returns a cache of `batch` empty rows; `sources` give shapes only (see `empty_cache`)."""
     members = tuple(
-        start_cache(source, beam_size=beam_size, max_target_length=max_target_length, frugal=frugal)
-        for source in sources
+        empty_cache(
+            source,
+            model.kernels,
+            batch=batch,
+            beam_size=beam_size,
+            max_target_length=max_target_length,
+        )
+        for model, source in zip(models, sources, strict=True)
     )
-    batch, _, _, length = sources[0].mask.shape
-    nothing = jnp.zeros((batch, beam_size, length), jnp.float32)
-    return EnsembleCache(members, nothing if with_coverage else None)
+    coverage = jnp.zeros((batch, beam_size, sources[0].mask.shape[1]), jnp.float32)
+    return EnsembleCache(members, coverage if with_coverage else None)
 
 
 def ensemble_step(
     models: Sequence[Transformer],
     params: Sequence[Params],
     weights: Float[Array, " n"] | None,
-    prepared: Sequence[Params] | None = None,
+    *,
+    with_coverage: bool = False,
 ) -> DecodeStep:
-    """One step of all members; `weights` as in `combine`, `prepared` from `prepare_kernels`."""
-    kernels = prepared or [{} for _ in models]
+    """Returns the step of all members; `weights` as in `combine`."""
+    # Recording attention weights keeps fused kernels from being used.
+    mutable = ["intermediates"] if with_coverage else []
 
     def step(tokens: Int[Array, "B K"], cache: Any) -> tuple[Float[Array, "B K V"], EnsembleCache]:
-        logits, caches, looked = [], [], []
-        members = zip(models, params, kernels, cache.members, strict=True)
-        for model, of_model, of_kernels, old in members:
-            (of_member, new), sown = model.apply(
-                {"params": of_model, PREPARED: of_kernels},
-                tokens,
-                old,
-                method="decode_step",
-                mutable=["intermediates"],
+        outputs = [
+            model.apply(
+                {"params": member_params}, tokens, member, method="decode_step", mutable=mutable
             )
-            logits.append(of_member)
-            caches.append(new)
-            looked.append(source_attention(sown["intermediates"]))
+            for model, member_params, member in zip(models, params, cache.members, strict=True)
+        ]
+        logits = [logits for (logits, _), _ in outputs]
+        members = tuple(member for (_, member), _ in outputs)
         coverage = cache.coverage
-        if coverage is not None:
-            coverage = coverage + jnp.mean(jnp.stack(looked), axis=0)
-        return combine(logits, weights), EnsembleCache(tuple(caches), coverage)
+        if with_coverage:
+            attention = [source_attention(sown["intermediates"]) for _, sown in outputs]
+            coverage = coverage + jnp.mean(jnp.stack(attention), axis=0)
+        return combine(logits, weights), EnsembleCache(members, coverage)
 
     return step
-
-
-def prepare_kernels(
-    models: Sequence[Transformer], params: Sequence[Params], sources: Sequence[Source]
-) -> list[Params]:
-    """The kernels that `ensemble_step` multiplies with, as `layers.prepared` keeps them."""
-
-    def of_member(model: Transformer, of_model: Params, source: Source) -> Params:
-        # Of the smallest step, which nobody takes.
-        one = jax.tree.map(lambda x: x[:1], source)
-        cache = start_cache(one, beam_size=1, max_target_length=1)
-        tokens = jnp.zeros((1, 1), jnp.int32)
-        _, made = model.apply(
-            {"params": of_model}, tokens, cache, method="decode_step", mutable=[PREPARED]
-        )
-        return made[PREPARED]
-
-    return [of_member(*one) for one in zip(models, params, sources, strict=True)]
 
 
 def combine(
     logits: Sequence[Float[Array, "B T V"]], weights: Float[Array, " n"] | None
 ) -> Float[Array, "B T V"]:
-    """Logits of the weighted mean of the members' probabilities; those of one alone as they are."""
+    """Returns the logits of the weighted mean of the members' probabilities.
+
+    The logits of a single member are returned unchanged.
+    """
     if len(logits) == 1:
         return logits[0]
     log_probs = jnp.stack([jax.nn.log_softmax(x.astype(jnp.float32)) for x in logits], -1)
@@ -141,11 +127,11 @@ def combine(
 
 
 def source_attention(sown: Mapping[str, Any]) -> Float[Array, "B T S"]:
-    """From what the decoder's layers sow: the mean of the heads and layers of source attention."""
+    """Returns the mean source attention of all heads and layers, from the recorded weights."""
     layers = [
-        of_layer["source_attention"]["weights"][0]
-        for name, of_layer in sown.items()
-        if name.startswith("decoder_") and "source_attention" in of_layer
+        layer["source_attention"]["weights"][0]
+        for name, layer in sown.items()
+        if name.startswith("decoder_") and "source_attention" in layer
     ]
     return jnp.mean(jnp.stack(layers), axis=(0, 2))
 
@@ -153,16 +139,30 @@ def source_attention(sown: Mapping[str, Any]) -> Float[Array, "B T S"]:
 def coverage_bonus(
     strength: Float[Array, ""],
 ) -> Callable[[EnsembleCache], Float[Array, "B K"]]:
-    """cp(X; Y) = beta * sum over the source of log min(coverage, 1): at most 0.
+    """Returns the coverage penalty of Wu et al. 2016, equation 14, as a bonus of at most 0.
 
-    Wu et al. 2016, equation 14. What was never looked at at all counts as 1e-6, not as 0, whose
-    logarithm would rule a translation out.
+    cp = beta * sum over source positions of log min(coverage, 1). A position without any attention
+    counts as 1e-6: the logarithm of 0 would rule a translation out.
     """
 
     def bonus(cache: EnsembleCache) -> Float[Array, "B K"]:
         assert cache.coverage is not None
         logs = jnp.log(jnp.clip(cache.coverage, 1e-6, 1.0))
-        source_mask = cache.members[0].source_mask[:, 0]  # [B 1 S]
-        return strength * sum_of_each(jnp.where(source_mask, logs, 0.0))[..., 0]
+        source_mask = cache.members[0].source_mask[:, None]  # [B 1 S]
+        return strength * jnp.sum(jnp.where(source_mask, logs, 0.0), axis=-1)
 
     return bonus
+
+
+def params_in_dtype(params: Params, dtype: DTypeLike) -> Params:
+    """Returns parameters for inference in `dtype`: matrices are stored in it, the rest is kept.
+
+    So they take less memory, and no program converts them.
+    """
+
+    def convert(path: tuple[Any, ...], x: Array) -> Array:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        is_matrix = name.endswith(("/kernel", "_embedding/table"))
+        return x.astype(dtype) if is_matrix else x
+
+    return jax.tree_util.tree_map_with_path(convert, params)

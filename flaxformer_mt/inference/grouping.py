@@ -39,7 +39,7 @@ def length_menu(longest: int, shortest: int = SHORTEST) -> tuple[int, ...]:
     return (*menu, longest)
 
 
-def reading_lengths(longest: int) -> tuple[int, ...]:
+def encoder_lengths(longest: int) -> tuple[int, ...]:
     """At which lengths a frugal program of this length reads its sources, ascending.
 
     Such programs begin at 64, where others begin at 16: then more sentences take turns. What that

@@ -1,6 +1,8 @@
-"""TOKENS -> LOGITS: the encoder-decoder Transformer of "Attention Is All You Need" (2017).
+"""Tokens -> logits: the encoder-decoder Transformer of "Attention Is All You Need" (2017).
 
-Read in the order of the paper: `transformer`, `encoder_decoder`, `attention`, `layers`,
-`positions`, `masks`. `config` names every choice; `relations` holds the positions that came later,
-`stack` how layers are looped over, `cache` what decoding one token at a time adds.
+Read in this order: `attention` (equation 1), `masks`, `multi_head_attention` (section 3.2.2),
+`layers` (feed-forward network, embeddings, norms, residuals), `positions` (section 3.5),
+`encoder_decoder` (the two layers of figure 1), `transformer`, `cache` (decoding token by token).
+
+`config` names every choice. `kernels` is the seam for hardware. `stack` loops over layers.
 """

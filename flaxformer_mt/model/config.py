@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Literal, get_args, get_origin, get_type_hints
 
+from flaxformer_mt.model.kernels import KernelChoice
 from flaxformer_mt.model.layers import Activation, Norm
-from flaxformer_mt.model.positions import Added
-from flaxformer_mt.model.relations import Related
+from flaxformer_mt.model.positions import Scheme
 from flaxformer_mt.model.stack import LayerLoop, Remat
 
 Dtype = Literal["float32", "bfloat16"]
@@ -39,7 +39,7 @@ class TransformerConfig:
     """Layer normalisation (the paper), or RMSNorm, which only scales."""
     norm_epsilon: float = 1e-6
     """Added to the variance under the root."""
-    positions: Literal[Added, Related, "none"] = "sinusoidal"
+    positions: Scheme = "sinusoidal"
     """Added to the embeddings: "sinusoidal" (the paper), "sinusoidal_half_split" (all sines first,
     as Marian), "learned". By distance, in self-attention: "relative" (Shaw et al. 2018),
     "bucketed" (T5), "rotary". Or "none"."""
@@ -50,7 +50,7 @@ class TransformerConfig:
     bucket begins; 0 = 128."""
     num_position_buckets: int = 32
     """Bucketed positions: number of buckets (half for each direction in the encoder)."""
-    neighborhood: int = 0
+    local_window: int = 0
     """Self-attention sees the r positions centred on each one (section 4); 0 = all."""
     activation: Activation = "relu"
     """Of the feed-forward network: "relu" (the paper), "gelu" (exact), "silu", or the gated
@@ -72,6 +72,9 @@ class TransformerConfig:
     """On the activations inside the feed-forward network."""
     dtype: Dtype = "float32"
     """Of the matrix products; parameters, softmax, norms and logits stay in float32."""
+    kernels: KernelChoice = "auto"
+    """Implementation of attention, products and dropout: that for the device ("auto"), the plain
+    "reference", or one by name. It changes speed and rounding, not the model."""
     layer_loop: LayerLoop = "unrolled"
     """Training: "scan" compiles one layer and loops over it, which deep models want."""
     remat: Remat = "none"
@@ -109,7 +112,7 @@ def _problems(config: TransformerConfig) -> Iterator[str]:
     for name in (*counts, "max_positions"):
         if getattr(config, name) < 1:
             yield f"model.{name} must be at least 1, got {getattr(config, name)}"
-    for name in ("num_kv_heads", "key_width", "value_width", "max_distance", "neighborhood"):
+    for name in ("num_kv_heads", "key_width", "value_width", "max_distance", "local_window"):
         if getattr(config, name) < 0:
             yield f"model.{name} must not be negative, got {getattr(config, name)}"
     for name in ("dropout", "attention_dropout", "activation_dropout"):
@@ -145,8 +148,8 @@ def _problems(config: TransformerConfig) -> Iterator[str]:
                 f"model.max_distance ({farthest}) must be larger than half of "
                 f"model.num_position_buckets ({buckets}), which hold one distance each"
             )
-    if config.neighborhood == 1:
-        yield "model.neighborhood=1 lets every position see itself alone: take at least 2, or 0"
+    if config.local_window == 1:
+        yield "model.local_window=1 lets every position see only itself: use at least 2, or 0"
 
 
 def preset(name: Literal["tiny", "small", "base", "big"]) -> TransformerConfig:

@@ -1,57 +1,90 @@
-"""Who may look at whom. True = may attend; every mask broadcasts to [B N T S].
+"""Attention masks. True = may attend; every mask broadcasts to [B N T S].
 
-Segment ids say which sentence a position belongs to: 0 is padding, 1, 2, ... number the sentences
-of one row. Without packing each row holds sentence 1 alone; with packing the same two functions
-keep the sentences apart.
+Segment ids tell the sentences of a row apart: 0 is padding, 1, 2, ... are the sentences. Without
+packing each row holds sentence 1 alone.
 """
 
-from typing import NamedTuple
-
+import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 
-class View(NamedTuple):
-    """What an attention layer knows of its queries and keys beside their contents."""
+@flax.struct.dataclass
+class AttentionContext:
+    """Which keys each query may attend to, and where both stand in their sentences.
+
+    `mask` is the whole truth. A fused kernel may read the other fields instead of it; a context
+    without segment ids can be expressed by its mask only.
+
+    Attributes:
+      mask: True where a query may attend to a key.
+      query_positions: position of each query in its sentence; None where order plays no part
+        (source attention).
+      key_positions: position of each key in its sentence.
+      query_segment_ids: sentence of each query; None where `mask` says more than segments do.
+      key_segment_ids: sentence of each key.
+      causal: whether the mask also hides the keys to the right of each query.
+    """
 
     mask: Bool[Array, "#B 1 #T #S"]
-    """Which keys each query may see."""
     query_positions: Int[Array, "#B #T"] | None = None
-    """Where in its sentence each query stands; None where order plays no part (source attention)"""
     key_positions: Int[Array, "#B #S"] | None = None
-    """Where each key stands."""
+    query_segment_ids: Int[Array, "B T"] | None = None
+    key_segment_ids: Int[Array, "B S"] | None = None
+    causal: bool = flax.struct.field(pytree_node=False, default=False)
 
-    def split(self, count: int) -> tuple["View", "View"]:
-        """What is known of the first so many keys, and of the others."""
-        masks = jnp.split(self.mask, [count], axis=-1)
-        keys = [None, None]
-        if self.key_positions is not None:
-            keys = jnp.split(self.key_positions, [count], axis=-1)
-        first, others = map(View, masks, [self.query_positions] * 2, keys)
-        return first, others
+
+def attention_context(
+    query_segment_ids: Int[Array, "B T"],
+    key_segment_ids: Int[Array, "B S"],
+    query_positions: Int[Array, "B T"] | None = None,
+    key_positions: Int[Array, "B S"] | None = None,
+    *,
+    causal: bool = False,
+    local_window: int = 0,
+) -> AttentionContext:
+    """Returns the context of one attention layer over whole sentences.
+
+    Args:
+      query_segment_ids: sentence of each query.
+      key_segment_ids: sentence of each key.
+      query_positions: position of each query; None for source attention.
+      key_positions: position of each key; None for source attention.
+      causal: hide the keys to the right of each query (the decoder).
+      local_window: attend to so many positions around each query only; 0 = all.
+    """
+    mask = segment_mask(query_segment_ids, key_segment_ids)
+    if causal:
+        mask = mask & causal_mask(query_segment_ids.shape[1])
+    if not local_window or query_positions is None or key_positions is None:
+        return AttentionContext(
+            mask, query_positions, key_positions, query_segment_ids, key_segment_ids, causal
+        )
+    mask = mask & local_window_mask(query_positions, key_positions, local_window)
+    return AttentionContext(mask, query_positions, key_positions)
 
 
 def segment_mask(
     query_segment_ids: Int[Array, "B T"], key_segment_ids: Int[Array, "B S"]
 ) -> Bool[Array, "B 1 T S"]:
-    """A query sees the keys of its own sentence and never padding (section 3.2.3)."""
+    """Returns the mask of queries that see their own sentence and no padding (section 3.2.3)."""
     same = query_segment_ids[:, :, None] == key_segment_ids[:, None, :]  # [B T S]
     real = key_segment_ids[:, None, :] != 0  # [B 1 S]
     return (same & real)[:, None, :, :]  # [B 1 T S]
 
 
 def causal_mask(length: int) -> Bool[Array, "1 1 T T"]:
-    """Position t sees positions 0..t: the decoder must not look ahead (section 3.2.3)."""
+    """Returns the mask in which position t sees positions 0..t (section 3.2.3)."""
     return jnp.tril(jnp.ones((1, 1, length, length), dtype=bool))
 
 
-def neighborhood_mask(
+def local_window_mask(
     query_positions: Int[Array, "#B #T"], key_positions: Int[Array, "#B #S"], size: int
 ) -> Bool[Array, "#B 1 #T #S"]:
-    """A query sees the `size` positions centred on its own, r in section 4: distance <= size // 2.
+    """Returns the mask of distances up to size // 2: the r positions around each (section 4).
 
-    In a decoder, where the causal mask hides the right half, that leaves size // 2 tokens before
-    it. Stacked layers still reach further: each adds its own neighbourhood.
+    In a decoder the causal mask hides the right half, which leaves size // 2 tokens before the
+    query. Stacked layers reach further: each adds its own window.
     """
     distance = key_positions[:, None, :] - query_positions[:, :, None]  # [B T S]
     return (jnp.abs(distance) <= size // 2)[:, None, :, :]

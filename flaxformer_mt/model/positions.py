@@ -1,29 +1,45 @@
-"""Positional encodings (section 3.5): how a model without recurrence knows the order of words.
+"""Positions (section 3.5): how a model without recurrence knows the order of words.
 
-Here are those that are *added* to the embeddings, at the bottom of each stack. Those that work by
-distance, inside of self-attention, are in `relations`.
+There are two kinds of schemes:
+
+- Those that add a vector to the embeddings, once at the bottom of each stack (`AddedPositions`).
+- Those that work by distance, in each self-attention (`RelativeScheme`, with three hooks that
+  change nothing by default).
+
+To add a scheme, write its class here and name it in `Scheme` and in one of the two functions at the
+end.
 """
 
-from typing import Literal, get_args
+import functools
+from collections.abc import Callable
+from typing import Literal
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.model.layers import parameter
+from flaxformer_mt.model.masks import AttentionContext
+from flaxformer_mt.model.parameters import parameter
 
-Added = Literal["sinusoidal", "sinusoidal_half_split", "learned"]
+Scheme = Literal[
+    "sinusoidal", "sinusoidal_half_split", "learned", "relative", "bucketed", "rotary", "none"
+]
 
 
 def sinusoids(
     length: int, d_model: int, *, half_split: bool = False
 ) -> Float[np.ndarray, "{length} {d_model}"]:
-    """The table of section 3.5, computed in float64 and returned as float32.
+    """Returns the table of section 3.5, computed in float64 and rounded to float32.
 
-    PE[pos, 2i] = sin(pos / 10000^(2i / d_model)), PE[pos, 2i+1] = cos(the same): sines and
-    cosines interleaved as in the paper. `half_split` puts all the sines first, as Marian and
-    Tensor2Tensor do: the same numbers in another order.
+    PE[pos, 2i] = sin(pos / 10000^(2i / d_model)), PE[pos, 2i+1] = cos(the same).
+
+    Args:
+      length: number of positions.
+      d_model: D, even.
+      half_split: put all sines first, as Marian and Tensor2Tensor do. The paper interleaves sines
+        and cosines.
     """
     frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # [D/2]
     angles = np.arange(length)[:, None] * frequencies  # [T D/2]
@@ -32,17 +48,17 @@ def sinusoids(
 
 
 class AddedPositions(nn.Module):
-    """x + PE[positions]; this one adds nothing, for models that learn order elsewhere or not."""
+    """Adds a vector for each position to the embeddings; this base class adds nothing."""
 
     def __call__(
         self, x: Float[Array, "B T D"], positions: Int[Array, "B T"], *, length: int
     ) -> Float[Array, "B T D"]:
-        """`length` is the static bound: every position is smaller than it."""
+        """Returns x + PE[positions]; all positions are below the static bound `length`."""
         return x
 
 
 class Sinusoids(AddedPositions):
-    """The paper's: a fixed table for any length."""
+    """The paper's scheme: a fixed table for any length."""
 
     half_split: bool = False
 
@@ -56,7 +72,7 @@ class Sinusoids(AddedPositions):
 class LearnedPositions(AddedPositions):
     """One learned vector for each of the first `max_positions` positions (table 3, row E).
 
-    Raises ValueError where a sequence may be longer than that.
+    Raises ValueError if a sequence may be longer.
     """
 
     max_positions: int
@@ -67,8 +83,9 @@ class LearnedPositions(AddedPositions):
     ) -> Float[Array, "B T D"]:
         if length > self.max_positions:
             raise ValueError(
-                f"positions up to {length} were asked for, but the model has learned vectors for "
-                f"{self.max_positions} (model.max_positions): shorten the input, or train with more"
+                f"The model has learned positions for {self.max_positions} tokens "
+                f"(model.max_positions), but the input may have {length}: shorten the input, or "
+                "train with more positions."
             )
         d_model = x.shape[-1]
         init = nn.initializers.normal(d_model**-0.5)
@@ -77,10 +94,191 @@ class LearnedPositions(AddedPositions):
         return x + table.astype(x.dtype)[positions]
 
 
-def make_added_positions(kind: str, max_positions: int) -> AddedPositions:
-    """What `kind` adds to the embeddings: nothing, unless it is one of `Added`."""
-    if kind == "learned":
+class RelativeScheme(nn.Module):
+    """What distance changes in self-attention; this base class changes nothing."""
+
+    rotates = False
+    """Whether `rotate` changes its input."""
+    needs_weights = False
+    """Whether `add_to_heads` changes its input: then no fused attention kernel can be used."""
+
+    def rotate(
+        self, x: Float[Array, "B T N H"], positions: Int[Array, "#B #T"] | None
+    ) -> Float[Array, "B T N H"]:
+        """Returns queries or keys as they enter equation 1."""
+        return x
+
+    def bias(
+        self, queries: Float[Array, "B T N H"], context: AttentionContext
+    ) -> Float[Array, "#B N T S"] | None:
+        """Returns what is added to the logits of equation 1, or None."""
+        return None
+
+    def add_to_heads(
+        self,
+        heads: Float[Array, "B T N W"],
+        weights: Float[Array, "B N T S"],
+        context: AttentionContext,
+    ) -> Float[Array, "B T N W"]:
+        """Returns the output of equation 1 with what the scheme adds to it."""
+        return heads
+
+
+class RelativePositions(RelativeScheme):
+    """A learned vector for each distance, added to keys and values (Shaw et al. 2018).
+
+    Equations 3 and 4 there, with w_K and w_V shared by the heads of a layer:
+        e_ij = q_i (k_j + w_K[clip(j - i)])^T / sqrt(d_k)
+        z_i  = sum_j alpha_ij (v_j + w_V[clip(j - i)])
+    Distances are clipped to `max_distance` (k in that paper).
+    """
+
+    needs_weights = True
+    max_distance: int
+    key_width: int
+    value_width: int
+
+    def setup(self) -> None:
+        init = nn.initializers.xavier_uniform()
+        count = 2 * self.max_distance + 1
+        axes = ("distances", "head_width")
+        self.key_table = parameter(self, "keys", init, (count, self.key_width), axes)
+        self.value_table = parameter(self, "values", init, (count, self.value_width), axes)
+
+    def bias(
+        self, queries: Float[Array, "B T N H"], context: AttentionContext
+    ) -> Float[Array, "B N T S"]:
+        table = self.key_table.astype(queries.dtype)
+        by_distance = jnp.einsum(
+            "BTNH,CH->BNTC",
+            queries * jnp.asarray(self.key_width**-0.5, queries.dtype),
+            table,
+            preferred_element_type=jnp.float32,
+        )
+        return jnp.take_along_axis(by_distance, self._rows(context)[:, None], axis=-1)
+
+    def add_to_heads(
+        self,
+        heads: Float[Array, "B T N W"],
+        weights: Float[Array, "B N T S"],
+        context: AttentionContext,
+    ) -> Float[Array, "B T N W"]:
+        # Keys at one distance share its vector, so their weights are summed first.
+        rows = jax.nn.one_hot(self._rows(context), 2 * self.max_distance + 1, dtype=heads.dtype)
+        rows = jnp.broadcast_to(rows, (weights.shape[0], *rows.shape[1:]))
+        by_distance = jnp.einsum("BNTS,BTSC->BTNC", weights.astype(heads.dtype), rows)
+        return heads + by_distance @ self.value_table.astype(heads.dtype)
+
+    def _rows(self, context: AttentionContext) -> Int[Array, "#B #T #S"]:
+        """Returns the row of the tables for each query and key."""
+        clipped = jnp.clip(distances(context), -self.max_distance, self.max_distance)
+        return clipped + self.max_distance
+
+
+class BucketedBias(RelativeScheme):
+    """A learned number for each head and bucket of distances, added to the logits (T5).
+
+    Raffel et al. 2020, section 2.1. There one table serves all layers of a stack; here each layer
+    has its own.
+    """
+
+    num_heads: int
+    num_buckets: int
+    max_distance: int
+    bidirectional: bool
+
+    @nn.compact
+    def bias(
+        self, queries: Float[Array, "B T N H"], context: AttentionContext
+    ) -> Float[Array, "#B N T S"]:
+        init = nn.initializers.normal(0.02)
+        shape = (self.num_buckets, self.num_heads)
+        table = parameter(self, "table", init, shape, ("distances", "heads"))
+        rows = distance_buckets(
+            distances(context),
+            num_buckets=self.num_buckets,
+            max_distance=self.max_distance,
+            bidirectional=self.bidirectional,
+        )
+        return jnp.moveaxis(table[rows], -1, 1)  # [B T S N] -> [B N T S]
+
+
+class Rotary(RelativeScheme):
+    """Queries and keys rotated by angles that grow with their position (Su et al. 2021, RoFormer).
+
+    The product of a rotated query and a rotated key depends on their distance alone. Dimension i is
+    paired with i + H/2 and rotated by pos / 10000^(2i / H), as in GPT-NeoX. The RoFormer paper
+    pairs neighbours, which is the same in another order.
+    """
+
+    rotates = True
+
+    def rotate(
+        self, x: Float[Array, "B T N H"], positions: Int[Array, "#B #T"] | None
+    ) -> Float[Array, "B T N H"]:
+        assert positions is not None
+        width = x.shape[-1]
+        frequencies = 10000.0 ** (-np.arange(0, width, 2) / width)  # [H/2]
+        angles = positions[:, :, None, None] * jnp.asarray(frequencies, jnp.float32)
+        sine, cosine = jnp.sin(angles), jnp.cos(angles)  # [B T 1 H/2]
+        left, right = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+        rotated = [left * cosine - right * sine, right * cosine + left * sine]
+        return jnp.concatenate(rotated, axis=-1).astype(x.dtype)
+
+
+def distances(context: AttentionContext) -> Int[Array, "#B #T #S"]:
+    """Returns j - i for query i and key j: how far to the right of the query the key is."""
+    assert context.query_positions is not None and context.key_positions is not None
+    return context.key_positions[:, None, :] - context.query_positions[:, :, None]
+
+
+def distance_buckets(
+    distance: Int[Array, "..."], *, num_buckets: int, max_distance: int, bidirectional: bool
+) -> Int[Array, "..."]:
+    """Returns the bucket of each distance j - i, as in T5.
+
+    Half of the buckets hold one distance each, from 0 up. The others hold spans that grow
+    logarithmically up to `max_distance`; the last one holds all distances beyond. With
+    `bidirectional`, keys to the right have buckets of their own. Otherwise they count as distance
+    0 (a causal mask hides them).
+    """
+    offset = jnp.zeros_like(distance)
+    if bidirectional:
+        num_buckets //= 2
+        offset = jnp.where(distance > 0, num_buckets, 0)
+        steps = jnp.abs(distance)
+    else:
+        steps = jnp.maximum(-distance, 0)
+    exact = num_buckets // 2
+    span = np.log(max_distance / exact)
+    growth = jnp.log(jnp.maximum(steps, 1).astype(jnp.float32) / exact) / span
+    far = exact + (growth * (num_buckets - exact)).astype(distance.dtype)
+    far = jnp.minimum(far, num_buckets - 1)
+    return offset + jnp.where(steps < exact, steps, far)
+
+
+def make_added_positions(scheme: Scheme, max_positions: int) -> AddedPositions:
+    """Returns what the scheme adds to the embeddings; a relative scheme adds nothing."""
+    if scheme == "learned":
         return LearnedPositions(max_positions)
-    if kind in get_args(Added):
-        return Sinusoids(half_split=kind == "sinusoidal_half_split")
+    if scheme in ("sinusoidal", "sinusoidal_half_split"):
+        return Sinusoids(half_split=scheme == "sinusoidal_half_split")
     return AddedPositions()
+
+
+def relative_scheme(
+    scheme: Scheme,
+    *,
+    num_heads: int,
+    key_width: int,
+    value_width: int,
+    max_distance: int,
+    num_buckets: int,
+    bidirectional: bool,
+) -> Callable[[], RelativeScheme]:
+    """Returns a function that makes the scheme's module for one self-attention layer."""
+    if scheme == "relative":
+        return functools.partial(RelativePositions, max_distance, key_width, value_width)
+    if scheme == "bucketed":
+        return functools.partial(BucketedBias, num_heads, num_buckets, max_distance, bidirectional)
+    return Rotary if scheme == "rotary" else RelativeScheme

@@ -1,7 +1,7 @@
-"""Through a stack of equal layers: three ways to say it to the compiler, one result.
+"""A stack of equal layers: unrolled, scanned or rematerialised, with the same result.
 
-The parameters are the same in all three (one subtree a layer), so a checkpoint of one way serves
-the others, and so does decoding, which always goes layer by layer.
+The parameters are the same in all three: one subtree for each layer. So a checkpoint of one serves
+the others, and so does decoding, which always runs layer by layer.
 """
 
 from collections.abc import Callable, Sequence

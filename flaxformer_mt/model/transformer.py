@@ -1,8 +1,8 @@
 """The Transformer: encoder, decoder and the model of both (section 3, figure 1).
 
-Training reads a whole target at once (`__call__`, teacher forcing); translation runs `encode`
-and `init_cache` once for each sentence and then `decode_step` once for each token. Both use the
-same parameters through the same sub-layers, and give the same logits.
+Training reads a whole target at once (`__call__`, teacher forcing). Translation runs `encode` and
+`init_cache` once for each sentence and `decode_step` once for each token. Both use the same
+parameters and sub-layers, and give the same logits.
 """
 
 import functools
@@ -11,12 +11,14 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.model.cache import Cache, Source, start_cache
+from flaxformer_mt.model.cache import Cache, Source, empty_cache
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.dropout import Dropout, DropoutRows
+from flaxformer_mt.model.dropout import DropoutRows
 from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer, final_norm
-from flaxformer_mt.model.layers import Embedding, Linear, parameter
-from flaxformer_mt.model.masks import View, causal_mask, neighborhood_mask, segment_mask
+from flaxformer_mt.model.kernels import REFERENCE, Kernels
+from flaxformer_mt.model.layers import Dropout, Embedding, Linear
+from flaxformer_mt.model.masks import AttentionContext, attention_context
+from flaxformer_mt.model.parameters import parameter
 from flaxformer_mt.model.positions import make_added_positions
 from flaxformer_mt.model.stack import choose_run
 
@@ -24,10 +26,10 @@ from flaxformer_mt.model.stack import choose_run
 def shift_right(
     targets: Int[Array, "B T"], positions: Int[Array, "B T"], bos_id: int
 ) -> Int[Array, "B T"]:
-    """What the decoder reads while it predicts `targets`: each sentence one later, BOS first.
+    """Returns the decoder's input: `targets` shifted right by one, with BOS first.
 
-    A sentence starts where its position is 0, so that in a packed row every sentence sees BOS
-    first, as it will in translation, and never the end of its neighbour.
+    A sentence starts where its position is 0. So in a packed row every sentence starts with BOS,
+    as in translation, and not with the end of the sentence before it.
     """
     shifted = jnp.pad(targets[:, :-1], ((0, 0), (1, 0)))  # [B T]
     return jnp.where(positions == 0, bos_id, shifted)
@@ -41,18 +43,24 @@ class Transformer(nn.Module):
       source_vocab_size: V of the source; with tie_embeddings "all" equal to that of the target.
       target_vocab_size: V of the target.
       bos_id: the token that starts every target.
+      kernels: the operations as a device computes them.
     """
 
     config: TransformerConfig
     source_vocab_size: int
     target_vocab_size: int
     bos_id: int
+    kernels: Kernels = REFERENCE
 
     def setup(self) -> None:
         config = self.config
         dtype = jnp.dtype(config.dtype)
         make_embedding = functools.partial(
-            Embedding, d_model=config.d_model, scaled=config.scale_embeddings, dtype=dtype
+            Embedding,
+            d_model=config.d_model,
+            scaled=config.scale_embeddings,
+            dtype=dtype,
+            kernels=self.kernels,
         )
         self.target_embedding = make_embedding(self.target_vocab_size)
         if config.tie_embeddings == "all":
@@ -70,6 +78,7 @@ class Transformer(nn.Module):
                 ("embed", "vocab"),
                 use_bias=False,
                 dtype=dtype,
+                kernels=self.kernels,
             )
         if config.output_bias:
             zeros = nn.initializers.zeros
@@ -78,9 +87,13 @@ class Transformer(nn.Module):
             )
         self.encoder_positions = make_added_positions(config.positions, config.max_positions)
         self.decoder_positions = make_added_positions(config.positions, config.max_positions)
-        self.drop = Dropout(config.dropout)
-        self.encoder = [EncoderLayer(config) for _ in range(config.num_encoder_layers)]
-        self.decoder = [DecoderLayer(config) for _ in range(config.num_decoder_layers)]
+        self.drop = Dropout(config.dropout, self.kernels)
+        self.encoder = [
+            EncoderLayer(config, self.kernels) for _ in range(config.num_encoder_layers)
+        ]
+        self.decoder = [
+            DecoderLayer(config, self.kernels) for _ in range(config.num_decoder_layers)
+        ]
         self.encoder_norm = final_norm(config)
         self.decoder_norm = final_norm(config)
         self.run_layers = choose_run(config.layer_loop, config.remat)
@@ -96,13 +109,13 @@ class Transformer(nn.Module):
         *,
         dropout_rows: DropoutRows = None,
     ) -> Float[Array, "B T V"]:
-        """Logits of every target token given the source and the target tokens before it.
+        """Returns the logits of every target token, given the source and the tokens before it.
 
         Args:
-          inputs: source tokens; positions and segment ids as in `data.batch.Batch`.
-          targets: target tokens, EOS inside; shifted right here.
-          dropout_rows: switches dropout on, and needs `rngs={"dropout": key}`: which row of the
-            whole batch each row is (jnp.arange(B), where the batch is not divided).
+          inputs: source tokens; positions and segment ids as in `data.batching.batch.Batch`.
+          targets: target tokens with EOS; shifted right here.
+          dropout_rows: the number of each row in the whole batch (jnp.arange(B) for an undivided
+            batch). Switches dropout on, and needs `rngs={"dropout": key}`.
 
         Returns:
           float32 logits; position t predicts targets[:, t].
@@ -110,14 +123,21 @@ class Transformer(nn.Module):
         memory = self.encode(
             inputs, inputs_positions, inputs_segment_ids, dropout_rows=dropout_rows
         )
-        length = targets.shape[1]
-        mask = segment_mask(targets_segment_ids, targets_segment_ids) & causal_mask(length)
-        view = self._near(View(mask, targets_positions, targets_positions))  # mask [B 1 T T]
-        source_view = View(segment_mask(targets_segment_ids, inputs_segment_ids))  # [B 1 T S]
+        context = attention_context(
+            targets_segment_ids,
+            targets_segment_ids,
+            targets_positions,
+            targets_positions,
+            causal=True,
+            local_window=self.config.local_window,
+        )
+        source_context = attention_context(targets_segment_ids, inputs_segment_ids)
         x = self.target_embedding(shift_right(targets, targets_positions, self.bos_id))
-        x = self.decoder_positions(x, targets_positions, length=length)
+        x = self.decoder_positions(x, targets_positions, length=targets.shape[1])
         x = self.drop(x, dropout_rows=dropout_rows)
-        x = self.run_layers(self.decoder, x, view, memory, source_view, dropout_rows=dropout_rows)
+        x = self.run_layers(
+            self.decoder, x, context, memory, source_context, dropout_rows=dropout_rows
+        )
         return self._logits(x)
 
     def encode(
@@ -128,15 +148,27 @@ class Transformer(nn.Module):
         *,
         dropout_rows: DropoutRows = None,
     ) -> Float[Array, "B S D"]:
-        """The encoder's output ("memory"): what the decoder attends to."""
+        """Returns the encoder's output ("memory"), to which the decoder attends."""
         tied = self.config.tie_embeddings == "all"
         embedding = self.target_embedding if tied else self.source_embedding
         x = self.encoder_positions(embedding(inputs), inputs_positions, length=inputs.shape[1])
         x = self.drop(x, dropout_rows=dropout_rows)
-        mask = segment_mask(inputs_segment_ids, inputs_segment_ids)  # [B 1 S S]
-        view = self._near(View(mask, inputs_positions, inputs_positions))
-        x = self.run_layers(self.encoder, x, view, dropout_rows=dropout_rows)
+        context = attention_context(
+            inputs_segment_ids,
+            inputs_segment_ids,
+            inputs_positions,
+            inputs_positions,
+            local_window=self.config.local_window,
+        )
+        x = self.run_layers(self.encoder, x, context, dropout_rows=dropout_rows)
         return self.encoder_norm(x)
+
+    def project_source(
+        self, memory: Float[Array, "B S D"], memory_mask: Bool[Array, "B S"]
+    ) -> Source:
+        """Returns keys and values of the encoder's output for every decoder layer."""
+        layers = tuple(layer.source_keys_values(memory) for layer in self.decoder)
+        return Source(layers, memory_mask)
 
     def init_cache(
         self,
@@ -145,60 +177,40 @@ class Transformer(nn.Module):
         *,
         beam_size: int,
         max_target_length: int,
-        frugal: bool = False,
     ) -> Cache:
-        """The cache before the first token: source keys and values projected, the past empty.
-
-        `frugal` as a CPU wants it: see `project_source` and `start_cache`.
-        """
-        return start_cache(
-            self.project_source(memory, memory_mask, frugal=frugal),
+        """Returns the cache before the first token: it holds the source and an empty past."""
+        source = self.project_source(memory, memory_mask)
+        batch = memory.shape[0]
+        cache = empty_cache(
+            source,
+            self.kernels,
+            batch=batch,
             beam_size=beam_size,
             max_target_length=max_target_length,
-            frugal=frugal,
         )
-
-    def project_source(
-        self,
-        memory: Float[Array, "B S D"],
-        memory_mask: Bool[Array, "B S"],
-        *,
-        frugal: bool = False,
-    ) -> Source:
-        """Keys and values of the encoder's output for every decoder layer.
-
-        If `frugal` in float32, and so all of the cache: a CPU's program would convert all of it at
-        every token.
-        """
-        dtype = jnp.float32 if frugal else jnp.dtype(self.config.dtype)
-        layers = (layer.source_keys_values(memory).astype(dtype) for layer in self.decoder)
-        return Source(tuple(layers), memory_mask[:, None, None, :])
+        return cache.replace_rows(jnp.arange(batch), source)
 
     def decode_step(
         self, tokens: Int[Array, "B K"], cache: Cache
     ) -> tuple[Float[Array, "B K V"], Cache]:
-        """Logits of the next token of each hypothesis, given its newest token and the cache.
+        """Returns the logits after the newest token of each hypothesis, and the longer cache.
 
-        The first call gets `bos_id`; a cache holds at most `max_target_length` calls.
+        The first call gets `bos_id`. A cache has room for `max_target_length` calls.
         """
-        view = self._near(cache.view())
-        source_view = View(cache.source_mask)
-        x = self.target_embedding(tokens)  # [B K D]
-        assert view.query_positions is not None
-        x = self.decoder_positions(x, view.query_positions, length=cache.length)
-        slots, past = cache.free_slots(), []
+        slots = cache.free_slots()
+        cache = cache.with_new_tokens(slots, local_window=self.config.local_window)
+        context, source_context = (
+            cache.context(),
+            AttentionContext(cache.source_mask[:, None, None]),
+        )
+        positions = context.query_positions
+        assert positions is not None
+        x = self.decoder_positions(self.target_embedding(tokens), positions, length=cache.length)
+        past = []
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
-            x, new = layer.step(x, old, slots, view, source, source_view)
+            x, new = layer.step(x, old, slots, context, source, source_context)
             past.append(new)
-        return self._logits(x), cache.after(slots, tuple(past), view)
-
-    def _near(self, view: View) -> View:
-        """Of self-attention, the part that `config.neighborhood` leaves."""
-        size = self.config.neighborhood
-        if not size or view.query_positions is None or view.key_positions is None:
-            return view
-        near = neighborhood_mask(view.query_positions, view.key_positions, size)
-        return view._replace(mask=view.mask & near)
+        return self._logits(x), cache.next_position(tuple(past))
 
     def _logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         x = self.decoder_norm(x)

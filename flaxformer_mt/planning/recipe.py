@@ -11,14 +11,14 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.batching.batch import BatchShape
-from flaxformer_mt.inference.continuous_batching import SentenceOptions
-from flaxformer_mt.inference.ensemble import read_sources, start_ensemble
+from flaxformer_mt.inference.ensemble import encode_sources
 from flaxformer_mt.inference.grouping import length_menu
 from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search_batch
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.batch_partition import Share
 from flaxformer_mt.runtime.sharding import BatchPlacement, make_mesh, num_shards, replicated
 from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.search.loop import SentenceOptions
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.state import TrainState, init_params, place, state_maker
 from flaxformer_mt.training.step import make_eval_step, train_step_of
@@ -114,16 +114,11 @@ def search_program(
     # Made inside, of arrays: a dataclass of shapes is none of what its fields are declared to be.
     def search(params: Any, tokens: Any, limits: Any, suppressed: Any, penalty: Any) -> Any:
         if encode_only:
-            return start_ensemble(
-                read_sources(program.models, (params,), tokens, tokens, tokens),
-                beam_size=program.beam_size,
-                max_target_length=program.max_target_length,
-                with_coverage=False,
-            )
+            return encode_sources(program.models, (params,), tokens, tokens, tokens)
         wishes = SearchInputs(
             SentenceOptions(limits), suppressed=suppressed, length_penalty=penalty
         )
-        return search_batch((params,), tokens, tokens, tokens, wishes, program=program)[0]
+        return search_batch((params,), tokens, tokens, tokens, wishes, program=program)
 
     params = jax.tree.map(
         lambda x: like(x.shape, x.dtype),

@@ -1,8 +1,8 @@
-"""Which extensions of its hypotheses a beam search keeps: the best ones, unless told otherwise.
+"""Selections: which extensions of its hypotheses a beam search keeps.
 
-`Best` is the plain rule; `sampling.WithoutReplacement` draws, and `constraints.Banks` sees to it
-that phrases that must appear are not crowded out. Each is a pytree, an argument of the compiled
-program, chosen at one place.
+`Best` keeps the best ones. `sampling.WithoutReplacement` samples, and `constraints.Banks` keeps
+hypotheses that contain required phrases in the beam. Each is a pytree, an argument of the compiled
+program.
 """
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -12,21 +12,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.search.top_k import top_k
-
 
 class Live(NamedTuple):
-    """Hypotheses that go on; total -inf marks an empty place."""
+    """Unfinished hypotheses; total -inf marks an empty entry."""
 
     tokens: Int[Array, "B K T"]
     totals: Float[Array, "B K"]
-    """What the search compares: the sum of what the rules made of the log-probabilities."""
+    """What the search compares: the sum of the log-probabilities, as the rules changed them."""
     log_probs: Float[Array, "B K"]
-    """What the model says."""
+    """The model's log-probability."""
 
 
 class Candidates(NamedTuple):
-    """C extensions of a sentence's live hypotheses by one token; total -inf marks an empty place.
+    """C extensions of a sentence's live hypotheses by one token; total -inf marks an empty entry.
 
     The 2K best come first, in order.
     """
@@ -38,10 +36,10 @@ class Candidates(NamedTuple):
     tokens: Int[Array, "B C"]
     """The token that each one adds."""
     state: Any = ()
-    """What the selection remembers of each: any pytree of arrays [B C ...]."""
+    """The selection's state of each: any pytree of arrays [B C ...]."""
 
     def first(self, number: int) -> "Candidates":
-        """The first ones."""
+        """Returns the first candidates."""
         return jax.tree.map(lambda x: x[:, :number], self)
 
 
@@ -50,7 +48,7 @@ class Selection(Protocol):
     """The choices of a beam search."""
 
     def start(self, batch: int, beams: int, /) -> Any:
-        """What is remembered of the empty hypotheses: any pytree of arrays [B K ...]."""
+        """Returns the state of the empty hypotheses: any pytree of arrays [B K ...]."""
         ...
 
     def allow(
@@ -61,7 +59,7 @@ class Selection(Protocol):
         tokens_left: Int[Array, " B"],
         /,
     ) -> Float[Array, "B K V"]:
-        """`scores` with -inf for what must not come next; `log_probs` are the model's own."""
+        """Returns `scores` with -inf for tokens that must not come next."""
         ...
 
     def propose(
@@ -73,11 +71,11 @@ class Selection(Protocol):
         step: Int[Array, " B"],
         /,
     ) -> Candidates:
-        """The candidates of a step."""
+        """Returns the candidates of a step."""
         ...
 
     def priority(self, candidates: Candidates, /) -> Float[Array, "B C"]:
-        """Of those that have not ended, the K largest of this go on."""
+        """Returns the order in which unfinished candidates stay live: the K largest."""
         ...
 
     def finished_candidates(self, candidates: Candidates, beams: int, /) -> Candidates:
@@ -87,25 +85,25 @@ class Selection(Protocol):
     def rank(
         self, totals: Float[Array, "..."], penalty: Float[Array, "..."], /
     ) -> Float[Array, "..."]:
-        """By what finished hypotheses are compared."""
+        """Returns what finished hypotheses are compared by."""
         ...
 
 
 @flax.struct.dataclass
 class Best:
-    """By log-probability; finished ones by log-probability / length penalty.
+    """Compares by log-probability, and finished hypotheses by log-probability / length penalty.
 
-    The others begin here, and say what they do otherwise.
+    Other selections inherit from it.
     """
 
     def start(self, batch: int, beams: int) -> tuple[()]:
-        """Nothing is remembered."""
+        """Returns an empty state."""
         return ()
 
     def allow(
         self, scores: Float[Array, "B K V"], log_probs: Float[Array, "B K V"], *_: object
     ) -> Float[Array, "B K V"]:
-        """All that the rules allow."""
+        """Returns `scores` unchanged."""
         return scores
 
     def propose(
@@ -116,31 +114,31 @@ class Best:
         state: Any,
         step: Int[Array, " B"],
     ) -> Candidates:
-        """The 2K best."""
+        """Returns the 2K best extensions."""
         return best_extensions(live.totals[..., None] + scores, live, log_probs)
 
     def priority(self, candidates: Candidates) -> Float[Array, "B C"]:
-        """The totals themselves."""
+        """Returns the totals."""
         return candidates.totals
 
     def finished_candidates(self, candidates: Candidates, beams: int) -> Candidates:
-        """Those among the K best."""
+        """Returns the K best candidates."""
         return candidates.first(beams)
 
     def rank(
         self, totals: Float[Array, "..."], penalty: Float[Array, "..."]
     ) -> Float[Array, "..."]:
-        """The score of the length penalty."""
+        """Returns the score."""
         return totals / penalty
 
 
 def best_extensions(
     totals: Float[Array, "B K V"], live: Live, log_probs: Float[Array, "B K V"]
 ) -> Candidates:
-    """The 2K largest of the K * V totals."""
-    _, beams, vocab_size = totals.shape
-    best, places = top_k(totals, 2 * beams, axes=2)  # [B 2K]
-    parents, tokens = places // vocab_size, places % vocab_size
+    """Returns the extensions with the 2K largest of the K * V totals."""
+    batch, beams, vocab_size = totals.shape
+    best, indices = jax.lax.top_k(totals.reshape(batch, -1), 2 * beams)  # [B 2K]
+    parents, tokens = indices // vocab_size, indices % vocab_size
     return Candidates(best, extended_log_probs(live, log_probs, parents, tokens), parents, tokens)
 
 
@@ -150,7 +148,7 @@ def extended_log_probs(
     parents: Int[Array, "B C"],
     tokens: Int[Array, "B C"],
 ) -> Float[Array, "B C"]:
-    """What the model says of hypotheses `parents` with `tokens` added."""
+    """Returns the model's log-probabilities of hypotheses `parents` with `tokens` added."""
     added = of_extensions(log_probs, parents, tokens)
     return jnp.take_along_axis(live.log_probs, parents, axis=1) + added
 
@@ -158,6 +156,6 @@ def extended_log_probs(
 def of_extensions(
     x: Float[Array, "B K V"], parents: Int[Array, "B C"], tokens: Int[Array, "B C"]
 ) -> Float[Array, "B C"]:
-    """The number that x has for each extension of hypothesis `parents` by `tokens`."""
+    """Returns the element of x for each extension of hypothesis `parents` by `tokens`."""
     rows = jnp.arange(x.shape[0])[:, None]
     return x[rows, parents, tokens]

@@ -29,6 +29,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 
 from flaxformer_mt.config import CONFIG_FILE, Config, differences, save_config, workdir_config
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.dataclass_json import from_dict
@@ -386,6 +387,7 @@ def load_model(workdir: str | os.PathLike[str], which: str = "auto") -> LoadedMo
         source_vocab_size=tokenizer.source.size,
         target_vocab_size=tokenizer.target.size,
         bos_id=tokenizer.target.bos_id,
+        kernels=choose_kernels(config.model.kernels, jax.default_backend()),
     )
     params = read_params(path)
     expected = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))

@@ -21,6 +21,7 @@ from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.evaluation.confidence import Calibration, read_calibration
 from flaxformer_mt.evaluation.quality_flags import Flag, check
 from flaxformer_mt.inference.devices import mesh_of, on_all_devices
+from flaxformer_mt.inference.ensemble import params_in_dtype
 from flaxformer_mt.inference.grouping import (
     SHORTEST,
     SHORTEST_FRUGAL,
@@ -31,7 +32,6 @@ from flaxformer_mt.inference.grouping import (
 )
 from flaxformer_mt.inference.programs import Scored, SearchProgram, score_batch, search_batch
 from flaxformer_mt.model.config import Dtype
-from flaxformer_mt.model.layers import in_dtype
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.trace_cache import call_cached
 from flaxformer_mt.search.config import DecodingConfig, changed_config, retry_config
@@ -137,7 +137,7 @@ class Translator:
             model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))
         return cls(
             model,
-            on_all_devices(in_dtype(loaded.params, model.config.dtype)),
+            on_all_devices(params_in_dtype(loaded.params, model.config.dtype)),
             loaded.tokenizer,
             loaded.config.decoding,
             max_source_length=loaded.config.data.max_source_length,
@@ -432,8 +432,7 @@ class Translator:
             early_stopping=config.early_stopping if config.strategy == "beam" else "exact",
             forced_end=config.forced_end,
             renormalize=config.renormalize,
-            frugal=self._on_cpu,
-            places=group.places,
+            batch_slots=group.places,
             mesh=self._mesh,
         )
         wishes = make_search_inputs(
@@ -444,7 +443,7 @@ class Translator:
             words=self._words,
             weights=self._weights,
         )
-        found, _ = call_cached(
+        return call_cached(
             search_batch,
             self._params,
             batch.inputs,
@@ -453,7 +452,6 @@ class Translator:
             wishes,
             program=program,
         )
-        return found
 
     def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:
         """Those of one row of a fetched batch; score -inf marks an empty place."""

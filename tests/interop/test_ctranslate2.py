@@ -162,10 +162,10 @@ def test_the_same_probabilities(changes, rng, tmp_path):
 
 def test_every_reason_against_is_given_at_once(tmp_path):
     changes = {"positions": "bucketed", "num_position_buckets": 8, "max_distance": 200}
-    loaded = load(dataclasses.replace(TINY, neighborhood=5, **changes))
+    loaded = load(dataclasses.replace(TINY, local_window=5, **changes))
     with pytest.raises(ValueError) as error:
         export(loaded, tmp_path / "export")
-    assert "model.neighborhood is 5" in str(error.value)
+    assert "model.local_window is 5" in str(error.value)
     assert "model.num_position_buckets is 8 and model.max_distance 200" in str(error.value)
     assert "a distance of 20 into another bucket" in str(error.value)
     assert not (tmp_path / "export").exists()

@@ -406,7 +406,7 @@ def test_all_reasons_against_an_export_are_listed(tmp_path):
         activation="swiglu",
         num_kv_heads=1,
         key_width=4,
-        neighborhood=3,
+        local_window=3,
         norm_epsilon=1e-3,
     )
     with pytest.raises(ValueError, match="a Marian model cannot have") as refusal:
@@ -418,7 +418,7 @@ def test_all_reasons_against_an_export_are_listed(tmp_path):
         "model.activation swiglu, only relu or gelu or silu",
         "model.num_kv_heads 1, only 2 (all heads)",
         "model.key_width 4, only 8 (model.d_model / model.num_heads)",
-        "model.neighborhood 3, only 0 (all positions)",
+        "model.local_window 3, only 0 (all positions)",
         "model.norm_epsilon 0.001, only 1e-05",
     ):
         assert reason in str(refusal.value)

@@ -9,37 +9,37 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model.attention import (
-    KeysValues,
-    MultiHeadAttention,
-    compare,
-    masked_softmax,
-    mix,
-    sum_of_each,
-)
+from flaxformer_mt.model import attention
+from flaxformer_mt.model.attention import KeysValues, attention_weights
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.encoder_decoder import self_attention
-from flaxformer_mt.model.masks import View, causal_mask, neighborhood_mask, segment_mask
-from flaxformer_mt.model.relations import BucketedBias, RelativePositions, Rotary
+from flaxformer_mt.model.kernels import REFERENCE, KeyValueSlots
+from flaxformer_mt.model.masks import (
+    AttentionContext,
+    causal_mask,
+    local_window_mask,
+    segment_mask,
+)
+from flaxformer_mt.model.multi_head_attention import MultiHeadAttention
+from flaxformer_mt.model.positions import BucketedBias, RelativePositions, Rotary
 
 
 def attend(q, k, v, mask):
-    scores = compare(q * q.shape[-1] ** -0.5, k.swapaxes(2, 3))
-    return mix(masked_softmax(scores, mask), v)
+    return attention.attend(q, k, v, AttentionContext(mask))
 
 
 def numpy_attention(q, k, v, mask):
     """softmax(Q K^T / sqrt(d_k)) V, one query at a time, over the allowed keys alone."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
-    batch, heads, length, _ = q.shape
-    shared_by = heads // k.shape[1]
-    out = np.zeros((batch, heads, length, v.shape[-1]))
+    batch, length, heads, _ = q.shape
+    shared_by = heads // k.shape[2]
+    out = np.zeros((batch, length, heads, v.shape[-1]))
     for b, n, t in np.ndindex(batch, heads, length):
-        allowed = np.broadcast_to(mask, (batch, 1, length, k.shape[2]))[b, 0, t]
+        allowed = np.broadcast_to(mask, (batch, 1, length, k.shape[1]))[b, 0, t]
         group = n // shared_by
-        scores = k[b, group, allowed] @ q[b, n, t] / np.sqrt(q.shape[-1])
+        scores = k[b, allowed, group] @ q[b, t, n] / np.sqrt(q.shape[-1])
         weights = np.exp(scores - scores.max())
-        out[b, n, t] = weights @ v[b, group, allowed] / weights.sum()
+        out[b, t, n] = weights @ v[b, allowed, group] / weights.sum()
     return out
 
 
@@ -49,7 +49,7 @@ def draw(rng, *shape):
 
 @pytest.mark.parametrize("kv_heads", [6, 3, 2, 1])
 def test_equals_numpy(rng, kv_heads):
-    q, k, v = draw(rng, 2, 6, 5, 4), draw(rng, 2, kv_heads, 5, 4), draw(rng, 2, kv_heads, 5, 3)
+    q, k, v = draw(rng, 2, 5, 6, 4), draw(rng, 2, 5, kv_heads, 4), draw(rng, 2, 5, kv_heads, 3)
     segments = jnp.array([[1, 1, 1, 1, 1], [1, 1, 2, 2, 2]])
     mask = segment_mask(segments, segments) & causal_mask(5)
     np.testing.assert_allclose(attend(q, k, v, mask), numpy_attention(q, k, v, mask), atol=1e-5)
@@ -57,16 +57,16 @@ def test_equals_numpy(rng, kv_heads):
 
 @pytest.mark.parametrize("kv_heads", [6, 2, 1])
 def test_equals_jax(rng, kv_heads):
-    q, k, v = draw(rng, 2, 6, 5, 4), draw(rng, 2, kv_heads, 5, 4), draw(rng, 2, kv_heads, 5, 4)
+    q, k, v = draw(rng, 2, 5, 6, 4), draw(rng, 2, 5, kv_heads, 4), draw(rng, 2, 5, kv_heads, 4)
     mask = causal_mask(5)
-    theirs = jax.nn.dot_product_attention(*(x.swapaxes(1, 2) for x in (q, k, v)), mask=mask)
-    np.testing.assert_allclose(attend(q, k, v, mask).swapaxes(1, 2), theirs, atol=1e-5)
+    theirs = jax.nn.dot_product_attention(q, k, v, mask=mask)
+    np.testing.assert_allclose(attend(q, k, v, mask), theirs, atol=1e-5)
 
 
 def test_masked_keys_weigh_nothing_and_rows_without_keys_stay_finite(rng):
-    q, k = draw(rng, 2, 3, 5, 4), draw(rng, 2, 3, 5, 4)
+    q, k = draw(rng, 2, 5, 3, 4), draw(rng, 2, 5, 3, 4)
     segments = jnp.array([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
-    weights = masked_softmax(compare(q, k.swapaxes(2, 3)), segment_mask(segments, segments))
+    weights = attention_weights(q, k, segment_mask(segments, segments))
     assert jnp.all(weights[0, :, :3, 3:] == 0)
     assert jnp.all(jnp.isfinite(weights))
 
@@ -74,7 +74,7 @@ def test_masked_keys_weigh_nothing_and_rows_without_keys_stay_finite(rng):
 def test_a_neighborhood_is_centred_and_follows_positions():
     positions = jnp.array([[0, 1, 2, 3, 0, 1]])  # two packed sentences
     segments = jnp.array([[1, 1, 1, 1, 2, 2]])
-    near = neighborhood_mask(positions, positions, 3) & segment_mask(segments, segments)
+    near = local_window_mask(positions, positions, 3) & segment_mask(segments, segments)
     expected = [
         [1, 1, 0, 0, 0, 0],
         [1, 1, 1, 0, 0, 0],
@@ -96,11 +96,11 @@ def apply_self_attention(rng, make_relation, positions, mask, *, kv_heads=2, val
     """(params, x, output) of a self-attention layer with random parameters."""
     layer = MultiHeadAttention(4, kv_heads, 8, 6, value_width, make_relation)
     x = draw(rng, *positions.shape, 8)
-    view = View(mask, positions, positions)
+    context = AttentionContext(mask, positions, positions)
 
     def whole(module, x):
-        keys_values = module.keys_values(x, view.key_positions)
-        return module(x, keys_values, view=view, dropout_rows=None)
+        keys_values = module.keys_values(x, context.key_positions)
+        return module(x, keys_values, context, dropout_rows=None)
 
     shapes = jax.eval_shape(functools.partial(layer.init, method=whole), jax.random.key(0), x)
     params = jax.tree.map(lambda leaf: draw(rng, *leaf.shape), nn.unbox(shapes))
@@ -198,29 +198,28 @@ def test_bucketed_bias_equals_t5(rng, bidirectional):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("pages", [(5,), (2, 2, 1), (16, 16, 20)])
-def test_steps_equal_the_whole(rng, pages):
-    """Self-attention of one token after another over the cache == causal attention at once."""
-    attention = MultiHeadAttention(
-        num_heads=2, num_kv_heads=2, d_model=8, key_width=4, value_width=4
-    )
-    length = sum(pages)
+def test_steps_equal_the_whole(rng):
+    """Self-attention of one token after another over a store == causal attention at once."""
+    module = MultiHeadAttention(num_heads=2, num_kv_heads=2, d_model=8, key_width=4, value_width=4)
+    length = 5
     x = draw(rng, 3, length, 8)
 
     def whole(module, x):
-        seen = module.keys_values(x)
-        return module(x, seen, view=View(causal_mask(length)), dropout_rows=None)
+        context = AttentionContext(causal_mask(length))
+        return module(x, module.keys_values(x), context, dropout_rows=None)
 
-    params = attention.init(jax.random.key(0), x, method=whole)
-    expected = attention.apply(params, x, method=whole)
-    step = jax.jit(functools.partial(attention.apply, method="step"))
-    past = tuple(
-        KeysValues(jnp.zeros((3, 2, 4, size)), jnp.zeros((3, 2, size, 4))) for size in pages
-    )
+    def step(module, x, store, slots, mask):
+        store = store.append(slots, module.keys_values(x))
+        return module.attend_store(x, store, AttentionContext(mask)), store
+
+    params = module.init(jax.random.key(0), x, method=whole)
+    expected = module.apply(params, x, method=whole)
+    step = jax.jit(functools.partial(module.apply, method=step))
+    zeros = jnp.zeros((3, 1, 2, 4))
+    store = KeyValueSlots.empty(3, length, KeysValues(zeros, zeros), 1)
     for t in range(length):
-        mask = jnp.append(True, jnp.arange(length) < t)  # the new token itself, and the past
-        view = View(mask[None, None, None])
-        y, past = step(params, x[:, t : t + 1], past, jnp.full((3, 1), t), view)
+        mask = jnp.arange(length)[None, None, None] <= t
+        y, store = step(params, x[:, t : t + 1], store, jnp.full((3, 1), t), mask)
         np.testing.assert_allclose(y[:, 0], expected[:, t], atol=1e-5)
 
 
@@ -228,13 +227,14 @@ def test_steps_equal_the_whole(rng, pages):
 def test_the_bias_of_keys_learns_only_where_softmax_sees_it(positions, learns):
     """Else its gradient is rounding, another on every number of devices, and Adam amplifies it."""
     config = TransformerConfig(d_model=16, num_heads=2, positions=positions)
-    module = self_attention(config, bidirectional=True)
+    module = self_attention(config, REFERENCE, bidirectional=True)
     x = jax.random.normal(jax.random.key(0), (2, 5, 16))
-    view = View(jnp.ones((2, 1, 5, 5), bool), *[jnp.tile(jnp.arange(5), (2, 1))] * 2)
+    positions = jnp.tile(jnp.arange(5), (2, 1))
+    context = AttentionContext(jnp.ones((2, 1, 5, 5), bool), positions, positions)
 
     def output(module, x):
-        seen = module.keys_values(x, view.key_positions)
-        return module(x, seen, view=view, dropout_rows=None)
+        keys_values = module.keys_values(x, positions)
+        return module(x, keys_values, context, dropout_rows=None)
 
     variables = nn.init(output, module)(jax.random.key(1), x)
     # A bias that is not 0 must not change what there is to see.
@@ -242,11 +242,3 @@ def test_the_bias_of_keys_learns_only_where_softmax_sees_it(positions, learns):
     gradients = nn.unbox(gradients)["params"]
     assert bool(jnp.any(gradients["key"]["bias"] != 0)) == learns
     assert jnp.any(gradients["query"]["bias"] != 0)
-
-
-@pytest.mark.parametrize("length", [1, 5, 16, 64, 100])
-def test_a_sum_of_each_is_a_sum_and_no_row_knows_how_many_there_are(length, rng):
-    x = jnp.asarray(rng.normal(size=(32, 5, length)), jnp.float32)
-    found = jax.jit(sum_of_each)(x)
-    np.testing.assert_allclose(found, x.sum(-1, keepdims=True), rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(jax.jit(sum_of_each)(x[:8]), found[:8])

@@ -12,10 +12,10 @@ import pytest
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example
 from flaxformer_mt.data.batching.batch import pad_batch as pad_numpy_batch
-from flaxformer_mt.model.attention import KeysValues
-from flaxformer_mt.model.cache import LARGEST_PAGE, Source, start_cache
+from flaxformer_mt.inference.ensemble import params_in_dtype
+from flaxformer_mt.kernels.cpu import KERNELS as CPU_KERNELS
 from flaxformer_mt.model.config import TransformerConfig, preset
-from flaxformer_mt.model.layers import in_dtype
+from flaxformer_mt.model.kernels import REFERENCE
 from flaxformer_mt.model.transformer import Transformer, shift_right
 from flaxformer_mt.training.step import batch_loss
 
@@ -45,7 +45,7 @@ CHOICES = {
     "positions": get_args(TransformerConfig.__annotations__["positions"]),
     "max_distance": (0, 3),
     "num_position_buckets": (4,),
-    "neighborhood": (0, 4),
+    "local_window": (0, 4),
     "activation": ("relu", "gelu", "silu", "geglu", "swiglu"),
     "tie_embeddings": ("all", "target", "none"),
     "scale_embeddings": (True, False),
@@ -134,10 +134,11 @@ def test_cached_decoding_equals_teacher_forcing(config, rng):
 
 
 @pytest.mark.parametrize("config", VARIANTS)
-@pytest.mark.parametrize("frugal", [False, True])
-def test_each_hypothesis_goes_on_from_its_own_past(config, frugal, rng):
-    """First side by side, so that they fill a second page; then from parents drawn at random."""
+@pytest.mark.parametrize("kernels", [REFERENCE, CPU_KERNELS], ids=["reference", "cpu"])
+def test_each_hypothesis_continues_its_own_past(config, kernels, rng):
+    """First each continues itself, so that they fill a second page; then random parents."""
     model, params = build(config)
+    model = model.clone(kernels=kernels)
     beams, length, apart = (2, 3), 40, 25
     sources = [rng.integers(4, VOCAB, n).astype(np.int32) for n in (5, 3)]
 
@@ -152,7 +153,7 @@ def test_each_hypothesis_goes_on_from_its_own_past(config, frugal, rng):
         source = batch.inputs, batch.inputs_positions, batch.inputs_segment_ids
         source = [x[::3] for x in source]
         memory = model.apply(params, *source, method="encode")
-        sizes = {"beam_size": 3, "max_target_length": length, "frugal": frugal}
+        sizes = {"beam_size": 3, "max_target_length": length}
         return model.apply(params, memory, source[2] != 0, **sizes, method="init_cache")
 
     tokens = np.full((*beams, 1), BOS)
@@ -174,64 +175,10 @@ def test_each_hypothesis_goes_on_from_its_own_past(config, frugal, rng):
         tokens = np.take_along_axis(tokens, parents[..., None], axis=1)
         tokens = np.concatenate([tokens, rng.integers(4, VOCAB, (*beams, 1))], axis=2)
         most = max(most, int(cache.seen.any(axis=1).sum(axis=1).max()))
-    # What all descend from stands there once: else it would be 3 * 40 tokens.
+    # A common prefix is stored once; otherwise there would be 3 * 40 tokens.
     assert int(cache.seen.any(axis=1).sum(axis=1).max()) < 64 < 3 * apart
-    kept = config.neighborhood // 2 + 1 if config.neighborhood else apart + 1
+    kept = config.local_window // 2 + 1 if config.local_window else apart + 1
     assert most == 3 * kept
-
-
-def test_pages_that_nobody_looks_at_are_not_read():
-    """Else what is not a number in one of them would be in the result, for 0 times that is none."""
-    model, params = build(TINY)
-    source = jnp.ones((2, 30), jnp.int32)
-    mask = jnp.arange(30) < jnp.array([[16], [3]])
-    memory = model.apply(params, source, source, source, method="encode")
-    sizes = {"beam_size": 3, "max_target_length": 40, "frugal": True}
-    cache = model.apply(params, memory, mask, **sizes, method="init_cache")
-    step = jax.jit(lambda cache: model.apply(params, source[:, :3], cache, method="decode_step"))
-
-    def spoil(pages):
-        first, *others = pages
-        assert others
-        return (first, *jax.tree.map(lambda x: x * jnp.nan, others))
-
-    spoilt = cache.replace(
-        past=tuple(map(spoil, cache.past)), source=tuple(map(spoil, cache.source))
-    )
-    expected, _ = step(cache)
-    logits, _ = step(spoilt)
-    np.testing.assert_array_equal(logits, expected)
-    assert jnp.isfinite(logits).all()
-    for looked_at in (
-        {"seen": cache.seen.at[0, 1, -1].set(True)},
-        {"source_mask": cache.source_mask.at[0, ..., 20].set(True)},
-    ):
-        logits, _ = step(spoilt.replace(**looked_at))
-        assert not jnp.isfinite(logits[0]).all()
-
-
-@pytest.mark.parametrize("heads, beams, lengths", [
-    (8, 1, [16, 16, 32, 64, 128, 256, 16]),
-    (16, 1, [16, 16, 32, 64, 128, 128, 128, 16]),
-    (8, 5, [64, 64, 128, 256, 512, 512, 512, 512, 80]),
-    (10000, 1, [16] * 33),
-])  # fmt: skip
-def test_pages_of_a_cpu_are_of_a_size_that_malloc_keeps(heads, beams, lengths):
-    """Of keys and values in float32 of 64 places, or of 32 with several hypotheses."""
-    places = 64 if beams == 1 else 32
-    shapes = (places, heads, 64, 20), (places, heads, 20, 64)
-    keys, values = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
-    source = Source((KeysValues(keys, values),), jax.ShapeDtypeStruct((places, 1, 1, 20), jnp.bool))
-
-    def pages(frugal):
-        sizes = {"beam_size": beams, "max_target_length": 528, "frugal": frugal}
-        (past,) = jax.eval_shape(lambda source: start_cache(source, **sizes).past, source)
-        return [page.keys for page in past]
-
-    assert [page.shape[-1] for page in pages(frugal=True)] == lengths
-    largest = max(page.size * 4 for page in pages(frugal=True))
-    assert largest <= LARGEST_PAGE or len(set(lengths)) == 1
-    assert [page.shape[-1] for page in pages(frugal=False)] == [sum(lengths)]
 
 
 @pytest.mark.parametrize("config", VARIANTS)
@@ -239,7 +186,7 @@ def test_matrices_in_the_dtype_of_the_model_change_nothing(config, rng):
     config = dataclasses.replace(config, dtype="bfloat16")
     _, params = build(config)
     batch = pad_batch(examples(rng, [(5, 9), (3, 9)]), WIDE)
-    converted = in_dtype(params, "bfloat16")
+    converted = params_in_dtype(params, "bfloat16")
     assert jnp.dtype("bfloat16") in {x.dtype for x in jax.tree.leaves(converted)}
     np.testing.assert_array_equal(
         forward(config)(converted, *batch), forward(config)(params, *batch)
@@ -390,8 +337,8 @@ def test_tied_embeddings_need_one_vocabulary():
         ({"key_width": 5, "positions": "rotary"}, "width of a key must be even, got 5"),
         ({"positions": "bucketed", "num_position_buckets": 3}, "even and at least 4, got 3"),
         ({"positions": "bucketed", "max_distance": 16}, "larger than half"),
-        ({"neighborhood": 1}, "see itself alone"),
-        ({"neighborhood": -2}, "must not be negative"),
+        ({"local_window": 1}, "see only itself"),
+        ({"local_window": -2}, "must not be negative"),
         ({"norm_epsilon": 0.0}, "must be positive"),
     ],
 )

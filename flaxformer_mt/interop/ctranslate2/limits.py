@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.relations import distance_buckets
+from flaxformer_mt.model.positions import distance_buckets
 
 
 def reasons_against(config: TransformerConfig) -> Iterator[str]:
     """Why CTranslate2 cannot hold such a model; nothing if it can."""
-    if config.neighborhood:
+    if config.local_window:
         yield (
-            f"model.neighborhood is {config.neighborhood}, but there every position of the "
+            f"model.local_window is {config.local_window}, but there every position of the "
             "encoder sees all others (as with 0)"
         )
     if config.positions == "bucketed" and (distances := _rounded_apart(config)):

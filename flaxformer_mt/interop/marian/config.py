@@ -147,7 +147,7 @@ def _reasons_against_ours(config: TransformerConfig) -> Iterator[str]:
         ("num_kv_heads", config.kv_heads, (config.num_heads,), f"{config.num_heads} (all heads)"),
         ("key_width", config.head_widths[0], (even,), width),
         ("value_width", config.head_widths[1], (even,), width),
-        ("neighborhood", config.neighborhood, (0,), "0 (all positions)"),
+        ("local_window", config.local_window, (0,), "0 (all positions)"),
     )
     for name, value, possible, expected in fields:
         if value not in possible:

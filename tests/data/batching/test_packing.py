@@ -152,9 +152,9 @@ def test_a_restored_iterator_goes_on_as_the_uninterrupted_one_does():
 
 
 @pytest.mark.parametrize(
-    ("positions", "neighborhood"), [("sinusoidal", 0), ("rotary", 0), ("relative", 5)]
+    ("positions", "local_window"), [("sinusoidal", 0), ("rotary", 0), ("relative", 5)]
 )
-def test_the_loss_of_packed_pairs_is_that_of_pairs_apart(positions, neighborhood):
+def test_the_loss_of_packed_pairs_is_that_of_pairs_apart(positions, local_window):
     pairs = random_pairs(60)
     model = Transformer(
         TransformerConfig(
@@ -163,7 +163,7 @@ def test_the_loss_of_packed_pairs_is_that_of_pairs_apart(positions, neighborhood
             num_heads=2,
             positions=positions,
             dropout=0.0,
-            neighborhood=neighborhood,
+            local_window=local_window,
         ),
         source_vocab_size=VOCAB_SIZE,
         target_vocab_size=VOCAB_SIZE,

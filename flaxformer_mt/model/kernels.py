@@ -1,0 +1,188 @@
+"""The seam for hardware: the operations that a device may compute in its own way.
+
+`Kernels` is a frozen record of functions, a static field of `Transformer`. Its defaults are the
+reference: they compute what the paper says, in plain JAX, on every device. The sets for CPU, GPU
+and TPU are in `flaxformer_mt.kernels`; each replaces some of the functions, and is tested against
+the reference.
+"""
+
+import dataclasses
+from typing import Literal, Protocol, runtime_checkable
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int
+
+from flaxformer_mt.model import attention, dropout
+from flaxformer_mt.model.attention import KeysValues
+from flaxformer_mt.model.masks import AttentionContext
+
+KernelChoice = Literal["auto", "reference", "cpu", "gpu", "tpu"]
+
+
+@runtime_checkable
+class Attend(Protocol):
+    """Equation 1, as `attention.attend`. Raises NotImplementedError for cases it cannot compute."""
+
+    def __call__(
+        self,
+        queries: Float[Array, "B T N H"],
+        keys: Float[Array, "B S G H"],
+        values: Float[Array, "B S G W"],
+        context: AttentionContext,
+        bias: Float[Array, "#B N T S"] | None = None,
+    ) -> Float[Array, "B T N W"]:
+        """Returns the output of every head."""
+        ...
+
+
+@runtime_checkable
+class Product(Protocol):
+    """x W, as `product`."""
+
+    def __call__(
+        self,
+        x: Float[Array, "..."],
+        kernel: Float[Array, "..."],
+        inputs: tuple[int, ...],
+        dtype: DTypeLike,
+    ) -> Float[Array, "..."]:
+        """Returns x, contracted over the dimensions `inputs` of the kernel."""
+        ...
+
+
+@runtime_checkable
+class Drop(Protocol):
+    """Dropout, as `dropout.dropout`."""
+
+    def __call__(
+        self, x: Float[Array, "B ..."], rate: float, key: Array, rows: Int[Array, " B"]
+    ) -> Float[Array, "B ..."]:
+        """Returns x with a share `rate` of its elements set to 0, the others scaled up."""
+        ...
+
+
+@runtime_checkable
+class KeyValueStore(Protocol):
+    """The keys and values of one layer while translating: a pytree of C slots for each sentence."""
+
+    @classmethod
+    def empty(cls, batch: int, slots: int, like: KeysValues, beam_size: int) -> "KeyValueStore":
+        """Returns an empty store for so many hypotheses; heads, widths and dtype as in `like`."""
+        ...
+
+    def replace_rows(self, rows: Int[Array, " n"], new: KeysValues) -> "KeyValueStore":
+        """Returns the store with `new` in the first slots of the sentences `rows`.
+
+        Rows beyond the last are dropped.
+        """
+        ...
+
+    def append(self, slots: Int[Array, "B K"], new: KeysValues) -> "KeyValueStore":
+        """Returns the store with the K new tokens of each sentence in the given slots."""
+        ...
+
+    def attend(
+        self,
+        queries: Float[Array, "B K N H"],
+        context: AttentionContext,
+        bias: Float[Array, "#B N K C"] | None = None,
+    ) -> Float[Array, "B K N W"]:
+        """Returns equation 1 over the slots."""
+        ...
+
+    def whole(self) -> KeysValues:
+        """Returns keys [B C G H] and values [B C G W] of all slots."""
+        ...
+
+
+@flax.struct.dataclass
+class KeyValueSlots:
+    """The reference store: two arrays."""
+
+    keys: Float[Array, "B C G H"]
+    values: Float[Array, "B C G W"]
+
+    @classmethod
+    def empty(cls, batch: int, slots: int, like: KeysValues, beam_size: int) -> "KeyValueSlots":
+        """Returns zeros."""
+        del beam_size
+        return cls(*(jnp.zeros((batch, slots, *x.shape[2:]), x.dtype) for x in like))
+
+    def replace_rows(self, rows: Int[Array, " n"], new: KeysValues) -> "KeyValueSlots":
+        """Returns the store with `new` in the first slots of these rows."""
+        length = new.keys.shape[1]
+        return KeyValueSlots(
+            self.keys.at[rows, :length].set(new.keys, mode="drop"),
+            self.values.at[rows, :length].set(new.values, mode="drop"),
+        )
+
+    def append(self, slots: Int[Array, "B K"], new: KeysValues) -> "KeyValueSlots":
+        """Returns the store with `new` in these slots."""
+        rows = jnp.arange(slots.shape[0])[:, None]
+        return KeyValueSlots(
+            self.keys.at[rows, slots].set(new.keys, mode="drop"),
+            self.values.at[rows, slots].set(new.values, mode="drop"),
+        )
+
+    def attend(
+        self,
+        queries: Float[Array, "B K N H"],
+        context: AttentionContext,
+        bias: Float[Array, "#B N K C"] | None = None,
+    ) -> Float[Array, "B K N W"]:
+        """Returns equation 1 over the slots."""
+        return attention.attend(queries, self.keys, self.values, context, bias)
+
+    def whole(self) -> KeysValues:
+        """Returns all slots."""
+        return KeysValues(self.keys, self.values)
+
+
+def product(
+    x: Float[Array, "..."],
+    kernel: Float[Array, "..."],
+    inputs: tuple[int, ...],
+    dtype: DTypeLike,
+) -> Float[Array, "..."]:
+    """Returns x W: the last dimensions of x contracted with the dimensions `inputs` of W.
+
+    Args:
+      x: [... K]; K may be several dimensions.
+      kernel: W [K N] or [N K]; N too may be several dimensions.
+      inputs: which dimensions of W are K.
+      dtype: of the result.
+    """
+    last = tuple(range(x.ndim - len(inputs), x.ndim))
+    contracted = ((last, inputs), ((), ()))
+    return jax.lax.dot_general(x, kernel, contracted, preferred_element_type=dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernels:
+    """The operations that a device may compute in its own way; the defaults are the reference."""
+
+    name: str = "reference"
+    attend: Attend = attention.attend
+    product: Product = product
+    dropout: Drop = dropout.dropout
+    store: type[KeyValueStore] = KeyValueSlots
+
+    def attention(
+        self,
+        queries: Float[Array, "B T N H"],
+        keys: Float[Array, "B S G H"],
+        values: Float[Array, "B S G W"],
+        context: AttentionContext,
+        bias: Float[Array, "#B N T S"] | None = None,
+    ) -> Float[Array, "B T N W"]:
+        """Returns equation 1 by this set's kernel, or by the reference where that has no answer."""
+        try:
+            return self.attend(queries, keys, values, context, bias)
+        except NotImplementedError:
+            return attention.attend(queries, keys, values, context, bias)
+
+
+REFERENCE = Kernels()

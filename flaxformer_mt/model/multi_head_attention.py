@@ -1,0 +1,137 @@
+"""Multi-head attention (section 3.2.2)."""
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int
+
+from flaxformer_mt.model.attention import KeysValues, attention_weights, weighted_sum
+from flaxformer_mt.model.dropout import DropoutRows
+from flaxformer_mt.model.kernels import REFERENCE, Kernels, KeyValueStore
+from flaxformer_mt.model.layers import Dropout, Linear
+from flaxformer_mt.model.masks import AttentionContext
+from flaxformer_mt.model.positions import RelativeScheme
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(Q, K, V) = Concat(head_1, ..., head_N) W^O (section 3.2.2).
+
+    Self-attention projects queries, keys and values from the same x. Source attention takes keys
+    and values that were projected from the encoder's output, once per sentence.
+
+    Attributes:
+      num_heads: N, of the queries.
+      num_kv_heads: G, of keys and values: N in the paper; fewer is grouped-query attention
+        (Ainslie et al. 2023), 1 is multi-query attention (Shazeer 2019).
+      d_model: D.
+      key_width: d_k, of each query and key.
+      value_width: d_v, of each value.
+      make_relative_scheme: makes the relative position scheme (self-attention only).
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    d_model: int
+    key_width: int
+    value_width: int
+    make_relative_scheme: Callable[[], RelativeScheme] = RelativeScheme
+    use_bias: bool = True
+    dropout: float = 0.0
+    dtype: DTypeLike = jnp.float32
+    kernels: Kernels = REFERENCE
+
+    def setup(self) -> None:
+        self.relation = self.make_relative_scheme()
+
+        def project(heads: int, width: int, axis: str, fixed_bias: bool = False) -> Linear:
+            # The initial scale of one matrix [D 3D] for W^Q, W^K and W^V together: half the
+            # variance of three. Post-norm learns far sooner with it: on Multi30k BLEU 24.9, not
+            # 10.4, after 2,000 steps.
+            return Linear(
+                (self.d_model, heads, width),
+                ("embed", axis, "head_width"),
+                init_scale=0.5,
+                use_bias=self.use_bias,
+                fixed_bias=fixed_bias,
+                dtype=self.dtype,
+                kernels=self.kernels,
+            )
+
+        self.query = project(self.num_heads, self.key_width, "heads")
+        # The bias of a key adds the same to all logits of a query, and the softmax cancels it. Its
+        # gradient is rounding noise, which Adam would turn into full steps. So it stays 0.
+        fixed = not self.relation.rotates
+        self.key = project(self.num_kv_heads, self.key_width, "kv_heads", fixed)
+        self.value = project(self.num_kv_heads, self.value_width, "kv_heads")
+        self.out = Linear(
+            (self.num_heads, self.value_width, self.d_model),
+            ("heads", "head_width", "embed"),
+            num_inputs=2,
+            use_bias=self.use_bias,
+            dtype=self.dtype,
+            kernels=self.kernels,
+        )
+        self.drop = Dropout(self.dropout, self.kernels)
+
+    def keys_values(
+        self, x: Float[Array, "B S D"], positions: Int[Array, "#B #S"] | None = None
+    ) -> KeysValues:
+        """Returns x W^K [B S G d_k] and x W^V [B S G d_v] of all heads."""
+        return KeysValues(self.relation.rotate(self.key(x), positions), self.value(x))
+
+    def __call__(
+        self,
+        x: Float[Array, "B T D"],
+        source: KeysValues,
+        context: AttentionContext,
+        *,
+        dropout_rows: DropoutRows,
+    ) -> Float[Array, "B T D"]:
+        """Returns the attention of every position of x to the keys of `source`."""
+        queries, bias = self._queries(x, context)
+        if self._needs_weights() or (self.dropout and dropout_rows is not None):
+            heads = self._attend_by_weights(queries, source, context, bias, dropout_rows)
+        else:
+            heads = self.kernels.attention(queries, *source, context, bias)
+        return self.out(heads)
+
+    def attend_store(
+        self, x: Float[Array, "B K D"], store: KeyValueStore, context: AttentionContext
+    ) -> Float[Array, "B K D"]:
+        """Returns the attention of the K hypotheses of each sentence to the slots of a store.
+
+        The hypotheses are K queries over the same slots. The mask tells each one its own.
+        """
+        queries, bias = self._queries(x, context)
+        if self._needs_weights():
+            heads = self._attend_by_weights(queries, store.whole(), context, bias, None)
+        else:
+            heads = store.attend(queries, context, bias)
+        return self.out(heads.astype(self.dtype))
+
+    def _queries(
+        self, x: Float[Array, "B T D"], context: AttentionContext
+    ) -> tuple[Float[Array, "B T N H"], Float[Array, "#B N T S"] | None]:
+        queries = self.relation.rotate(self.query(x), context.query_positions)
+        return queries, self.relation.bias(queries, context)
+
+    def _needs_weights(self) -> bool:
+        """Whether somebody reads the weights: a position scheme, or the caller of `apply`."""
+        return self.relation.needs_weights or self.is_mutable_collection("intermediates")
+
+    def _attend_by_weights(
+        self,
+        queries: Float[Array, "B T N H"],
+        source: KeysValues,
+        context: AttentionContext,
+        bias: Float[Array, "#B N T S"] | None,
+        dropout_rows: DropoutRows,
+    ) -> Float[Array, "B T N W"]:
+        """Returns equation 1 with its weights in memory, for what reads or drops them."""
+        weights = attention_weights(queries, source.keys, context.mask, bias)
+        self.sow("intermediates", "weights", weights)
+        weights = self.drop(weights, dropout_rows=dropout_rows)
+        heads = weighted_sum(weights, source.values)
+        return self.relation.add_to_heads(heads, weights, context)

@@ -1,0 +1,147 @@
+"""The loop over tokens that all searches share, and what they are given.
+
+A search is a `Search`: four functions over a state. `run` searches a batch of sentences from their
+first token to their last. `inference.continuous_batching` runs the same functions over many
+sentences that take turns.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from flaxformer_mt.search.config import ForcedEnd, LengthNormalization
+from flaxformer_mt.search.rules import ForcedPrefix, Rule
+from flaxformer_mt.search.scoring import penalty
+from flaxformer_mt.search.selection import Selection
+from flaxformer_mt.search.step import (
+    DecodeCache,
+    DecodeStep,
+    Hypotheses,
+    end_at_limit,
+    next_log_probs,
+)
+
+
+@flax.struct.dataclass
+class SearchSettings:
+    """The settings of a search that are the same for all its sentences.
+
+    Attributes:
+      suppressed: tokens that are never chosen (padding, BOS, and unknown words unless allowed).
+      length_penalty: alpha >= 0 of `scoring.penalty`.
+      bos_id: the first input of the model.
+      eos_id: ends a hypothesis.
+      pad_id: fills the tokens after EOS.
+      max_target_length: T, the room for tokens, EOS included.
+      length_normalization: the form of the length penalty.
+      forced_end: what EOS costs at the length limit.
+      renormalize: take the probability of suppressed tokens out of the total.
+    """
+
+    suppressed: Bool[Array, " V"]
+    length_penalty: float | Float[Array, ""]
+    bos_id: int = flax.struct.field(pytree_node=False)
+    eos_id: int = flax.struct.field(pytree_node=False)
+    pad_id: int = flax.struct.field(pytree_node=False)
+    max_target_length: int = flax.struct.field(pytree_node=False)
+    length_normalization: LengthNormalization = flax.struct.field(pytree_node=False, default="gnmt")
+    forced_end: ForcedEnd = flax.struct.field(pytree_node=False, default="scored")
+    renormalize: bool = flax.struct.field(pytree_node=False, default=False)
+
+    def penalty(self, lengths: Int[Array, "..."]) -> Float[Array, "..."]:
+        """Returns the length penalty of hypotheses with so many tokens."""
+        return penalty(lengths, self.length_penalty, self.length_normalization)
+
+    def next_log_probs(self, logits: Float[Array, "B K V"]) -> Float[Array, "B K V"]:
+        """Returns the log-probabilities of the next token; see `step.next_log_probs`."""
+        return next_log_probs(logits, self.suppressed, renormalize=self.renormalize)
+
+    def end_at_limit(
+        self,
+        scores: Float[Array, "B K V"],
+        log_probs: Float[Array, "B K V"],
+        must_end: Bool[Array, " B"],
+    ) -> Float[Array, "B K V"]:
+        """Returns `scores` with EOS alone where a sentence must end; see `step.end_at_limit`."""
+        return end_at_limit(
+            scores, log_probs, must_end, eos_id=self.eos_id, forced_end=self.forced_end
+        )
+
+
+@flax.struct.dataclass
+class SentenceOptions:
+    """The options of each sentence. Arrays have a row for each sentence, or one row for all.
+
+    An option that is None adds no code to the compiled program. Changing a value compiles nothing.
+    """
+
+    length_limits: Int[Array, " Q"]
+    """The most tokens of each translation, EOS included; 0 for an empty row."""
+    rules: tuple[Rule, ...] = ()
+    """Change what the search compares, in this order."""
+    prefix: ForcedPrefix | None = None
+    """What translations must begin with."""
+    selection: Selection | None = None
+    """Which extensions a beam search keeps; None = the best ones."""
+    choose: Callable[[Float[Array, "B K V"], Int[Array, " B"]], Int[Array, "B K"]] | None = None
+    """(scores, step) -> tokens, such as `sampling.Sampler`; None = the most probable token."""
+
+    def take(self, sentences: Int[Array, " B"]) -> "SentenceOptions":
+        """Returns the options of some sentences; a number beyond the last one has limit 0."""
+        count = self.length_limits.shape[0]
+        rows = jnp.minimum(sentences, count - 1)
+        taken = jax.tree.map(lambda x: x[rows] if is_per_row(x) else x, self)
+        limits = jnp.where(sentences < count, taken.length_limits, 0)
+        return taken.replace(length_limits=limits)
+
+
+class Search(NamedTuple):
+    """A search in four functions. A state is a named tuple with a field `cache`."""
+
+    start: Callable[[SentenceOptions], Any]
+    """options -> the state before the first token, with () as its cache."""
+    advance: Callable[[DecodeStep, SentenceOptions, Any], Any]
+    """(step, options, state) -> the state one token later."""
+    live: Callable[[Any], Bool[Array, " B"]]
+    """state -> which sentences are not finished."""
+    result: Callable[[Any], Hypotheses]
+    """state -> the hypotheses of the finished sentences."""
+
+
+def run(
+    search: Search, step: DecodeStep, cache: DecodeCache, options: SentenceOptions
+) -> Hypotheses:
+    """Returns the hypotheses of every sentence.
+
+    Args:
+      search: `greedy` or `beam_search`.
+      step: the model.
+      cache: the model's memory of the B sentences before the first token.
+      options: of the B sentences.
+    """
+    state = search.start(options)._replace(cache=cache)
+    return search.result(decode_until(search, step, options, state, 0))
+
+
+def decode_until(
+    search: Search,
+    step: DecodeStep,
+    options: SentenceOptions,
+    state: Any,
+    num_live: int | Int[Array, ""],
+) -> Any:
+    """Returns the state in which no more than `num_live` sentences are unfinished."""
+    return jax.lax.while_loop(
+        lambda state: search.live(state).sum() > num_live,
+        lambda state: search.advance(step, options, state),
+        state,
+    )
+
+
+def is_per_row(x: Array) -> bool:
+    """Returns whether an array has a row for each sentence, and not one row or none for all."""
+    return x.ndim > 0 and x.shape[0] > 1
