@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions
 from flaxformer_mt.search.rules import History, apply_rules
-from flaxformer_mt.search.step import DecodeStep, Hypotheses, lengths_to_eos, write_token
+from flaxformer_mt.search.step import DecodeStep, Hypotheses, lengths_to_eos, top_k, write_token
 
 
 class GreedyState(NamedTuple):
@@ -26,7 +26,8 @@ class GreedyState(NamedTuple):
 
 def most_probable(scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
     """Returns the most probable token of each hypothesis; the lowest number among equals."""
-    return jnp.argmax(scores, axis=-1).astype(jnp.int32)
+    batch, beams, vocab_size = scores.shape
+    return top_k(scores.reshape(-1, vocab_size), 1)[1].reshape(batch, beams)
 
 
 def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:

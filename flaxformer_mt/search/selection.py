@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from flaxformer_mt.search.step import top_k
+
 
 class Live(NamedTuple):
     """Unfinished hypotheses; total -inf marks an empty entry."""
@@ -137,7 +139,7 @@ def best_extensions(
 ) -> Candidates:
     """Returns the extensions with the 2K largest of the K * V totals."""
     batch, beams, vocab_size = totals.shape
-    best, indices = jax.lax.top_k(totals.reshape(batch, -1), 2 * beams)  # [B 2K]
+    best, indices = top_k(totals.reshape(batch, -1), 2 * beams)  # [B 2K]
     parents, tokens = indices // vocab_size, indices % vocab_size
     return Candidates(best, extended_log_probs(live, log_probs, parents, tokens), parents, tokens)
 

@@ -83,6 +83,16 @@ def end_at_limit(
     return jnp.where(must_end[:, None, None], end, scores)
 
 
+def top_k(x: Float[Array, "B N"], k: int) -> tuple[Float[Array, "B {k}"], Int[Array, "B {k}"]]:
+    """Returns the k largest elements of each row and their indices; the first among equals.
+
+    The barriers keep XLA from merging the result with slices that follow: then it would sort the
+    whole row. (One barrier for both results crashes jaxlib 0.10.2.)
+    """
+    values, indices = jax.lax.top_k(x, k)
+    return jax.lax.optimization_barrier(values), jax.lax.optimization_barrier(indices)
+
+
 def lengths_to_eos(
     tokens: Int[Array, "B n T"], scores: Float[Array, "B n"], eos_id: int
 ) -> Int[Array, "B n"]:

@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model.dropout import Dropout, dropout
+from flaxformer_mt.kernels.hashed_dropout import dropout
+from flaxformer_mt.model import dropout as reference
+from flaxformer_mt.model.layers import Dropout
 
 SIZE = (256, 1024)
 ROWS = jnp.arange(SIZE[0])
@@ -54,11 +56,13 @@ def test_a_key_gives_one_mask():
     assert np.array_equal(mask(6), mask(6))
 
 
-def test_a_row_has_its_mask_wherever_it_is():
-    """So that devices and micro-batches may divide a batch as they like."""
-    rows = jnp.array([7, 200, 3])
-    part = dropout(jnp.ones((3, SIZE[1])), 0.3, jax.random.key(6), rows)
-    assert np.array_equal(np.asarray(part > 0), mask(6)[np.asarray(rows)])
+@pytest.mark.parametrize("drop", [dropout, reference.dropout], ids=["hashed", "reference"])
+def test_the_mask_of_a_row_depends_on_its_number_alone(drop):
+    """So devices and micro-batches may divide a batch in any way."""
+    x, key, rows = jnp.ones((256, 64)), jax.random.key(6), jnp.array([7, 200, 3])
+    whole, part = drop(x, 0.3, key, jnp.arange(256)), drop(x[:3], 0.3, key, rows)
+    assert np.array_equal(part, whole[rows])
+    np.testing.assert_allclose(np.mean(whole > 0), 0.7, atol=0.02)
 
 
 def test_no_rows_and_zero_rate_are_the_identity():
