@@ -77,5 +77,5 @@ def make_product(contract: Contract, sum_of_outer_products: SumOfOuterProducts) 
 
 
 product = make_product(contract, sum_of_outer_products)
-"""x W for GPUs and TPUs. The gradient of W is rounded to the dtype of x before devices add up theirs,
-which halves what they send in bfloat16."""
+"""x W for GPUs and TPUs. The gradient of W has the dtype of x before devices add up theirs,
+so bfloat16 halves what they send."""
