@@ -13,7 +13,8 @@ from flaxformer_mt import convert, train
 from flaxformer_mt.config import workdir_config
 from flaxformer_mt.interop.ctranslate2.export import QUANTIZATIONS
 from flaxformer_mt.interop.marian.convert import read_marian
-from flaxformer_mt.interop.verify import VerificationFailed, VerifyConfig
+from flaxformer_mt.interop.options import Quantization, VerifyConfig
+from flaxformer_mt.interop.verify import VerificationFailed
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.training.checkpoint import load_model
 from flaxformer_mt.translation.translator import Translator
@@ -209,8 +210,8 @@ def test_arguments_that_do_not_go_together_are_refused(arguments, message, capsy
 
 def test_the_tolerances_are_those_of_the_proof():
     arguments = convert.ConvertArguments(workdir="w", to="marian", output="o", verify="v")
-    assert convert._verify_config(arguments) == VerifyConfig(file="v")
+    assert arguments.verification == VerifyConfig(file="v")
 
 
 def test_the_quantizations_are_those_of_the_writer():
-    assert typing.get_args(convert.Quantization) == QUANTIZATIONS
+    assert typing.get_args(Quantization) == QUANTIZATIONS

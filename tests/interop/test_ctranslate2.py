@@ -15,8 +15,11 @@ from random_models import random_model
 from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import WordVocabulary
-from flaxformer_mt.interop.ctranslate2.export import QUANTIZATIONS, write_ctranslate2
-from flaxformer_mt.interop.ctranslate2.limits import reasons_against
+from flaxformer_mt.interop.ctranslate2.export import (
+    QUANTIZATIONS,
+    unsupported,
+    write_ctranslate2,
+)
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
 
@@ -174,10 +177,8 @@ def test_every_reason_against_is_given_at_once(tmp_path):
 def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):
     changes = {"positions": "bucketed", "num_position_buckets": 6, "max_distance": 100}
     loaded = load(dataclasses.replace(TINY, **changes))
-    assert list(reasons_against(loaded.model.config))
-    monkeypatch.setattr(
-        "flaxformer_mt.interop.ctranslate2.export.reasons_against", lambda config: []
-    )
+    assert list(unsupported(loaded.model.config))
+    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.export.unsupported", lambda config: [])
     engine = ctranslate2.Translator(str(export(loaded, tmp_path / "export")), intra_threads=1)
     sources, targets = sentences(rng, [15]), sentences(rng, [5])  # distance 10 comes up
     (found,) = engine.score_batch(sources, targets)
@@ -188,13 +189,13 @@ def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):
 def test_a_parameter_that_the_table_does_not_know_is_not_lost(tmp_path):
     loaded = load(TINY)
     loaded.params["encoder_0"]["adapter"] = {"kernel": jnp.ones((2, 2))}
-    with pytest.raises(ValueError, match="no place in CTranslate2: encoder_0/adapter/kernel"):
+    with pytest.raises(ValueError, match="no place for the parameters encoder_0/adapter/kernel"):
         export(loaded, tmp_path / "export")
 
 
 def test_without_torch_there_is_no_bfloat16(tmp_path, monkeypatch):
     monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.export.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="needs torch .* or take int8_float16"):
+    with pytest.raises(ValueError, match="needs torch .* or choose int8_float16"):
         export(load(TINY), tmp_path / "export", "int8_bfloat16")
 
 

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 from marian_directories import OURS, our_model, write_directory, write_tokenizer
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import WordVocabulary
-from flaxformer_mt.interop.marian import table as marian_table
+from flaxformer_mt.interop.marian import weights
 from flaxformer_mt.interop.marian.convert import read_marian, write_marian
 from flaxformer_mt.model.positions import sinusoids
 from flaxformer_mt.search.config import DecodingConfig
@@ -91,11 +92,11 @@ def test_ours_out_and_in_again_gives_the_same_logits(tmp_path, name):
     again = read_marian(tmp_path)
     np.testing.assert_allclose(logits(again), logits(loaded), atol=2e-5)
     # Exact, but for the order of the channels, and zeros in place of biases.
-    leaves = marian_table.flat(again.params)
+    leaves = flatten_dict(again.params, sep="/")
     order = np.arange(16)
     if config.positions == "sinusoidal":
-        order = marian_table.half_split_channels(16)
-    for path, leaf in marian_table.flat(loaded.params).items():
+        order = weights.half_split_channels(16)
+    for path, leaf in flatten_dict(loaded.params, sep="/").items():
         moved = leaves.pop(path)
         for axis, size in enumerate(leaf.shape):
             leaf = leaf.take(order, axis=axis) if size == 16 else leaf
@@ -111,7 +112,7 @@ def test_ours_out_and_in_again_gives_the_same_logits(tmp_path, name):
 def test_the_order_of_the_channels_matters(tmp_path, monkeypatch):
     """Or the test above would be hollow: without it the positions are those of other channels."""
     loaded = our_model(dataclasses.replace(OURS, norm_epsilon=1e-5))
-    monkeypatch.setattr(marian_table, "half_split_channels", np.arange)
+    monkeypatch.setattr(weights, "half_split_channels", np.arange)
     write_marian(tmp_path, loaded)
     assert abs(logits(read_marian(tmp_path)) - logits(loaded)).max() > 0.1
 
@@ -173,7 +174,7 @@ FC1 = "model.decoder.layers.0.fc1.weight"
         ),
         (
             {"model.encoder.embed_positions.weight": np.ones((), np.float32)},
-            r"embed_positions\.weight: expected sinusoids .* of two axes, found shape \(\)",
+            r"embed_positions\.weight: expected sinusoids of two axes, found shape \(\)",
         ),
         (
             {FC1: np.full((12, 8), np.nan, np.float32)},
@@ -267,7 +268,10 @@ def test_half_precision_is_read_as_single(tmp_path):
         ({"model_type": "bart"}, "model_type is 'bart', expected 'marian'"),
         ({"architectures": ["MarianModel"]}, r"expected \['MarianMTModel'\]"),
         ({"activation_function": "gelu_new"}, "'gelu_new', expected one of relu, gelu, swish"),
-        ({"decoder_ffn_dim": 16}, "encoder_ffn_dim is 12 but decoder_ffn_dim is 16"),
+        (
+            {"decoder_ffn_dim": 16},
+            "encoder_ffn_dim is 12 but decoder_ffn_dim is 16, expected the same",
+        ),
         ({"decoder_attention_heads": 4}, "encoder_attention_heads is 2 but decoder_a"),
         ({"encoder_layers": "2"}, "encoder_layers is '2', expected an integer of at least 1"),
         ({"decoder_attention_heads": "2"}, "decoder_attention_heads is '2', expected an integer"),
@@ -419,7 +423,7 @@ def test_all_reasons_against_an_export_are_listed(tmp_path):
         "model.num_kv_heads 1, only 2 (all heads)",
         "model.key_width 4, only 8 (model.d_model / model.num_heads)",
         "model.neighborhood 3, only 0 (all positions)",
-        "model.norm_epsilon 0.001, only 1e-05",
+        "model.norm_epsilon 0.001, at most 1e-05",
     ):
         assert reason in str(refusal.value)
     assert not (tmp_path / "out").exists()
@@ -428,7 +432,7 @@ def test_all_reasons_against_an_export_are_listed(tmp_path):
 def test_vocabularies_that_marian_cannot_have_are_refused(tmp_path):
     loaded = our_model(OURS)
     words = WordVocabulary([(f"w{i}", 1) for i in range(12)])
-    with pytest.raises(ValueError, match="the words of kind word cannot be cut"):
+    with pytest.raises(ValueError, match="does not split text into words as kind word does"):
         write_marian(tmp_path, loaded._replace(tokenizer=Tokenizer(words, words)))
     other = our_model(OURS, unk_id=2, bos_id=1).tokenizer.source
     with pytest.raises(ValueError, match=r"one unk_token .* here it is '<unk>' \(id 1\) in the so"):
