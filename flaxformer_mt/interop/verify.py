@@ -77,7 +77,11 @@ def verify_export(
       VerificationFailed: the translations differ too much. The report is written nevertheless.
       ValueError, OSError: the text cannot be read, or the engine is not installed.
     """
-    lines, references = _read_lines(config)
+    references = None
+    if config.reference:
+        lines, references = read_parallel(config.file, config.reference)
+    else:
+        lines = read_text(config.file).lines
     lengths = [len(loaded.tokenizer.source.tokenize(line)) for line in lines]
     longest = loaded.config.data.max_source_length
     kept = [i for i, length in enumerate(lengths) if 1 < length <= longest]
@@ -99,11 +103,6 @@ def verify_export(
         loaded.config.data.target_language,
     )
     passed, expected = judge(found, config, exact=exact)
-    differences = [
-        {"line": i + 1, "source": lines[i], "workdir": one.text, "export": other.text}
-        for i, one, other in zip(kept, ours, theirs, strict=True)
-        if one.text != other.text
-    ]
     report = {
         "format": format,
         "passed": passed,
@@ -112,7 +111,11 @@ def verify_export(
         "lines": len(kept),
         "lines_left_out": len(lines) - len(kept),  # blank, or longer than max_source_length
         **found,
-        "first_differences": differences[:NUM_DIFFERENCES],
+        "first_differences": [
+            {"line": i + 1, "source": lines[i], "workdir": one.text, "export": other.text}
+            for i, one, other in zip(kept, ours, theirs, strict=True)
+            if one.text != other.text
+        ][:NUM_DIFFERENCES],
         "sentences_per_second": {"workdir": our_speed, "export": their_speed},
         "bytes": {
             "workdir": sum(x.nbytes for x in jax.tree.leaves(loaded.params)),
@@ -190,20 +193,12 @@ def summary(report: Mapping[str, Any]) -> str:
     return "\n".join([first, *metrics, last])
 
 
-def _read_lines(config: VerifyConfig) -> tuple[list[str], list[str] | None]:
-    if config.reference:
-        return read_parallel(config.file, config.reference)
-    return read_text(config.file).lines, None
-
-
 def _search_rules(
     format: Format, loaded: LoadedModel, config: VerifyConfig, limit: int
 ) -> DecodingConfig:
-    """Returns the rules of both searches, with one length limit, as engines have it.
-
-    Tokens that the workdir does not generate are not generated.
-    """
+    """Returns the rules of both searches. Engines have one length limit for all sentences."""
     given = loaded.config.decoding
+    kept = ("tokens_per_batch", "max_rows_per_batch", "allow_unknown", "allow_special", "forbidden")
     rules = DecodingConfig(
         beam_size=config.beam_size,
         length_penalty=config.length_penalty,
@@ -213,12 +208,8 @@ def _search_rules(
         max_target_length=limit,
         target_length_ratio=0.0,
         target_length_margin=limit,
-        tokens_per_batch=given.tokens_per_batch,
-        max_rows_per_batch=given.max_rows_per_batch,
-        allow_unknown=given.allow_unknown,
-        allow_special=given.allow_special,
-        forbidden=given.forbidden,
         renormalize=given.renormalize,
+        **{name: getattr(given, name) for name in kept},
     )
     if format == "marian":
         return rules
@@ -294,10 +285,8 @@ def _ctranslate2_engine(
 def _marian_engine(directory: Path, decoding: DecodingConfig) -> tuple[Translate, dict[str, str]]:
     """Returns the search of transformers on the CPU, and the versions of the packages.
 
-    The engine reads from generation_config.json which tokens it must not generate.
-
-    Raises ValueError if torch or transformers are missing, and for greedy search, of which
-    transformers reports no score.
+    generation_config.json says which tokens it does not generate. Raises ValueError if a package is
+    missing, and for greedy search, of which transformers reports no score.
     """
     if decoding.beam_size < 2:
         raise ValueError("verify a Marian export with a beam of at least 2, not greedy search")
@@ -314,18 +303,14 @@ def _marian_engine(directory: Path, decoding: DecodingConfig) -> tuple[Translate
         tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
     model = transformers.MarianMTModel.from_pretrained(directory).eval()
 
+    @torch.inference_mode()
     def translate(lines: Sequence[str]) -> list[Translation]:
-        order = sorted(range(len(lines)), key=lambda i: len(lines[i]))  # little padding
-        found: dict[int, Translation] = {}
-        for start in range(0, len(order), MARIAN_BATCH):
-            batch = order[start : start + MARIAN_BATCH]
-            found.update(zip(batch, search([lines[i] for i in batch]), strict=True))
-        return [found[i] for i in range(len(lines))]
-
-    def search(lines: list[str]) -> list[Translation]:
-        with torch.inference_mode():
+        translations: dict[str, Translation] = {}
+        ordered = sorted(set(lines), key=len)  # little padding
+        for start in range(0, len(ordered), MARIAN_BATCH):
+            batch = ordered[start : start + MARIAN_BATCH]
             found = model.generate(
-                **tokenizer(lines, padding=True, return_tensors="pt"),
+                **tokenizer(batch, padding=True, return_tensors="pt"),
                 num_beams=decoding.beam_size,
                 num_return_sequences=1,
                 length_penalty=decoding.length_penalty,
@@ -337,9 +322,11 @@ def _marian_engine(directory: Path, decoding: DecodingConfig) -> tuple[Translate
                 return_dict_in_generate=True,
                 output_scores=True,
             )
-        texts = tokenizer.batch_decode(found.sequences, skip_special_tokens=True)
-        scores = found.sequences_scores.tolist()
-        pairs = zip(texts, scores, strict=True)
-        return [Translation(without_line_breaks(text), score) for text, score in pairs]
+            texts = tokenizer.batch_decode(found.sequences, skip_special_tokens=True)
+            for line, text, score in zip(
+                batch, texts, found.sequences_scores.tolist(), strict=True
+            ):
+                translations[line] = Translation(without_line_breaks(text), score)
+        return [translations[line] for line in lines]
 
     return translate, {"torch": torch.__version__, "transformers": transformers.__version__}

@@ -56,8 +56,6 @@ VARIANTS = {
         "norm_type": "rms",
         "activation": "geglu",
         "positions": "bucketed",
-        "num_position_buckets": 8,
-        "max_distance": 9,
         "num_kv_heads": 2,
     },
     "swiglu, rotary, wide keys, large epsilon": {
@@ -170,8 +168,14 @@ def test_every_reason_against_is_given_at_once(tmp_path):
         export(loaded, tmp_path / "export")
     assert "model.neighborhood is 5" in str(error.value)
     assert "model.num_position_buckets is 8 and model.max_distance 200" in str(error.value)
-    assert "a distance of 20 into another bucket" in str(error.value)
+    assert "expected 32 and 128" in str(error.value)
     assert not (tmp_path / "export").exists()
+
+
+def test_positions_that_the_export_does_not_know_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.export.POSITIONS", ("learned",))
+    with pytest.raises(ValueError, match="model.positions is sinusoidal, expected one of learned"):
+        export(load(TINY), tmp_path / "export")
 
 
 def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):

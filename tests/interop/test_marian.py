@@ -170,11 +170,11 @@ FC1 = "model.decoder.layers.0.fc1.weight"
         ({"lm_head.weight": ...}, r"lm_head\.weight: expected the same as model\.shared\.weight"),
         (
             {"model.encoder.embed_positions.weight": np.ones((40, 8), np.float32)},
-            r"embed_positions\.weight: expected sinusoids \(sines first\) of shape \(40, 8\)",
+            r"embed_positions\.weight: expected sinusoids .* of shape \[positions, 8\]",
         ),
         (
             {"model.encoder.embed_positions.weight": np.ones((), np.float32)},
-            r"embed_positions\.weight: expected sinusoids of two axes, found shape \(\)",
+            r"embed_positions\.weight: expected sinusoids .*, found shape \(\)",
         ),
         (
             {FC1: np.full((12, 8), np.nan, np.float32)},
@@ -224,34 +224,6 @@ def test_without_an_output_bias_there_is_none(tmp_path):
     assert not loaded.config.model.output_bias and "logits_bias" not in loaded.params
 
 
-def cut_into_shards(directory: Path) -> None:
-    """As `save_pretrained` writes a model that is larger than its `max_shard_size`."""
-    tensors = safetensors_numpy.load_file(directory / "model.safetensors")
-    (directory / "model.safetensors").unlink()
-    homes = {}
-    for number, name in enumerate(sorted(tensors)):
-        homes[name] = f"model-0000{number % 2 + 1}-of-00002.safetensors"
-    for file in set(homes.values()):
-        shard = {name: tensors[name] for name, home in homes.items() if home == file}
-        safetensors_numpy.save_file(shard, directory / file)
-    index = {"metadata": {}, "weight_map": homes}
-    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-
-
-def test_a_model_in_several_files_is_read_whole(tmp_path):
-    write_directory(tmp_path, generation=SEARCH)
-    once = read_marian(tmp_path)
-    cut_into_shards(tmp_path)
-    jax.tree.map(np.testing.assert_array_equal, once.params, read_marian(tmp_path).params)
-    (tmp_path / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="no file .*model-00002-of-00002"):
-        read_marian(tmp_path)
-    for damaged in ("[]", "{", '{"weight_map": ["model.safetensors"]}'):
-        (tmp_path / "model.safetensors.index.json").write_text(damaged)
-        with pytest.raises(ValueError, match=r"index\.json: expected .*weight_map"):
-            read_marian(tmp_path)
-
-
 def test_half_precision_is_read_as_single(tmp_path):
     tensors = write_directory(tmp_path, generation=SEARCH)
     tensors["model.encoder.embed_positions.weight"] = sinusoids(40, 8, half_split=True)
@@ -277,14 +249,17 @@ def test_half_precision_is_read_as_single(tmp_path):
         ({"decoder_attention_heads": "2"}, "decoder_attention_heads is '2', expected an integer"),
         (
             {"encoder_attention_heads": 3, "decoder_attention_heads": 3},
-            r"d_model is 8, expected a multiple of encoder_attention_heads \(3\)",
+            r"config\.json: model\.d_model \(8\) must be divisible by model\.num_heads \(3\)",
         ),
-        ({"d_model": 9}, "d_model is 9, expected an even number"),
+        (
+            {"d_model": 9, "encoder_attention_heads": 1, "decoder_attention_heads": 1},
+            "d_model must be even",
+        ),
         ({"max_position_embeddings": 0}, "max_position_embeddings is 0, expected an integer of at"),
         ({"decoder_start_token_id": "7"}, "decoder_start_token_id is '7', expected an integer"),
         ({"scale_embedding": "false"}, "scale_embedding is 'false', expected true or false"),
         ({"dropout": "0.1"}, r"config\.json: dropout is '0\.1', expected a number"),
-        ({"dropout": 1}, "dropout is 1, expected at least 0 and less than 1"),
+        ({"dropout": 1}, r"config\.json: model\.dropout must be in \[0, 1\), got 1"),
         (
             {"activation_function": ["relu"]},
             r"activation_function is \['relu'\], expected a string",

@@ -88,6 +88,39 @@ def test_beam_search(model, beam_size, early_stopping):
     assert [one.score for one in scored] == pytest.approx(reported, abs=1e-4)
 
 
+RULES = {
+    "min_length": ({"min_length": 7}, {"min_target_length": 7}),
+    "min_new_tokens": ({"min_new_tokens": 6}, {"min_target_length": 7}),
+    "no_repeat_ngram_size": ({"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 2}),
+    "repetition_penalty": ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_of_a_generation_config_are_imported(tmp_path, name):
+    """They change the translations, and in the same way on both sides."""
+    theirs, ours_expected = RULES[name]
+    given = {"max_length": LIMIT, "num_beams": 4}
+    hugging_face.make(tmp_path, generation=given | theirs, seed=14)
+    model = hugging_face.load(tmp_path)
+    with warnings.catch_warnings(action="error"):
+        loaded = read_marian(tmp_path)
+    for field, value in ours_expected.items():
+        assert getattr(loaded.config.decoding, field) == value
+    expected = [one[0] for one in hugging_face.generate(model, SENTENCES)]
+    found = [hypotheses[0] for hypotheses in ours(loaded).translate(SENTENCES)]
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    without = hugging_face.generate(
+        model,
+        SENTENCES,
+        min_length=0,
+        min_new_tokens=0,
+        no_repeat_ngram_size=0,
+        repetition_penalty=1.0,
+    )
+    assert [one.tokens for one in expected] != [one[0].tokens for one in without]
+
+
 GENERATIONS = {
     "OPUS-MT": {
         "num_beams": 4,

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
-import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.interop.ctranslate2.table import fill, set_array
@@ -21,7 +20,6 @@ from flaxformer_mt.interop.ctranslate2.vocabulary import register_vocabularies, 
 from flaxformer_mt.interop.options import Quantization
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.positions import sinusoids
-from flaxformer_mt.model.relations import distance_buckets
 from flaxformer_mt.training.checkpoint import LoadedModel
 
 QUANTIZATIONS = get_args(Quantization)
@@ -30,6 +28,9 @@ MIN_POSITIONS = 1025
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "geglu": "GELU", "swiglu": "SWISH"}
 # Positions that we write as a table. The others are parameters, or switches of the spec.
 TABLES = ("sinusoidal", "sinusoidal_half_split", "none")
+# CTranslate2 adds before it rounds down, T5 (and our model) after. For these numbers of buckets and
+# largest distance, the buckets are the same.
+T5_BUCKETS = (32, 128)
 POSITIONS = (*TABLES, "learned", "relative", "bucketed", "rotary")
 
 
@@ -85,36 +86,13 @@ def unsupported(config: TransformerConfig) -> Iterator[str]:
             f"model.neighborhood is {config.neighborhood}, expected 0: every position of its "
             "encoder attends to all others"
         )
-    if config.positions == "bucketed" and (distances := list(_other_buckets(config))):
+    buckets = config.num_position_buckets, config.distance_limit
+    if config.positions == "bucketed" and buckets != T5_BUCKETS:
         yield (
-            f"model.num_position_buckets is {config.num_position_buckets} and model.max_distance "
-            f"{config.distance_limit}: it puts a distance of {' or '.join(map(str, distances))} "
-            "into another bucket (32 and 128, as in T5, are supported)"
+            f"model.num_position_buckets is {buckets[0]} and model.max_distance {buckets[1]}, "
+            f"expected {T5_BUCKETS[0]} and {T5_BUCKETS[1]}: it puts some distances into another "
+            "bucket otherwise"
         )
-
-
-def _other_buckets(config: TransformerConfig) -> Iterator[int]:
-    """Yields distances that CTranslate2 puts into another bucket than we do.
-
-    Its formula adds before it rounds down, T5's (and ours) after. In float32 the results differ at
-    a few distances of some settings. Distances beyond twice the limit share the last bucket.
-    """
-    limit = config.distance_limit
-    distances = np.arange(1, 2 * limit, dtype=np.float32)
-    differs = np.zeros(len(distances), bool)
-    for bidirectional in (True, False):
-        count = config.num_position_buckets // (2 if bidirectional else 1)
-        exact = np.float32(count // 2)  # so many distances have a bucket each
-        growth = np.log(distances / exact) / np.log(np.float32(limit) / exact)
-        far = (exact + growth * (np.float32(count) - exact)).astype(np.int32)
-        theirs = np.where(distances < exact, distances, np.minimum(far, count - 1))
-        differs |= theirs != distance_buckets(
-            -jnp.arange(1, 2 * limit),
-            num_buckets=config.num_position_buckets,
-            max_distance=limit,
-            bidirectional=bidirectional,
-        )
-    yield from distances[differs].astype(int)
 
 
 def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> Any:
@@ -147,13 +125,12 @@ def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> 
     for layer in decoder.layer:
         layer.attention.queries_scale = key_width**-0.5
     if config.positions in TABLES:  # without one, CTranslate2 would add its own sinusoids
+        shape = num_positions, config.d_model
         half_split = config.positions == "sinusoidal_half_split"
-        if config.positions == "none":
-            encodings = np.zeros((num_positions, config.d_model), np.float32)
-        else:
-            encodings = sinusoids(num_positions, config.d_model, half_split=half_split)
+        is_none = config.positions == "none"
+        encodings = np.zeros(shape) if is_none else sinusoids(*shape, half_split=half_split)
         for stack in ("encoder", "decoder"):
-            set_array(spec, f"{stack}.position_encodings.encodings", encodings)
+            set_array(spec, f"{stack}.position_encodings.encodings", np.float32(encodings))
     return spec
 
 

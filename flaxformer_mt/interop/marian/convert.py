@@ -26,26 +26,12 @@ from flaxformer_mt.data.tokenization.marian_vocabulary import (
 )
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
-from flaxformer_mt.interop.marian.config import (
-    DEFAULTS,
-    Json,
-    check_architecture,
-    check_can_be_marian,
-    to_config_json,
-    to_model_config,
-    vocabulary_sizes,
-    with_defaults,
-)
+from flaxformer_mt.interop.marian import config as architecture
+from flaxformer_mt.interop.marian import weights
+from flaxformer_mt.interop.marian.config import Json
 from flaxformer_mt.interop.marian.generation import to_decoding_config, to_generation_json
 from flaxformer_mt.interop.marian.table import OUTPUT_BIAS
 from flaxformer_mt.interop.marian.tokenizer import tokenizer_files
-from flaxformer_mt.interop.marian.weights import (
-    WEIGHTS,
-    read_tensors,
-    to_params,
-    to_tensors,
-    write_tensors,
-)
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
@@ -70,15 +56,17 @@ def read_marian(directory: str | os.PathLike[str], *, allow_pickle: bool = False
         missing, surplus or wrong tensors, or an invalid search. The message says what was expected.
     """
     directory = Path(directory)
-    values = with_defaults(_read_json(directory / CONFIG), DEFAULTS)
+    values = architecture.with_defaults(_read_json(directory / CONFIG), architecture.DEFAULTS)
     with _file_in_message(directory / CONFIG):
-        check_architecture(values)
+        architecture.check_architecture(values)
+        model_config = architecture.to_model_config(values)
     with _file_in_message(directory):
         source, target = _read_vocabularies(directory, values)
-    tensors = read_tensors(directory, allow_pickle=allow_pickle)
-    model_config = to_model_config(values, output_bias=OUTPUT_BIAS.theirs in tensors)
+    tensors = weights.read_tensors(directory, allow_pickle=allow_pickle)
+    model_config = dataclasses.replace(model_config, output_bias=OUTPUT_BIAS.theirs in tensors)
+    sizes = {"source_size": source.size, "target_size": target.size}
     with _file_in_message(directory):
-        params = to_params(tensors, model_config, source_size=source.size, target_size=target.size)
+        params = weights.to_params(tensors, model_config, **sizes)
     config = Config(
         data=_data_config(source, values),
         model=model_config,
@@ -100,7 +88,7 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     directory = Path(directory)
     config, tokenizer = loaded.config, loaded.tokenizer
     source, target = tokenizer.source, tokenizer.target
-    check_can_be_marian(config.model)
+    architecture.check_can_be_marian(config.model)
     max_positions = max(config.data.max_source_length, config.decoding.max_target_length + 1)
     if not isinstance(source, MarianVocabulary):  # a model from there keeps its number
         max_positions = max(max_positions, MIN_POSITIONS)
@@ -116,10 +104,11 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     for name, content in files.items():
         (directory / name).write_bytes(content)
     sizes = {"source_size": source.size, "target_size": target.size}
-    write_tensors(directory / WEIGHTS, to_tensors(loaded.params, config.model, **sizes))
+    tensors = weights.to_tensors(loaded.params, config.model, **sizes)
+    weights.write_tensors(directory / weights.WEIGHTS, tensors)
     _write_json(directory / GENERATION, to_generation_json(config.decoding, target))
-    architecture = to_config_json(config.model, source, target, max_positions=max_positions)
-    _write_json(directory / CONFIG, architecture)
+    values = architecture.to_config_json(config.model, source, target, max_positions=max_positions)
+    _write_json(directory / CONFIG, values)
 
 
 def _read_vocabularies(directory: Path, values: Json) -> tuple[MarianVocabulary, MarianVocabulary]:
@@ -128,7 +117,7 @@ def _read_vocabularies(directory: Path, values: Json) -> tuple[MarianVocabulary,
     source, target = read_marian_vocabularies(directory, bos_id=start)
     names = "vocab_size", "decoder_vocab_size"
     for vocabulary, name, size in zip(
-        (source, target), names, vocabulary_sizes(values), strict=True
+        (source, target), names, architecture.vocabulary_sizes(values), strict=True
     ):
         if vocabulary.size != size:
             raise ValueError(

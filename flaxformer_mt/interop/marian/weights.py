@@ -1,6 +1,5 @@
 """The tensors of a Hugging Face Marian model: files, and conversion to our parameter tree."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,23 +22,17 @@ from flaxformer_mt.model.positions import sinusoids
 
 Tensors = Mapping[str, Float[np.ndarray, "..."]]
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
-INDEX = "model.safetensors.index.json"
 MAX_PROBLEMS = 8
 
 
 def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
-    """Returns all tensors by name, from safetensors files, or pytorch_model.bin if allowed.
+    """Returns all tensors by name, from model.safetensors, or pytorch_model.bin if allowed.
 
     Raises FileNotFoundError if there is neither, ValueError for a damaged file, a pickle that is
     not allowed, or a missing library.
     """
     if (directory / WEIGHTS).is_file():
         return _read_safetensors(directory / WEIGHTS)
-    if (directory / INDEX).is_file():
-        tensors: dict[str, Any] = {}
-        for file in _read_index(directory / INDEX):
-            tensors |= _read_safetensors(directory / file)
-        return tensors
     if not (directory / PICKLE).is_file():
         raise missing_file(directory / WEIGHTS)
     if not allow_pickle:
@@ -119,17 +112,15 @@ def half_split_channels(d_model: int) -> Int[np.ndarray, " D"]:
 
 
 def _check_positions(tensors: Tensors, d_model: int) -> Iterator[str]:
-    for name in POSITIONS:
-        if name not in tensors:
-            continue
+    for name in filter(tensors.__contains__, POSITIONS):
         found = np.asarray(tensors[name], np.float32)
-        if found.ndim != 2:
-            yield f"{name}: expected sinusoids of two axes, found shape {found.shape}"
-            continue
-        expected = sinusoids(len(found), d_model, half_split=True)
+        expected = sinusoids(found.size // d_model, d_model, half_split=True)
         # The tolerance is the rounding error of bfloat16 for numbers up to 1.
         if found.shape != expected.shape or not np.allclose(found, expected, atol=4e-3):
-            yield f"{name}: expected sinusoids (sines first) of shape {expected.shape}"
+            yield (
+                f"{name}: expected sinusoids (sines first) of shape [positions, {d_model}], found "
+                f"shape {found.shape}"
+            )
 
 
 def _check_tensors(tensors: Tensors, names: list[str], shape: tuple[int, ...]) -> Iterator[str]:
@@ -148,17 +139,7 @@ def _check_tensors(tensors: Tensors, names: list[str], shape: tuple[int, ...]) -
             yield f"{name}: expected the same as {names[0]}, to which config.json ties it"
 
 
-def _read_index(file: Path) -> list[str]:
-    """Returns the files that hold the tensors of a large model."""
-    try:
-        return sorted({str(part) for part in json.loads(file.read_bytes())["weight_map"].values()})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f'{file}: expected {{"weight_map": {{tensor: file}}}}') from error
-
-
 def _read_safetensors(file: Path) -> Tensors:
-    if not file.is_file():
-        raise missing_file(file)
     library = _safetensors()
     try:
         return library.load_file(file)
