@@ -1,4 +1,4 @@
-"""Marian directories in and out, without torch; tests/parity compares with `transformers`."""
+"""Import and export of Marian directories, without torch (tests/parity compares with it)."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def apply(model, params, *batch):
 
 
 def logits(loaded: LoadedModel) -> np.ndarray:
-    """Of three sentences, one of them padded."""
+    """The logits of three sentences, one of them padded."""
     rng = np.random.default_rng(0)
     inputs, targets = (jnp.asarray(rng.integers(4, 30, (3, n)), jnp.int32) for n in (6, 5))
     inputs_mask = jnp.asarray(np.arange(6) < [[6], [3], [6]], jnp.int32)
@@ -51,7 +51,7 @@ def without(values: dict, *names: str) -> dict:
 
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("tied", [True, False])
-def test_in_and_out_again_is_exact(tmp_path, separate, tied):
+def test_an_import_and_an_export_are_exact(tmp_path, separate, tied):
     config = {
         "tie_word_embeddings": tied,
         "share_encoder_decoder_embeddings": not separate and tied,
@@ -85,13 +85,13 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_ours_out_and_in_again_gives_the_same_logits(tmp_path, name):
+def test_an_export_and_an_import_give_the_same_logits(tmp_path, name):
     config = dataclasses.replace(OURS, norm_epsilon=1e-5, **VARIANTS[name])
     loaded = our_model(config, shared=config.tie_embeddings == "all")
     write_marian(tmp_path, loaded)
     again = read_marian(tmp_path)
     np.testing.assert_allclose(logits(again), logits(loaded), atol=2e-5)
-    # Exact, but for the order of the channels, and zeros in place of biases.
+    # The parameters are equal, except for the channel order and added zero biases.
     leaves = flatten_dict(again.params, sep="/")
     order = np.arange(16)
     if config.positions == "sinusoidal":
@@ -110,14 +110,14 @@ def test_ours_out_and_in_again_gives_the_same_logits(tmp_path, name):
 
 
 def test_the_order_of_the_channels_matters(tmp_path, monkeypatch):
-    """Or the test above would be hollow: without it the positions are those of other channels."""
+    """Without it the test above fails: positions would be added to other channels."""
     loaded = our_model(dataclasses.replace(OURS, norm_epsilon=1e-5))
     monkeypatch.setattr(weights, "half_split_channels", np.arange)
     write_marian(tmp_path, loaded)
     assert abs(logits(read_marian(tmp_path)) - logits(loaded)).max() > 0.1
 
 
-def test_the_config_says_what_the_directory_does(tmp_path):
+def test_the_config_is_that_of_the_directory(tmp_path):
     write_directory(
         tmp_path, generation=SEARCH, source_lang="eng", target_lang="deu", config={"dropout": 0.3}
     )
@@ -149,7 +149,7 @@ def test_a_large_search_takes_few_rows_at_once(tmp_path):
 
 
 def rewrite(directory: Path, **changes) -> None:
-    """Some tensors as they should not be; None = leave it out."""
+    """Replaces tensors by wrong ones. None removes one."""
     file = directory / "model.safetensors"
     tensors = safetensors_numpy.load_file(file) | changes
     kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
@@ -199,8 +199,8 @@ def test_many_misfits_are_counted(tmp_path):
         read_marian(tmp_path)
 
 
-def test_old_checkpoints_may_repeat_themselves(tmp_path):
-    """Tied tensors under all their names, and the sinusoids, as pytorch_model.bin had them."""
+def test_old_checkpoints_with_repeated_tensors_are_read(tmp_path):
+    """They store tied tensors under all names, and the sinusoids."""
     tensors = write_directory(tmp_path, generation=SEARCH)
     once = read_marian(tmp_path)
     shared = tensors["model.shared.weight"]
@@ -284,7 +284,7 @@ def test_an_unknown_architecture_or_a_vocabulary_that_does_not_fit_is_refused(
 @pytest.mark.parametrize(
     "name", ["config.json", "model.safetensors", "vocab.json", "source.spm", "target.spm"]
 )
-def test_a_lacking_file_is_named(tmp_path, name):
+def test_a_missing_file_is_named(tmp_path, name):
     write_directory(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(FileNotFoundError, match=rf"no file .*{name}; .* holds: "):
@@ -344,14 +344,14 @@ def test_an_empty_model_of_pieces_is_named(tmp_path):
         ({"suppress_tokens": ["5"]}, r"suppress_tokens is \['5'\], expected a list of token ids"),
     ],
 )
-def test_a_search_that_cannot_be_is_refused_by_its_file(tmp_path, changes, message):
+def test_an_invalid_search_is_refused_with_its_file(tmp_path, changes, message):
     write_directory(tmp_path, generation=SEARCH | changes)
     with pytest.raises(ValueError, match=rf"generation_config\.json: .*{message}"):
         read_marian(tmp_path)
 
 
 def test_without_a_generation_config_the_search_is_that_of_the_config(tmp_path):
-    """As `generate` has it: what MarianConfig takes for granted is none of its business."""
+    """As in `generate`, which does not read the defaults of MarianConfig."""
     write_directory(tmp_path, config=SEARCH)
     with warnings.catch_warnings(action="error"):
         decoding = read_marian(tmp_path).config.decoding
@@ -363,7 +363,7 @@ def test_without_a_generation_config_the_search_is_that_of_the_config(tmp_path):
 
 
 def test_the_config_tells_the_size_of_the_vocabulary(tmp_path):
-    """So that a summary of the workdir, which reads the config alone, counts right."""
+    """The summary of a workdir reads the size from the config."""
     ids = write_tokenizer(tmp_path)
     write_directory(tmp_path, generation=SEARCH)
     assert read_marian(tmp_path).config.data.tokenizer.vocab_size == ids["vocab_size"]
@@ -404,7 +404,7 @@ def test_all_reasons_against_an_export_are_listed(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_vocabularies_that_marian_cannot_have_are_refused(tmp_path):
+def test_unsupported_vocabularies_are_refused(tmp_path):
     loaded = our_model(OURS)
     words = WordVocabulary([(f"w{i}", 1) for i in range(12)])
     with pytest.raises(ValueError, match="does not split text into words as kind word does"):
@@ -414,7 +414,7 @@ def test_vocabularies_that_marian_cannot_have_are_refused(tmp_path):
         write_marian(tmp_path, loaded._replace(tokenizer=Tokenizer(loaded.tokenizer.source, other)))
 
 
-def test_what_is_in_a_directory_is_not_written_over(tmp_path):
+def test_a_directory_with_files_is_not_overwritten(tmp_path):
     (tmp_path / "mine").write_text("")
     with pytest.raises(FileExistsError, match="is not empty"):
         write_marian(tmp_path, our_model(OURS))

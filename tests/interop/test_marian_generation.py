@@ -1,4 +1,4 @@
-"""The search of a generation config, and the generation config of a search."""
+"""Conversion of a generation config to a search config, and back."""
 
 import warnings
 
@@ -89,12 +89,12 @@ def test_a_field_that_is_not_imported_is_warned_of(theirs, message):
         {"num_beams": 2, "min_length": 4, "no_repeat_ngram_size": 3, "repetition_penalty": 1.5},
     ],
 )
-def test_out_and_in_again_is_the_same(config):
+def test_an_export_and_an_import_give_the_same_search(config):
     once = read(**config)
     assert to_decoding_config(to_generation_json(once, TARGET), TARGET, max_positions=64) == once
 
 
-def test_our_own_search_comes_near():
+def test_our_default_search_is_exported_as_nearly_as_possible():
     values = to_generation_json(DecodingConfig(), TARGET)
     assert values["bad_words_ids"] == [[0], [1], [2]]
     assert (values["num_beams"], values["early_stopping"], values["max_length"]) == (

@@ -1,4 +1,4 @@
-"""Translations by Hugging Face's `generate` and by ours: tokens, text and scores."""
+"""Translations of Hugging Face's `generate` and of our search: tokens, text and scores."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.translation.translator import Translator
 
 LIMIT = 12
-# Models that end here and there, and run into the limit here and there: see below.
+# Some of their translations end, others reach the limit: see below.
 MODELS = {
     "one vocabulary": {"seed": 14},
     "separate, gelu": {"separate": True, "activation_function": "gelu", "seed": 8},
@@ -40,7 +40,7 @@ def ours(loaded: LoadedModel, **changes) -> Translator:
 
 
 def compare(theirs, found) -> None:
-    """Token for token, text for text, and the scores where they have any."""
+    """Asserts equal tokens and text, and equal scores where theirs have any."""
     for expected, hypotheses in zip(theirs, found, strict=True):
         assert [h.tokens for h in hypotheses] == [one.tokens for one in expected]
         assert [h.text for h in hypotheses] == [one.text for one in expected]
@@ -55,7 +55,7 @@ def model(request, tmp_path_factory) -> Theirs:
     return hugging_face.make(directory, generation={"max_length": LIMIT}, **MODELS[request.param])
 
 
-def test_the_models_end_sooner_and_later(model):
+def test_translations_have_various_lengths(model):
     outputs = hugging_face.generate(model, SENTENCES, num_beams=4, num_return_sequences=4)
     lengths = {len(one.tokens) for of_line in outputs for one in of_line}
     assert LIMIT - 1 in lengths and len(lengths) > 6
@@ -155,7 +155,7 @@ def with_ids(values: dict, vocab: dict[str, int]) -> dict:
 @pytest.mark.parametrize("name", GENERATIONS)
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_converted_directory_translates_as_generate_does(tmp_path, name, legacy):
-    """Text to text through the command line; also where config.json has the search, as of old."""
+    """Text to text with the command; also if config.json has the search, as in old models."""
     theirs = hugging_face.make(tmp_path / "theirs", seed=14)
     config = tmp_path / "theirs" / ("config.json" if legacy else "generation_config.json")
     values = json.loads(config.read_text())
@@ -177,8 +177,8 @@ def test_a_converted_directory_translates_as_generate_does(tmp_path, name, legac
 def test_a_model_of_ours_translates_the_same_there(tmp_path):
     """Text to text, with our vocabularies and suppressed tokens, by the search that both have.
 
-    But for lines that begin with >>deu<<: transformers takes that for a language code, one word,
-    which a vocabulary of ours does not have.
+    Lines that begin with >>deu<< are left out: transformers reads it as a language code, which our
+    vocabulary does not have.
     """
     decoding = DecodingConfig(
         beam_size=4,
