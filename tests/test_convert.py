@@ -1,4 +1,4 @@
-"""The verb `convert`: models from elsewhere translate and train here, ours go elsewhere."""
+"""The command `convert`: imports and exports of models."""
 
 import json
 import typing
@@ -13,7 +13,8 @@ from flaxformer_mt import convert, train
 from flaxformer_mt.config import workdir_config
 from flaxformer_mt.interop.ctranslate2.export import QUANTIZATIONS
 from flaxformer_mt.interop.marian.convert import read_marian
-from flaxformer_mt.interop.verify import VerificationFailed, VerifyConfig
+from flaxformer_mt.interop.options import Quantization
+from flaxformer_mt.interop.verify import VerificationFailed
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.training.checkpoint import load_model
 from flaxformer_mt.translation.translator import Translator
@@ -25,22 +26,22 @@ SEARCH = {"num_beams": 2, "max_length": 8, "bad_words_ids": [[1]]}
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Somewhere with a Marian directory in it."""
+    """A directory that contains a Marian model."""
     write_directory(tmp_path / "opus", generation=SEARCH)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def take_in(*more: str) -> int:
+def import_model(*more: str) -> int:
     return convert.main(["--from", "marian", "--input", "opus", "--workdir", "run", *more])
 
 
-def write_out(*more: str) -> int:
+def export_model(*more: str) -> int:
     return convert.main(["--to", "marian", "--workdir", "run", "--output", "out", *more])
 
 
-def test_a_model_taken_in_can_be_translated_with(work, capsys):
-    assert take_in() == 0
+def test_an_imported_model_translates(work, capsys):
+    assert import_model() == 0
     assert "parameters, 60 source and 60 target tokens" in capsys.readouterr().out
     assert sorted(path.name for path in work.iterdir()) == ["opus", "run"]
     loaded, given = load_model("run"), read_marian("opus")
@@ -50,11 +51,11 @@ def test_a_model_taken_in_can_be_translated_with(work, capsys):
     assert len(found[0]) == 1 and found[1][0].text == ""
 
 
-def test_a_model_taken_in_can_be_trained_on(work, capsys):
-    """The run starts with its parameters and keeps its vocabulary."""
+def test_an_imported_model_can_be_trained(work, capsys):
+    """Training starts with its parameters and keeps its vocabulary."""
     for name, words in (("en", ENGLISH), ("de", GERMAN)):
         (work / name).write_text("\n".join(words.split() * 2) + "\n")
-    assert take_in() == 0
+    assert import_model() == 0
     command = ["--config", "run/config.json", "--workdir", "run", "--data.train.source", "en"]
     command += ["--data.train.target", "de", "--training.learning-rate", "1e-9"]
     assert train.main([*command, "--data.num-buckets", "1", "--training.num-steps", "2"]) == 0
@@ -66,82 +67,82 @@ def test_a_model_taken_in_can_be_trained_on(work, capsys):
     assert after.tokenizer.fingerprint == load_model("run", "0").tokenizer.fingerprint
 
 
-def test_out_comes_what_went_in(work, capsys):
-    assert take_in() == 0
-    assert write_out() == 0
+def test_an_import_and_an_export_give_the_same_files(work, capsys):
+    assert import_model() == 0
+    assert export_model() == 0
     assert capsys.readouterr().out.endswith("60 target tokens, for marian\n")
     for name in ("model.safetensors", "source.spm", "target.spm", "vocab.json"):
         assert Path("out", name).read_bytes() == Path("opus", name).read_bytes()
     origin = json.loads(Path("out", convert.MARKER).read_text())
     assert (origin["format"], origin["checkpoint"]) == ("marian", "0")
-    assert write_out() == 0  # an earlier export gives way
+    assert export_model() == 0  # an earlier export is replaced
     assert sorted(path.name for path in work.iterdir()) == ["opus", "out", "run"]
 
 
-def test_nothing_of_anybody_is_lost(work, capsys):
+def test_other_files_are_not_overwritten(work, capsys):
     (work / "run").mkdir()
     (work / "run" / "thesis.txt").write_text("mine")
-    assert take_in() == 2
+    assert import_model() == 2
     assert "run is not empty: choose another --workdir, or give --overwrite" in (
         capsys.readouterr().err
     )
     assert (work / "run" / "thesis.txt").read_text() == "mine"
-    assert take_in("--overwrite") == 0
+    assert import_model("--overwrite") == 0
     assert not (work / "run" / "thesis.txt").exists()
     (work / "out").mkdir()
     (work / "out" / "thesis.txt").write_text("mine")
-    assert write_out() == 2
-    assert "not empty and holds no earlier export" in capsys.readouterr().err
+    assert export_model() == 2
+    assert "not empty and contains no earlier export" in capsys.readouterr().err
     assert convert.main(["--to", "marian", "--workdir", "run", "--output", "run/config.json"]) == 2
     assert (
         "--output must name a directory, but run/config.json is a file" in capsys.readouterr().err
     )
     assert convert.main(["--to", "marian", "--workdir", "run", "--output", ".", "--overwrite"]) == 2
-    assert "holds the current directory" in capsys.readouterr().err
+    assert "contains the current directory" in capsys.readouterr().err
 
 
-def test_the_model_that_is_read_is_never_written_over(work, capsys):
-    """Not even with --overwrite, which would delete it, nor from a directory above."""
+def test_the_model_that_is_read_is_never_overwritten(work, capsys):
+    """Even with --overwrite, and if the directory to write contains it."""
     for place in ("opus", "../" + work.name + "/opus", str(work)):
         args = ["--from", "marian", "--input", "opus", "--workdir", place, "--overwrite"]
         assert convert.main(args) == 2
-        assert "holds the " in capsys.readouterr().err
-    assert take_in() == 0
+        assert "contains the " in capsys.readouterr().err
+    assert import_model() == 0
     assert (
         convert.main(["--to", "marian", "--workdir", "run", "--output", "run", "--overwrite"]) == 2
     )
-    assert "--output run holds the model to be read" in capsys.readouterr().err
+    assert "--output run contains the model to be read" in capsys.readouterr().err
     assert (work / "opus" / "config.json").is_file() and (work / "run" / "config.json").is_file()
 
 
-def test_an_export_may_go_through_a_link(work):
-    assert take_in() == 0
+def test_an_export_replaces_the_directory_behind_a_link(work):
+    assert import_model() == 0
     (work / "disk").mkdir()
     (work / "out").symlink_to("disk")
-    for _ in range(2):  # the second time it takes the place of the first
-        assert write_out() == 0
+    for _ in range(2):  # the second replaces the first
+        assert export_model() == 0
     assert (work / "out").is_symlink() and (work / "disk" / "config.json").is_file()
 
 
-def test_a_model_that_cannot_be_taken_in_leaves_nothing(work, capsys):
+def test_a_failed_import_leaves_nothing(work, capsys):
     (work / "opus" / "vocab.json").unlink()
-    assert take_in() == 2
+    assert import_model() == 2
     assert "there is no file opus/vocab.json" in capsys.readouterr().err
     assert sorted(path.name for path in work.iterdir()) == ["opus"]
 
 
-def test_an_export_that_fails_leaves_the_earlier_one(work, capsys, monkeypatch):
-    assert take_in() == 0
-    assert write_out() == 0
+def test_a_failed_export_keeps_the_earlier_one(work, capsys, monkeypatch):
+    assert import_model() == 0
+    assert export_model() == 0
     before = Path("out", "config.json").read_bytes()
     monkeypatch.setattr(convert.json, "dumps", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write_out()
+        export_model()
     assert Path("out", "config.json").read_bytes() == before
     assert sorted(path.name for path in work.iterdir()) == ["opus", "out", "run"]
 
 
-def test_a_proof_that_fails_keeps_the_export_under_another_name(work, capsys, monkeypatch):
+def test_an_export_that_fails_verification_is_kept_under_another_name(work, capsys, monkeypatch):
     asked = []
 
     def fail(directory, format, loaded, config, *, exact):
@@ -151,31 +152,30 @@ def test_a_proof_that_fails_keeps_the_export_under_another_name(work, capsys, mo
         raise VerificationFailed("12 % of 9 translations are identical")
 
     monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", fail)
-    assert take_in() == 0
-    for _ in range(2):  # the second time an earlier failure gives way
+    assert import_model() == 0
+    for _ in range(2):  # the second replaces the first
         tolerances = ("--min-identical", "0.9", "--min-bleu-to-workdir", "70")
-        assert write_out("--verify", "en", "--verify-beam-size", "3", *tolerances) == 2
-        assert (
-            "12 % of 9 translations are identical\nThe export was not made; to look into it: "
-            in (capsys.readouterr().err)
+        assert export_model("--verify", "en", "--verify-beam-size", "3", *tolerances) == 2
+        assert "12 % of 9 translations are identical\nThe export failed; it is kept in " in (
+            capsys.readouterr().err
         )
         assert sorted(path.name for path in work.iterdir()) == ["opus", "out.failed", "run"]
     assert asked == [("marian", "en", 3, (0.9, 0.3, 70.0), True, "0")] * 2
 
 
-def test_a_proof_that_succeeds_is_shown(work, capsys, monkeypatch):
+def test_a_successful_verification_is_printed(work, capsys, monkeypatch):
     def succeed(directory, *_, **__) -> None:
         (directory / "verification.json").write_text("{}")
 
     monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", succeed)
     monkeypatch.setattr("flaxformer_mt.interop.verify.summary", lambda _: "all the same")
-    assert take_in() == 0
-    assert write_out("--verify", "en") == 0
+    assert import_model() == 0
+    assert export_model("--verify", "en") == 0
     assert "all the same" in capsys.readouterr().out
     assert Path("out", "verification.json").is_file()
 
 
-def test_a_model_of_ours_goes_out_from_its_workdir(tmp_path):
+def test_a_model_of_ours_is_exported(tmp_path):
     write_workdir(tmp_path / "run", our_model(OURS))
     assert workdir_config(str(tmp_path / "run")).model == OURS
     out = str(tmp_path / "out")
@@ -200,17 +200,12 @@ def test_a_model_of_ours_goes_out_from_its_workdir(tmp_path):
         (["--to", "marian", "--output", "o", "--min-identical", "99.5"], "a share from 0 to 1"),
     ],
 )
-def test_arguments_that_do_not_go_together_are_refused(arguments, message, capsys):
+def test_arguments_that_contradict_each_other_are_refused(arguments, message, capsys):
     with pytest.raises(SystemExit) as stop:
         convert.main(["--workdir", "w", *arguments])
     assert stop.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_the_tolerances_are_those_of_the_proof():
-    arguments = convert.ConvertArguments(workdir="w", to="marian", output="o", verify="v")
-    assert convert._verify_config(arguments) == VerifyConfig(file="v")
-
-
 def test_the_quantizations_are_those_of_the_writer():
-    assert typing.get_args(convert.Quantization) == QUANTIZATIONS
+    assert typing.get_args(Quantization) == QUANTIZATIONS

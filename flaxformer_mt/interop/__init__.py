@@ -1,7 +1,5 @@
-"""IN AND OUT: models of other toolkits become workdirs, and workdirs become models of theirs.
+"""Models in the formats of other tools: Hugging Face Marian (read, written), CTranslate2 (written).
 
-`marian` is Hugging Face's MarianMTModel, in both directions, by the one table of `marian_table`;
-`ctranslate2` writes models for that engine; `verify` proves an export against the workdir that it
-was made from. Nothing else in the package imports this room; `python -m flaxformer_mt.convert`
-is its door.
+`verify` compares an export with the workdir that it was made from. The command is
+`python -m flaxformer_mt.convert`; no other package imports this one.
 """

@@ -1,27 +1,36 @@
-"""The proof that comes with an export: one file, translated by the workdir and by the export.
+"""Verification of an export: the workdir and the export translate the same file.
 
-The export runs in the engine that it was made for, from its directory alone. Both sides search by
-the same rules: those that the engine has (see its runner). `verification.json` in the export's
-directory says how alike they are, how fast and how large; an export that is not alike enough fails.
+The export runs in the engine that it was made for. Both searches follow rules that the engine has:
+
+    Marian, in transformers    length_normalization "average", forced_end "free",
+                               early_stopping "heuristic"
+    CTranslate2                the same, with renormalize, and early_stopping "first", or "exact" if
+                               the length penalty is 0 (its src/decoding.cc, patience 1)
+
+One difference remains: CTranslate2 ends every hypothesis one token before the length limit, and
+our search may stop earlier. It affects translations that reach the limit.
 """
 
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
 from flaxformer_mt import __version__
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
 from flaxformer_mt.evaluation.metrics import default_tokenize
-from flaxformer_mt.interop.comparison import Comparison, compare
-from flaxformer_mt.interop.ctranslate2.runner import CTranslate2Runner
-from flaxformer_mt.interop.ctranslate2.vocabulary import starts_with_padding
-from flaxformer_mt.interop.marian.runner import MarianRunner
-from flaxformer_mt.interop.runner import Runner, Translation
+from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces, starts_with_padding
+from flaxformer_mt.interop.options import Format, VerifyConfig
+from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.files import read_parallel, read_text
 from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
@@ -29,148 +38,45 @@ from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 
 REPORT = "verification.json"
-Format = Literal["ctranslate2", "marian"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class VerifyConfig:
-    """What to translate for the proof, how, and how alike the two sides must be."""
-
-    file: str
-    """UTF-8 text in the source language, one sentence a line."""
-    reference: str = ""
-    """UTF-8 file with the right translation of each line."""
-    beam_size: int = 5
-    """Hypotheses kept while searching, on both sides."""
-    length_penalty: float = 1.0
-    """Alpha, on both sides: a score is log-probability / tokens ** alpha."""
-    min_identical: float = 0.995
-    """Share of lines that must come out the same, of an export that rounds no parameter."""
-    max_bleu_difference: float = 0.3
-    """How far apart the BLEU of both sides may be, of an export that rounds, with a reference."""
-    min_bleu_to_workdir: float = 85.0
-    """Without a reference: the BLEU that its output must have against that of the workdir."""
+NUM_DIFFERENCES = 10
+MARIAN_BATCH, CTRANSLATE2_BATCH = 32, 64  # sentences
 
 
 class VerificationFailed(ValueError):
-    """An export is not alike enough; the message has the numbers."""
+    """The translations of an export differ too much; the message has the numbers."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Verification:
-    """What verification.json holds.
+class Translation(NamedTuple):
+    """The translation of one line."""
 
-    Attributes:
-      passed: whether the export is alike enough.
-      expected: what that means, in words.
-      search: the rules by which both sides searched.
-      lines: how many were compared.
-      lines_left_out: blank, or longer than the model reads at once.
-      sentences_per_second: of "workdir" and "export", after a warm-up, both on the same CPUs
-        (unless JAX has an accelerator).
-      bytes: of the parameters of the "workdir", and of all files of the "export".
-      versions: of the packages that ran.
-    """
-
-    format: Format
-    passed: bool
-    expected: str
-    search: dict[str, Any]
-    lines: int
-    lines_left_out: int
-    comparison: Comparison
-    sentences_per_second: dict[str, float]
-    bytes: dict[str, int]
-    versions: dict[str, str]
+    text: str
+    score: float
+    """Log-probability / tokens ** alpha, EOS counted; natural logarithm."""
 
 
-class Task(NamedTuple):
-    """The lines to compare, and where they stand in the file."""
-
-    sources: list[str]
-    references: list[str] | None
-    line_numbers: list[int]
-    warm_up: list[str]
-    left_out: int
+Translate = Callable[[Sequence[str]], list[Translation]]
 
 
 def verify_export(
     directory: Path, format: Format, loaded: LoadedModel, config: VerifyConfig, *, exact: bool
-) -> Verification:
-    """Prove the export in `directory` against the model that it was made from.
+) -> dict[str, Any]:
+    """Compares the translations of an export with those of the model that it was made from.
 
     Args:
-      directory: of the export; verification.json is written into it.
-      format: what it was exported to.
+      directory: of the export. The report is written into it, as verification.json.
+      format: of the export.
       loaded: the model.
       config: the text and the tolerances.
-      exact: whether it has the parameters as they are; else it quantises them.
+      exact: whether the export has the parameters unrounded.
+
+    Returns:
+      The report: the rules of both searches, the metrics of `compare`, the first lines that differ,
+      speed, size, and versions.
 
     Raises:
-      VerificationFailed: it is not alike enough. The report is written all the same.
+      VerificationFailed: the translations differ too much. The report is written nevertheless.
       ValueError, OSError: the text cannot be read, or the engine is not installed.
     """
-    verification = _compare_sides(directory, format, loaded, config, exact=exact)
-    report = json.dumps(dataclasses.asdict(verification), indent=2, ensure_ascii=False)
-    (directory / REPORT).write_text(report + "\n", encoding="utf-8")
-    if not verification.passed:
-        raise VerificationFailed(f"expected {verification.expected}, but:\n{summary(verification)}")
-    return verification
-
-
-def _compare_sides(
-    directory: Path, format: Format, loaded: LoadedModel, config: VerifyConfig, *, exact: bool
-) -> Verification:
-    """Translate on both sides, and tell how alike they are."""
-    task = _read_task(config, loaded)
-    decoding = _search_rules(format, loaded, config)
-    runner = _runner(format, directory, loaded, decoding)
-    ours, our_speed = _timed(_our_translate(loaded, decoding), task)
-    theirs, their_speed = _timed(runner.translate, task)
-    comparison = compare(
-        task.sources,
-        ours,
-        theirs,
-        task.references,
-        line_numbers=task.line_numbers,
-        tokenize=default_tokenize(loaded.config.data.target_language),
-    )
-    passed, expected = _judge(comparison, config, exact=exact)
-    return Verification(
-        format=format,
-        passed=passed,
-        expected=expected,
-        search=_rules_in_force(decoding),
-        lines=len(task.sources),
-        lines_left_out=task.left_out,
-        comparison=comparison,
-        sentences_per_second={"workdir": our_speed, "export": their_speed},
-        bytes={"workdir": _bytes_of_params(loaded), "export": _bytes_of(directory)},
-        versions={"flaxformer_mt": __version__, "jax": jax.__version__, **runner.versions},
-    )
-
-
-def summary(verification: Verification) -> str:
-    """The numbers, in a few lines."""
-    found, speed = verification.comparison, verification.sentences_per_second
-    lines = [f"{found.identical:.2%} of {verification.lines} translations are identical"]
-    if found.largest_score_difference is not None:
-        lines[0] += f", their scores differ by at most {found.largest_score_difference:.1e}"
-    for name, quality in (("BLEU", found.bleu), ("chrF", found.chrf)):
-        lines.append(
-            f"{name} against the {quality.against}: workdir {quality.workdir:.2f}, export "
-            f"{quality.export:.2f} ({quality.difference:+.2f})"
-        )
-    lines.append(
-        f"sentences/s: workdir {speed['workdir']:.1f}, export {speed['export']:.1f}; megabytes: "
-        f"workdir {verification.bytes['workdir'] / 1e6:.1f}, "
-        f"export {verification.bytes['export'] / 1e6:.1f}"
-    )
-    return "\n".join(lines)
-
-
-def _read_task(config: VerifyConfig, loaded: LoadedModel) -> Task:
-    """The lines that the model reads whole: others it splits, which engines leave to the user."""
     references = None
     if config.reference:
         lines, references = read_parallel(config.file, config.reference)
@@ -181,58 +87,152 @@ def _read_task(config: VerifyConfig, loaded: LoadedModel) -> Task:
     kept = [i for i, length in enumerate(lengths) if 1 < length <= longest]
     if not kept:
         raise ValueError(f"{config.file} has no line of 1 to {longest - 1} tokens to verify with")
-    return Task(
-        sources=[lines[i] for i in kept],
-        references=references and [references[i] for i in kept],
-        line_numbers=[i + 1 for i in kept],
-        warm_up=list({lengths[i]: lines[i] for i in kept}.values()),  # meets every compiled program
-        left_out=len(lines) - len(kept),
+    sources = [lines[i] for i in kept]
+    limit = loaded.config.decoding.length_limit(max(lengths[i] for i in kept))
+    decoding = _search_rules(format, loaded, config, limit)
+    if format == "marian":
+        translate, versions = _marian_engine(directory, decoding)
+    else:
+        translate, versions = _ctranslate2_engine(directory, decoding, loaded.tokenizer)
+    ours, our_speed = _timed(_our_engine(loaded, decoding), sources)
+    theirs, their_speed = _timed(translate, sources)
+    found = compare(
+        ours,
+        theirs,
+        references and [references[i] for i in kept],
+        loaded.config.data.target_language,
     )
+    passed, expected = judge(found, config, exact=exact)
+    report = {
+        "format": format,
+        "passed": passed,
+        "expected": expected,
+        "search": dataclasses.asdict(decoding),
+        "lines": len(kept),
+        "lines_left_out": len(lines) - len(kept),  # blank, or longer than max_source_length
+        **found,
+        "first_differences": [
+            {"line": i + 1, "source": lines[i], "workdir": one.text, "export": other.text}
+            for i, one, other in zip(kept, ours, theirs, strict=True)
+            if one.text != other.text
+        ][:NUM_DIFFERENCES],
+        "sentences_per_second": {"workdir": our_speed, "export": their_speed},
+        "bytes": {
+            "workdir": sum(x.nbytes for x in jax.tree.leaves(loaded.params)),
+            "export": sum(x.stat().st_size for x in directory.iterdir() if x.name != REPORT),
+        },
+        "versions": {"flaxformer_mt": __version__, "jax": jax.__version__, **versions},
+    }
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    (directory / REPORT).write_text(text + "\n", encoding="utf-8")
+    if not passed:
+        raise VerificationFailed(f"expected {expected}, but:\n{summary(report)}")
+    return report
 
 
-def _search_rules(format: Format, loaded: LoadedModel, config: VerifyConfig) -> DecodingConfig:
-    """The rules that both sides can follow; what may be chosen is as in the workdir."""
-    rules = dataclasses.replace(
-        loaded.config.decoding,
+def compare(
+    ours: Sequence[Translation],
+    theirs: Sequence[Translation],
+    references: Sequence[str] | None,
+    language: str,
+) -> dict[str, Any]:
+    """Returns how similar two lists of translations are.
+
+    identical: share of lines with the same text.
+    largest_score_difference: over the identical lines; None if there are none.
+    against: "reference", or without references "workdir": its translations are the references.
+    bleu, chrf: scores of "workdir" and "export" by sacreBLEU, cased, and the "signature".
+    """
+    pairs = list(zip(ours, theirs, strict=True))
+    gaps = [abs(one.score - other.score) for one, other in pairs if one.text == other.text]
+    texts = {"workdir": [one.text for one in ours], "export": [one.text for one in theirs]}
+    against = [texts["workdir"] if references is None else list(references)]
+    found: dict[str, Any] = {
+        "identical": len(gaps) / len(pairs),
+        "largest_score_difference": max(gaps, default=None),
+        "against": "workdir" if references is None else "reference",
+    }
+    # Without effective order, identical lines of fewer than four words have a BLEU of 0.
+    bleu = BLEU(tokenize=default_tokenize(language), effective_order=True, force=True)
+    for name, metric in (("bleu", bleu), ("chrf", CHRF())):
+        found[name] = {side: metric.corpus_score(t, against).score for side, t in texts.items()}
+        found[name]["signature"] = str(metric.get_signature())
+    return found
+
+
+def judge(found: Mapping[str, Any], config: VerifyConfig, *, exact: bool) -> tuple[bool, str]:
+    """Returns whether the export passes, and the condition in words."""
+    bleu = found["bleu"]
+    if exact:
+        passed = found["identical"] >= config.min_identical
+        expected = f"at least {config.min_identical:.2%} of the translations identical"
+    elif found["against"] == "reference":
+        passed = abs(bleu["export"] - bleu["workdir"]) <= config.max_bleu_difference
+        expected = f"a BLEU at most {config.max_bleu_difference} from the workdir's"
+    else:
+        passed = bleu["export"] >= config.min_bleu_to_workdir
+        expected = f"a BLEU of at least {config.min_bleu_to_workdir} against the workdir's output"
+    return passed or found["identical"] == 1, expected
+
+
+def summary(report: Mapping[str, Any]) -> str:
+    """Returns the numbers of a report in a few lines."""
+    first = f"{report['identical']:.2%} of {report['lines']} translations are identical"
+    if report["largest_score_difference"] is not None:
+        first += f", their scores differ by at most {report['largest_score_difference']:.1e}"
+    metrics = [
+        f"{name} against the {report['against']}: workdir {score['workdir']:.2f}, export "
+        f"{score['export']:.2f} ({score['export'] - score['workdir']:+.2f})"
+        for name, score in (("BLEU", report["bleu"]), ("chrF", report["chrf"]))
+    ]
+    speed, size = report["sentences_per_second"], report["bytes"]
+    last = (
+        f"sentences/s: workdir {speed['workdir']:.1f}, export {speed['export']:.1f}; megabytes: "
+        f"workdir {size['workdir'] / 1e6:.1f}, export {size['export'] / 1e6:.1f}"
+    )
+    return "\n".join([first, *metrics, last])
+
+
+def _search_rules(
+    format: Format, loaded: LoadedModel, config: VerifyConfig, limit: int
+) -> DecodingConfig:
+    """Returns the rules of both searches. Engines have one length limit for all sentences."""
+    given = loaded.config.decoding
+    kept = ("tokens_per_batch", "max_rows_per_batch", "allow_unknown", "allow_special", "forbidden")
+    rules = DecodingConfig(
         beam_size=config.beam_size,
-        num_hypotheses=1,
         length_penalty=config.length_penalty,
         length_normalization="average",
+        early_stopping="heuristic",
         forced_end="free",
-        early_stopping="heuristic",  # "exact" sums of averages go on to the limit of length
+        max_target_length=limit,
+        target_length_ratio=0.0,
+        target_length_margin=limit,
+        renormalize=given.renormalize,
+        **{name: getattr(given, name) for name in kept},
     )
     if format == "marian":
         return rules
-    never_padding = starts_with_padding(loaded.tokenizer.target)
     return dataclasses.replace(
         rules,
         renormalize=True,
         early_stopping="first" if config.length_penalty else "exact",
-        allow_special=rules.allow_special and not never_padding,
+        allow_special=given.allow_special and not starts_with_padding(loaded.tokenizer.target),
     )
 
 
-def _rules_in_force(decoding: DecodingConfig) -> dict[str, Any]:
-    names = ("beam_size", "length_penalty", "length_normalization", "early_stopping")
-    return {name: getattr(decoding, name) for name in (*names, "forced_end", "renormalize")}
+def _timed(translate: Translate, sources: Sequence[str]) -> tuple[list[Translation], float]:
+    """Returns the translations and the sentences per second, after a warm-up with every length."""
+    translate(list({len(source): source for source in sources}.values()))
+    start = time.perf_counter()
+    found = translate(sources)
+    return found, len(sources) / (time.perf_counter() - start)
 
 
-def _runner(
-    format: Format, directory: Path, loaded: LoadedModel, decoding: DecodingConfig
-) -> Runner:
-    if format == "marian":
-        return MarianRunner(directory, decoding)
-    suppressed = np.flatnonzero(suppressed_tokens(loaded.tokenizer, decoding))
-    return CTranslate2Runner(directory, decoding, suppressed=suppressed.tolist())
-
-
-def _our_translate(
-    loaded: LoadedModel, decoding: DecodingConfig
-) -> Callable[[Sequence[str]], list[Translation]]:
-    # As the other side: what bfloat16 would round is no doing of the export.
-    in_float32 = dataclasses.replace(loaded.model.config, dtype="float32")
+def _our_engine(loaded: LoadedModel, decoding: DecodingConfig) -> Translate:
+    """Returns our own search, in float32 as the engines."""
     translator = Translator(
-        loaded.model.clone(config=in_float32),
+        loaded.model.clone(config=dataclasses.replace(loaded.model.config, dtype="float32")),
         loaded.params,
         loaded.tokenizer,
         decoding,
@@ -245,32 +245,88 @@ def _our_translate(
     return translate
 
 
-def _timed(
-    translate: Callable[[Sequence[str]], list[Translation]], task: Task
-) -> tuple[list[Translation], float]:
-    """The translations, and sentences a second."""
-    translate(task.warm_up)
-    start = time.perf_counter()
-    found = translate(task.sources)
-    return found, len(task.sources) / (time.perf_counter() - start)
+def _ctranslate2_engine(
+    directory: Path, decoding: DecodingConfig, tokenizer: Tokenizer
+) -> tuple[Translate, dict[str, str]]:
+    """Returns the search of CTranslate2 on the CPU, and its version."""
+    import ctranslate2
+
+    # One batch for each CPU: threads that share a batch wait for one another.
+    engine = ctranslate2.Translator(str(directory), inter_threads=num_cpus(), intra_threads=1)
+    source, target = tokenizer.source, tokenizer.target
+    names = read_pieces(directory, "target")
+    # Names of special tokens are known from the export alone. All others must be our pieces.
+    ids = {text: i for pieces in (names, target.pieces) for i, text in enumerate(pieces)}
+    suppressed = np.flatnonzero(suppressed_tokens(tokenizer, decoding))
+
+    def translate(lines: Sequence[str]) -> list[Translation]:
+        found = engine.translate_batch(
+            [[source.pieces[i] for i in source.tokenize(line)[:-1]] for line in lines],
+            max_batch_size=CTRANSLATE2_BATCH,
+            beam_size=decoding.beam_size,
+            length_penalty=decoding.length_penalty,
+            max_input_length=0,  # no limit
+            max_decoding_length=decoding.max_target_length - 1,  # without EOS
+            min_decoding_length=0,
+            suppress_sequences=[[names[token]] for token in suppressed],
+            return_end_token=True,  # then the length penalty counts EOS
+            return_scores=True,
+        )
+        return [translation(one.hypotheses[0], one.scores[0]) for one in found]
+
+    def translation(tokens: list[str], score: float) -> Translation:
+        if tokens[-1:] != [names[target.eos_id]]:  # at the limit, ours gets EOS free, and counts it
+            score *= (len(tokens) / (len(tokens) + 1)) ** decoding.length_penalty
+        return Translation(target.detokenize([ids[token] for token in tokens]), score)
+
+    return translate, {"ctranslate2": ctranslate2.__version__}
 
 
-def _judge(found: Comparison, config: VerifyConfig, *, exact: bool) -> tuple[bool, str]:
-    """Whether the export is alike enough, and what was expected of it."""
-    if exact:
-        expected = f"at least {config.min_identical:.2%} of the translations identical"
-        return found.identical >= config.min_identical, expected
-    if found.bleu.against == "reference":
-        most = config.max_bleu_difference
-        return abs(found.bleu.difference) <= most, f"a BLEU at most {most} from the workdir's"
-    least = config.min_bleu_to_workdir
-    return found.bleu.export >= least, f"a BLEU of at least {least} against the workdir's output"
+def _marian_engine(directory: Path, decoding: DecodingConfig) -> tuple[Translate, dict[str, str]]:
+    """Returns the search of transformers on the CPU, and the versions of the packages.
 
+    generation_config.json says which tokens it does not generate. Raises ValueError if a package is
+    missing, and for greedy search, of which transformers reports no score.
+    """
+    if decoding.beam_size < 2:
+        raise ValueError("verify a Marian export with a beam of at least 2, not greedy search")
+    try:
+        import torch  # pyright: ignore[reportMissingImports]
+        import transformers  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ValueError(
+            "verifying a Marian export needs torch and transformers: pip install -e '.[parity]'"
+        ) from error
+    torch.set_num_threads(num_cpus())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends sacremoses, which is not needed here
+        tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
+    model = transformers.MarianMTModel.from_pretrained(directory).eval()
 
-def _bytes_of(directory: Path) -> int:
-    files = [path for path in directory.rglob("*") if path.is_file() and path.name != REPORT]
-    return sum(file.stat().st_size for file in files)
+    @torch.inference_mode()
+    def translate(lines: Sequence[str]) -> list[Translation]:
+        translations: dict[str, Translation] = {}
+        ordered = sorted(set(lines), key=len)  # little padding
+        for start in range(0, len(ordered), MARIAN_BATCH):
+            batch = ordered[start : start + MARIAN_BATCH]
+            found = model.generate(
+                **tokenizer(batch, padding=True, return_tensors="pt"),
+                num_beams=decoding.beam_size,
+                num_return_sequences=1,
+                length_penalty=decoding.length_penalty,
+                early_stopping=False,
+                min_length=0,
+                max_length=decoding.max_target_length + 1,  # counts the start token
+                no_repeat_ngram_size=0,
+                repetition_penalty=1.0,
+                return_dict_in_generate=True,
+                output_scores=True,
+            )
+            texts = tokenizer.batch_decode(found.sequences, skip_special_tokens=True)
+            for line, text, score in zip(
+                batch, texts, found.sequences_scores.tolist(), strict=True
+            ):
+                translations[line] = Translation(without_line_breaks(text), score)
+        return [translations[line] for line in lines]
 
-
-def _bytes_of_params(loaded: LoadedModel) -> int:
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(loaded.params))
+    return translate, {"torch": torch.__version__, "transformers": transformers.__version__}

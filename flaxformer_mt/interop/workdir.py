@@ -1,4 +1,4 @@
-"""A model from elsewhere as a workdir of ours: ready to translate, and to go on training."""
+"""A workdir of ours from a model of another tool, ready to translate and to train."""
 
 import os
 from pathlib import Path
@@ -10,17 +10,14 @@ from flaxformer_mt.training.checkpoint import Checkpoints, LoadedModel
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import init_state
 
-FIRST_BATCH = {"data": {"epoch": 0, "index": 0}}
-"""What a training run remembers at its start, see `training.loop.Progress`."""
+FIRST_BATCH = {"data": {"epoch": 0, "index": 0}}  # see `training.loop.Progress`
 
 
 def write_workdir(workdir: str | os.PathLike[str], loaded: LoadedModel) -> None:
     """Writes the tokenizer, the parameters as checkpoint 0, and last of all config.json.
 
-    The checkpoint has a fresh optimiser: `train` on this workdir starts with these parameters, as a
-    run that was stopped before its first step.
-
-    Raises OSError if it cannot be written.
+    The checkpoint has a fresh optimiser state: `train` on this workdir starts from the parameters
+    at step 0. Raises OSError if the workdir cannot be written.
     """
     config = loaded.config
     Path(workdir).mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,4 @@
-"""Tiny Marian directories, written by hand: names, shapes and files as the format has them.
-
-And a tiny random model of ours, to be written as one.
-"""
+"""Tiny Marian directories, written without our table, and a tiny random model of ours to export."""
 
 import functools
 import io
@@ -41,7 +38,7 @@ SHAPE = {
 
 @functools.cache
 def sentencepiece_model(words: str, **options: Any) -> bytes:
-    """A model of about 60 pieces, learnt from random sentences of these words."""
+    """A model of about 60 pieces, trained on random sentences of these words."""
     rng = random.Random(0)
     lines = [" ".join(rng.choices(words.split(), k=6)) for _ in range(300)]
     file = io.BytesIO()
@@ -61,7 +58,7 @@ def normal_pieces(model: bytes) -> list[str]:
 
 
 def vocab(*models: bytes, size: int = 0) -> dict[str, int]:
-    """As the OPUS-MT models have it: EOS 0, the unknown word 1, padding last."""
+    """The ids of an OPUS-MT model: EOS is 0, the unknown word 1, padding the last."""
     pieces = sorted({piece for model in models for piece in normal_pieces(model)})
     names = ["</s>", "<unk>", LANGUAGE, *pieces]
     names += [f"filler{i}" for i in range(len(names), size - 1)]
@@ -106,7 +103,7 @@ def write_tokenizer(directory: Path, **options: Any) -> dict[str, int]:
 
 
 def tensor_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """What the tensors of such a model are called, and their shapes, without our table."""
+    """Names and shapes of the tensors of such a model, without our table."""
     d, f = config["d_model"], config["encoder_ffn_dim"]
     source, target = config["vocab_size"], config["decoder_vocab_size"]
     shapes: dict[str, tuple[int, ...]] = {"final_logits_bias": (1, target)}

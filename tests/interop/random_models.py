@@ -1,4 +1,4 @@
-"""Models of random numbers, as `load_model` would give them."""
+"""Models with random parameters, in the form that `load_model` returns."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def random_model(
 ) -> LoadedModel:
     source, target = tokenizer.source, tokenizer.target
     model = Transformer(config, source.size, target.size, target.bos_id)
-    # Fresh parameters would have zeros and ones, which hide a bias or a scale in the wrong place.
+    # Initial parameters have zeros and ones, which hide a misplaced bias or scale.
     rng = np.random.default_rng(1)
     shapes = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
     params = jax.tree.map_with_path(

@@ -1,4 +1,4 @@
-"""Every variant of the model that CTranslate2 can hold gives the same there; the others refuse."""
+"""CTranslate2 computes the same for every supported variant of the model; others are refused."""
 
 import dataclasses
 import functools
@@ -15,8 +15,11 @@ from random_models import random_model
 from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import WordVocabulary
-from flaxformer_mt.interop.ctranslate2.export import QUANTIZATIONS, write_ctranslate2
-from flaxformer_mt.interop.ctranslate2.limits import reasons_against
+from flaxformer_mt.interop.ctranslate2.export import (
+    QUANTIZATIONS,
+    unsupported,
+    write_ctranslate2,
+)
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
 
@@ -31,7 +34,7 @@ TINY = TransformerConfig(
     num_decoder_layers=2,
     tie_embeddings="none",
 )
-# Every choice is in one of these at least, most beside others.
+# Each choice is in at least one variant.
 VARIANTS = {
     "paper": {"tie_embeddings": "all"},
     "pre, gelu, learned, tied target": {
@@ -53,8 +56,6 @@ VARIANTS = {
         "norm_type": "rms",
         "activation": "geglu",
         "positions": "bucketed",
-        "num_position_buckets": 8,
-        "max_distance": 9,
         "num_kv_heads": 2,
     },
     "swiglu, rotary, wide keys, large epsilon": {
@@ -108,9 +109,9 @@ def log_probs(params, batch, *, model):
 def score(
     loaded: LoadedModel, sources: list[list[str]], targets: list[list[str]]
 ) -> tuple[list[np.ndarray], list[list[str]]]:
-    """Of every target, with EOS: the log-probability of each token, and the best one in its place.
+    """Log-probability of each target token (EOS included), and the most probable token instead.
 
-    Always in one shape, so that it is compiled once a model.
+    The shape is always the same, so that each model compiles once.
     """
     vocabularies = loaded.tokenizer.source, loaded.tokenizer.target
     examples = [
@@ -142,16 +143,16 @@ def test_the_same_probabilities(changes, rng, tmp_path):
     sources, targets = sentences(rng, [1, 4, 9, 15]), sentences(rng, [11, 3, 7, 1])
     options = {"max_decoding_length": 11, "min_decoding_length": 0, "return_end_token": True}
 
-    # A target that is read at once,
+    # Teacher forcing,
     of_tokens, _ = score(loaded, sources, targets)
     for found, expected in zip(engine.score_batch(sources, targets), of_tokens, strict=True):
         np.testing.assert_allclose(found.log_probs, expected, atol=1e-4)
-    # the choices of greedy search,
+    # greedy search,
     greedy = engine.translate_batch(sources, beam_size=1, **options)
     greedy = [one.hypotheses[0] for one in greedy]
     _, best = score(loaded, sources, without_end(greedy))
     assert greedy == [row[: len(tokens)] for row, tokens in zip(best, greedy, strict=True)]
-    # and hypotheses that grow token by token in a beam, reordered at each.
+    # and beam search, which reorders the hypotheses at each step.
     options |= {"length_penalty": 0, "return_scores": True}
     beam = engine.translate_batch(sources, beam_size=4, **options)
     of_tokens, _ = score(loaded, sources, without_end([one.hypotheses[0] for one in beam]))
@@ -160,24 +161,28 @@ def test_the_same_probabilities(changes, rng, tmp_path):
         np.testing.assert_allclose(one.scores[0], total, atol=1e-4)
 
 
-def test_every_reason_against_is_given_at_once(tmp_path):
+def test_every_reason_is_given_at_once(tmp_path):
     changes = {"positions": "bucketed", "num_position_buckets": 8, "max_distance": 200}
     loaded = load(dataclasses.replace(TINY, local_window=5, **changes))
     with pytest.raises(ValueError) as error:
         export(loaded, tmp_path / "export")
     assert "model.local_window is 5" in str(error.value)
     assert "model.num_position_buckets is 8 and model.max_distance 200" in str(error.value)
-    assert "a distance of 20 into another bucket" in str(error.value)
+    assert "expected 32 and 128" in str(error.value)
     assert not (tmp_path / "export").exists()
+
+
+def test_positions_that_the_export_does_not_know_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.export.POSITIONS", ("learned",))
+    with pytest.raises(ValueError, match="model.positions is sinusoidal, expected one of learned"):
+        export(load(TINY), tmp_path / "export")
 
 
 def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):
     changes = {"positions": "bucketed", "num_position_buckets": 6, "max_distance": 100}
     loaded = load(dataclasses.replace(TINY, **changes))
-    assert list(reasons_against(loaded.model.config))
-    monkeypatch.setattr(
-        "flaxformer_mt.interop.ctranslate2.export.reasons_against", lambda config: []
-    )
+    assert list(unsupported(loaded.model.config))
+    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.export.unsupported", lambda config: [])
     engine = ctranslate2.Translator(str(export(loaded, tmp_path / "export")), intra_threads=1)
     sources, targets = sentences(rng, [15]), sentences(rng, [5])  # distance 10 comes up
     (found,) = engine.score_batch(sources, targets)
@@ -185,16 +190,16 @@ def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):
     assert np.abs(np.subtract(found.log_probs, expected)).max() > 1e-3
 
 
-def test_a_parameter_that_the_table_does_not_know_is_not_lost(tmp_path):
+def test_a_parameter_that_is_not_in_the_table_is_refused(tmp_path):
     loaded = load(TINY)
     loaded.params["encoder_0"]["adapter"] = {"kernel": jnp.ones((2, 2))}
-    with pytest.raises(ValueError, match="no place in CTranslate2: encoder_0/adapter/kernel"):
+    with pytest.raises(ValueError, match="no place for the parameters encoder_0/adapter/kernel"):
         export(loaded, tmp_path / "export")
 
 
 def test_without_torch_there_is_no_bfloat16(tmp_path, monkeypatch):
     monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.export.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="needs torch .* or take int8_float16"):
+    with pytest.raises(ValueError, match="needs torch .* or choose int8_float16"):
         export(load(TINY), tmp_path / "export", "int8_bfloat16")
 
 
@@ -246,7 +251,7 @@ def test_special_tokens_have_names_that_no_word_has(rng, tmp_path):
     for side, vocabulary in (("source", source), ("target", target)):
         written = json.loads((directory / f"{side}_vocabulary.json").read_bytes())
         assert written == ["<pad>", *names, *vocabulary.pieces[4:]]
-    # CTranslate2 takes them for what they are: an unknown word, and words that look special.
+    # CTranslate2 reads an unknown word, and words that look special.
     engine = ctranslate2.Translator(str(directory), intra_threads=1)
     sources, targets = [["w1", "</s>", "never seen"]], [["<unk>", "w3"]]
     (found,) = engine.score_batch(sources, targets)

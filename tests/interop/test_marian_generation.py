@@ -1,4 +1,4 @@
-"""The search of a generation config, and the generation config of a search."""
+"""Conversion of a generation config to a search config, and back."""
 
 import warnings
 
@@ -26,6 +26,11 @@ def read(**values) -> DecodingConfig:
         ({"early_stopping": True}, {"early_stopping": "first"}),
         ({"early_stopping": "never"}, {"early_stopping": "exact"}),
         ({"renormalize_logits": True}, {"renormalize": True}),
+        ({"min_length": 5}, {"min_target_length": 5}),
+        ({"min_length": 50}, {"min_target_length": 30}),
+        ({"min_length": 5, "min_new_tokens": 3}, {"min_target_length": 4}),
+        ({"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 3}),
+        ({"num_beams": 2, "repetition_penalty": 2}, {"repetition_penalty": 2.0}),
         ({}, {"allow_unknown": True, "allow_special": True, "forbidden": ()}),
         (
             {"bad_words_ids": [[0], [2]]},
@@ -46,18 +51,31 @@ def test_fields_that_both_have(theirs, ours):
 @pytest.mark.parametrize(
     ("theirs", "message"),
     [
-        ({"no_repeat_ngram_size": 3}, "sets no_repeat_ngram_size to 3, which this search does not"),
+        ({"stop_strings": ["."]}, r"sets stop_strings to \['.'\], which is not imported: tr"),
         ({"do_sample": True}, "sets do_sample to True"),
-        ({"min_length": 5}, "sets min_length to 5"),
+        ({"repetition_penalty": 1.2}, "sets repetition_penalty with num_beams 1"),
+        (
+            {"renormalize_logits": True, "min_length": 5, "no_repeat_ngram_size": 3},
+            "sets renormalize_logits and min_length and no_repeat_ngram_size",
+        ),
         ({"forced_eos_token_id": None}, "has no forced_eos_token_id"),
-        ({"forced_eos_token_id": 5}, "sets forced_eos_token_id to 5, but here 3 alone ends a tr"),
-        ({"eos_token_id": [3, 5]}, r"sets eos_token_id to \[3, 5\], but here 3 alone ends a trans"),
-        ({"bad_words_ids": [[5, 6]]}, "forbids words of several tokens"),
-        ({"length_penalty": -1.0}, "sets length_penalty to -1.0; 0, the least"),
+        (
+            {"forced_eos_token_id": 5},
+            "sets forced_eos_token_id to 5, but here only 3 ends a translation: tr",
+        ),
+        (
+            {"eos_token_id": [3, 5]},
+            r"sets eos_token_id to \[3, 5\], but here only 3 ends a translation: tr",
+        ),
+        (
+            {"bad_words_ids": [[5, 6]]},
+            "forbids words of several tokens .*, which are not imported: tr",
+        ),
+        ({"length_penalty": -1.0}, "sets length_penalty to -1.0, but the least here is 0"),
         ({"max_length": None}, "gives no max_length: .* no translation has more than 20 tokens"),
     ],
 )
-def test_what_we_cannot_do_is_warned_of(theirs, message):
+def test_a_field_that_is_not_imported_is_warned_of(theirs, message):
     with pytest.warns(UserWarning, match=message):
         read(**theirs)
 
@@ -68,14 +86,15 @@ def test_what_we_cannot_do_is_warned_of(theirs, message):
         {"num_beams": 5, "length_penalty": 0.6, "early_stopping": "never"},
         {"num_beams": 4, "num_return_sequences": 2, "bad_words_ids": [[0], [2], [7]]},
         {"renormalize_logits": True, "bad_words_ids": [[1]]},
+        {"num_beams": 2, "min_length": 4, "no_repeat_ngram_size": 3, "repetition_penalty": 1.5},
     ],
 )
-def test_out_and_in_again_is_the_same(config):
+def test_an_export_and_an_import_give_the_same_search(config):
     once = read(**config)
     assert to_decoding_config(to_generation_json(once, TARGET), TARGET, max_positions=64) == once
 
 
-def test_our_own_search_comes_near():
+def test_our_default_search_is_exported_as_nearly_as_possible():
     values = to_generation_json(DecodingConfig(), TARGET)
     assert values["bad_words_ids"] == [[0], [1], [2]]
     assert (values["num_beams"], values["early_stopping"], values["max_length"]) == (

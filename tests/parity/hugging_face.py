@@ -1,4 +1,4 @@
-"""Tiny random MarianMTModels, and what they say: the truth that tests/parity compares with."""
+"""Tiny random MarianMTModels and their outputs, which tests/parity compares with ours."""
 
 import warnings
 from pathlib import Path
@@ -55,7 +55,7 @@ def make(
     Args:
       seed: of its parameters.
       separate: a vocabulary for each language.
-      end: how probable EOS is at an average place, so that outputs have various lengths.
+      end: probability of EOS at an average position, so that outputs have various lengths.
       generation: fields of its generation config.
       config: fields of its config.
     """
@@ -109,7 +109,7 @@ class Output(NamedTuple):
 
 
 def generate(theirs: Theirs, sentences: list[str], **given: Any) -> list[list[Output]]:
-    """What `generate` finds for each sentence, best first: tokens up to EOS, text, score."""
+    """Translations of each sentence by `generate`, best first: tokens up to EOS, text, score."""
     batch = theirs.tokenizer(sentences, return_tensors="pt", padding=True)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it advises to set a length

@@ -1,4 +1,4 @@
-"""Logits of Hugging Face's MarianMTModel and of ours, of the same parameters."""
+"""Logits of Hugging Face's MarianMTModel and of our model with the same parameters."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ import torch
 from flaxformer_mt.interop.marian.convert import read_marian, write_marian
 from flaxformer_mt.training.checkpoint import LoadedModel
 
-SEARCH = {"max_length": 20}  # or the reader warns of it
+SEARCH = {"max_length": 20}  # without it the import warns
 MODELS = {
     "swish": {},
     "relu, unscaled, deep and wide": {
@@ -84,7 +84,7 @@ def test_a_model_of_ours_has_the_same_logits_there(tmp_path, name):
     assert abs(hugging_face.teacher_forced(theirs.model, *batch) - expected).max() < 1e-4
 
 
-def test_the_usual_epsilon_of_ours_moves_logits_little(tmp_path):
+def test_our_default_epsilon_changes_logits_little(tmp_path):
     loaded = our_model(OURS)
     write_marian(tmp_path, loaded)
     theirs = hugging_face.load(tmp_path)
@@ -93,7 +93,7 @@ def test_the_usual_epsilon_of_ours_moves_logits_little(tmp_path):
     assert 0 < abs(difference).max() < 1e-3
 
 
-def test_what_transformers_saves_is_what_we_write(tmp_path):
+def test_an_import_and_an_export_write_what_transformers_saved(tmp_path):
     """Tensor by tensor, file by file: theirs -> ours -> theirs."""
     from safetensors.numpy import load_file
 
@@ -120,7 +120,7 @@ def test_a_pickle_is_read_if_asked_for_and_only_its_tensors(tmp_path):
 
 
 class Code:
-    """What a pickle may do when it is read."""
+    """An object whose pickle runs code when it is read."""
 
     def __reduce__(self):
         return pytest.fail, ("code of a pickle was run",)

@@ -1,4 +1,4 @@
-"""Translations by Hugging Face's `generate` and by ours: tokens, text and scores."""
+"""Translations of Hugging Face's `generate` and of our search: tokens, text and scores."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.translation.translator import Translator
 
 LIMIT = 12
-# Models that end here and there, and run into the limit here and there: see below.
+# Some of their translations end, others reach the limit: see below.
 MODELS = {
     "one vocabulary": {"seed": 14},
     "separate, gelu": {"separate": True, "activation_function": "gelu", "seed": 8},
@@ -40,7 +40,7 @@ def ours(loaded: LoadedModel, **changes) -> Translator:
 
 
 def compare(theirs, found) -> None:
-    """Token for token, text for text, and the scores where they have any."""
+    """Asserts equal tokens and text, and equal scores where theirs have any."""
     for expected, hypotheses in zip(theirs, found, strict=True):
         assert [h.tokens for h in hypotheses] == [one.tokens for one in expected]
         assert [h.text for h in hypotheses] == [one.text for one in expected]
@@ -55,7 +55,7 @@ def model(request, tmp_path_factory) -> Theirs:
     return hugging_face.make(directory, generation={"max_length": LIMIT}, **MODELS[request.param])
 
 
-def test_the_models_end_sooner_and_later(model):
+def test_translations_have_various_lengths(model):
     outputs = hugging_face.generate(model, SENTENCES, num_beams=4, num_return_sequences=4)
     lengths = {len(one.tokens) for of_line in outputs for one in of_line}
     assert LIMIT - 1 in lengths and len(lengths) > 6
@@ -86,6 +86,43 @@ def test_beam_search(model, beam_size, early_stopping):
     scored = translator.score(SENTENCES, [h[0].tokens for h in found], length_penalty=alpha)
     reported = [hypotheses[0].score for hypotheses in found]
     assert [one.score for one in scored] == pytest.approx(reported, abs=1e-4)
+
+
+RULES = {
+    "min_length": ({"min_length": 7}, {"min_target_length": 7}),
+    "min_new_tokens": ({"min_new_tokens": 6}, {"min_target_length": 7}),
+    "no_repeat_ngram_size": ({"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 2}),
+    "repetition_penalty": ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_of_a_generation_config_are_imported(tmp_path, name):
+    """They change the translations, and in the same way on both sides."""
+    theirs, ours_expected = RULES[name]
+    given = {"max_length": LIMIT, "num_beams": 4}
+    hugging_face.make(tmp_path, generation=given | theirs, seed=14)
+    # As in OPUS-MT: for generate, the start token (padding) has been generated already.
+    file = tmp_path / "generation_config.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps(values | {"bad_words_ids": [[values["pad_token_id"]]]}))
+    model = hugging_face.load(tmp_path)
+    with warnings.catch_warnings(action="error"):
+        loaded = read_marian(tmp_path)
+    for field, value in ours_expected.items():
+        assert getattr(loaded.config.decoding, field) == value
+    expected = [one[0] for one in hugging_face.generate(model, SENTENCES)]
+    found = [hypotheses[0] for hypotheses in ours(loaded).translate(SENTENCES)]
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    without = hugging_face.generate(
+        model,
+        SENTENCES,
+        min_length=0,
+        min_new_tokens=0,
+        no_repeat_ngram_size=0,
+        repetition_penalty=1.0,
+    )
+    assert [one.tokens for one in expected] != [one[0].tokens for one in without]
 
 
 GENERATIONS = {
@@ -122,7 +159,7 @@ def with_ids(values: dict, vocab: dict[str, int]) -> dict:
 @pytest.mark.parametrize("name", GENERATIONS)
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_converted_directory_translates_as_generate_does(tmp_path, name, legacy):
-    """Text to text through the command line; also where config.json has the search, as of old."""
+    """Text to text with the command; also if config.json has the search, as in old models."""
     theirs = hugging_face.make(tmp_path / "theirs", seed=14)
     config = tmp_path / "theirs" / ("config.json" if legacy else "generation_config.json")
     values = json.loads(config.read_text())
@@ -144,8 +181,8 @@ def test_a_converted_directory_translates_as_generate_does(tmp_path, name, legac
 def test_a_model_of_ours_translates_the_same_there(tmp_path):
     """Text to text, with our vocabularies and suppressed tokens, by the search that both have.
 
-    But for lines that begin with >>deu<<: transformers takes that for a language code, one word,
-    which a vocabulary of ours does not have.
+    Lines that begin with >>deu<< are left out: transformers reads it as a language code, which our
+    vocabulary does not have.
     """
     decoding = DecodingConfig(
         beam_size=4,

@@ -1,4 +1,4 @@
-"""The proof of an export to Marian: our search against that of `transformers`, line by line."""
+"""Verification of Marian exports: our search and that of `transformers`, line by line."""
 
 import dataclasses
 from pathlib import Path
@@ -11,7 +11,8 @@ pytest.importorskip("transformers", reason="needs the extra [parity]: make parit
 from marian_directories import ENGLISH, OURS, our_model
 
 from flaxformer_mt.interop.marian.convert import write_marian
-from flaxformer_mt.interop.verify import VerificationFailed, VerifyConfig, verify_export
+from flaxformer_mt.interop.options import VerifyConfig
+from flaxformer_mt.interop.verify import VerificationFailed, verify_export
 from flaxformer_mt.training.checkpoint import LoadedModel
 
 WORDS = ENGLISH.split()
@@ -20,7 +21,7 @@ LINES = [" ".join(WORDS[i % 7 : i % 7 + 1 + i % 4]) for i in range(12)]
 
 @pytest.fixture(scope="module")
 def loaded() -> LoadedModel:
-    """With short limits, into which some translations run."""
+    """A model with a short length limit, which some translations reach."""
     loaded = our_model(OURS)
     decoding = dataclasses.replace(
         loaded.config.decoding, target_length_ratio=1.0, target_length_margin=3
@@ -41,9 +42,9 @@ def test_an_export_translates_as_the_workdir_does(loaded, file, tmp_path, length
     write_marian(directory, loaded)
     config = VerifyConfig(file=file, beam_size=4, length_penalty=length_penalty)
     found = verify_export(directory, "marian", loaded, config, exact=True)
-    assert found.comparison.identical == 1
-    assert found.comparison.largest_score_difference < 1e-4
-    assert {"torch", "transformers"} <= set(found.versions)
+    assert found["identical"] == 1
+    assert found["largest_score_difference"] < 1e-4
+    assert {"torch", "transformers"} <= set(found["versions"])
 
 
 def test_another_model_fails(loaded, file, tmp_path):

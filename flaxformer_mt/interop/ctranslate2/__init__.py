@@ -1,1 +1,1 @@
-"""CTranslate2 models, written."""
+"""CTranslate2 models (https://github.com/OpenNMT/CTranslate2), written."""

@@ -1,50 +1,52 @@
-"""Workdir -> CTranslate2 (https://github.com/OpenNMT/CTranslate2), a fast runtime on CPU and GPU.
+"""Export of a workdir to CTranslate2 (https://github.com/OpenNMT/CTranslate2), through its own
+`ctranslate2.specs`.
 
-All through its public `ctranslate2.specs`: our config makes a `TransformerSpec`, the table of
-`ctranslate2_layout` fills it, and it checks, quantises and writes itself. The directory serves
-alone:
+    model.bin, config.json, *_vocabulary.json      the model, as CTranslate2 writes it
+    source.spm, target.spm                         SentencePiece models, to tokenize and detokenize
 
-    model.bin, config.json, *_vocabulary.json      CTranslate2's
-    source.spm, target.spm                         SentencePiece models, to cut and to join text
-
-CTranslate2 takes and gives tokens as text; it adds EOS to a source itself.
+CTranslate2 takes and returns tokens as text. It appends EOS to a source itself.
 """
 
 import os
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
-from flaxformer_mt.config import Config
-from flaxformer_mt.interop.ctranslate2.layout import fill, set_array
-from flaxformer_mt.interop.ctranslate2.limits import reasons_against
+from flaxformer_mt.interop.ctranslate2.table import fill, set_array
 from flaxformer_mt.interop.ctranslate2.vocabulary import register_vocabularies, sentencepiece_models
-from flaxformer_mt.interop.quantization import Quantization
+from flaxformer_mt.interop.options import Quantization
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.positions import sinusoids
 from flaxformer_mt.training.checkpoint import LoadedModel
 
 QUANTIZATIONS = get_args(Quantization)
-FEWEST_POSITIONS = 1025
-"""CTranslate2 cuts a source after 1,024 tokens, unless it is told otherwise, and adds EOS."""
+# CTranslate2 truncates a source to 1,024 tokens by default, and then appends EOS.
+MIN_POSITIONS = 1025
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "geglu": "GELU", "swiglu": "SWISH"}
+# Positions that we write as a table. The others are parameters, or switches of the spec.
+TABLES = ("sinusoidal", "sinusoidal_half_split", "none")
+# CTranslate2 adds before it rounds down, T5 (and our model) after. For these numbers of buckets and
+# largest distance, the buckets are the same.
+T5_BUCKETS = (32, 128)
+POSITIONS = (*TABLES, "learned", "relative", "bucketed", "rotary")
 
 
 def write_ctranslate2(
     directory: str | os.PathLike[str], loaded: LoadedModel, *, quantization: str = "float32"
 ) -> None:
-    """Write a model directory for `ctranslate2.Translator`.
+    """Writes a model directory for `ctranslate2.Translator`.
 
     Args:
-      directory: is created; must be empty if it is there.
-      loaded: the model, as `training.checkpoint.load_model` gives it.
-      quantization: how the weights are stored, one of `Quantization`; float32 is exact.
+      directory: is created. If it exists, it must be empty.
+      loaded: the model, from `training.checkpoint.load_model`.
+      quantization: how the weights are stored, one of `Quantization`. float32 is exact.
 
     Raises:
-      ValueError: CTranslate2 cannot hold the model (gives every reason), or is not installed, or
-        lacks torch for bfloat16.
+      ValueError: CTranslate2 does not support the model (the message lists every reason), the
+        package ctranslate2 is missing, or bfloat16 needs torch.
       FileExistsError: the directory is not empty.
     """
     specs = _import_specs()
@@ -55,15 +57,18 @@ def write_ctranslate2(
     if "bfloat16" in quantization and not find_spec("torch"):
         raise ValueError(
             f"CTranslate2 needs torch to store weights as {quantization}: pip install torch, or "
-            f"take {quantization.replace('bfloat16', 'float16')}"
+            f"choose {quantization.replace('bfloat16', 'float16')}"
         )
-    model_config = loaded.model.config
-    if reasons := list(reasons_against(model_config)):
-        raise ValueError("CTranslate2 cannot hold this model: " + "; ".join(reasons))
-    directory = _empty_directory(directory)
-    spec = _make_spec(specs, model_config)
-    _set_positions(spec, model_config, _longest(loaded.config))
-    fill(spec, model_config, loaded.params)
+    config = loaded.model.config
+    if reasons := list(unsupported(config)):
+        raise ValueError("CTranslate2 does not support this model: " + "; ".join(reasons))
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise FileExistsError(f"{directory} is not empty: give the name of a new directory")
+    lengths = loaded.config.data.max_source_length, loaded.config.decoding.max_target_length
+    spec = _make_spec(specs, config, num_positions=max(MIN_POSITIONS, *lengths))
+    fill(spec, config, loaded.params)
     register_vocabularies(spec, loaded.tokenizer)
     spec.validate()
     spec.optimize(quantization=quantization)
@@ -72,8 +77,26 @@ def write_ctranslate2(
         (directory / name).write_bytes(content)
 
 
-def _make_spec(specs: Any, config: TransformerConfig) -> Any:
-    """An empty `TransformerSpec` for such a model, all its switches set."""
+def unsupported(config: TransformerConfig) -> Iterator[str]:
+    """Yields the reasons why CTranslate2 does not support a model, by the field."""
+    if config.positions not in POSITIONS:
+        yield f"model.positions is {config.positions}, expected one of {', '.join(POSITIONS)}"
+    if config.local_window:
+        yield (
+            f"model.local_window is {config.local_window}, expected 0: every position of its "
+            "encoder attends to all others"
+        )
+    buckets = config.num_position_buckets, config.distance_limit
+    if config.positions == "bucketed" and buckets != T5_BUCKETS:
+        yield (
+            f"model.num_position_buckets is {buckets[0]} and model.max_distance {buckets[1]}, "
+            f"expected {T5_BUCKETS[0]} and {T5_BUCKETS[1]}: it puts some distances into another "
+            "bucket otherwise"
+        )
+
+
+def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> Any:
+    """Returns an empty `TransformerSpec` with all switches, and with positions that are a table."""
     key_width, value_width = config.head_widths
     switches = {
         "num_heads": config.num_heads,
@@ -101,28 +124,14 @@ def _make_spec(specs: Any, config: TransformerConfig) -> Any:
             layer.self_attention.relative_attention_max_distance = distance
     for layer in decoder.layer:
         layer.attention.queries_scale = key_width**-0.5
-    return spec
-
-
-def _set_positions(spec: Any, config: TransformerConfig, length: int) -> None:
-    """Positions as a table for both stacks: without one CTranslate2 would add sinusoids of its own.
-
-    Learned ones are parameters, and those that work by distance have switches.
-    """
-    if config.positions == "none":
-        encodings = np.zeros((length, config.d_model), np.float32)
-    elif config.positions in ("sinusoidal", "sinusoidal_half_split"):
+    if config.positions in TABLES:  # without one, CTranslate2 would add its own sinusoids
+        shape = num_positions, config.d_model
         half_split = config.positions == "sinusoidal_half_split"
-        encodings = sinusoids(length, config.d_model, half_split=half_split)
-    else:
-        return
-    for stack in ("encoder", "decoder"):
-        set_array(spec, f"{stack}/position_encodings/encodings", encodings)
-
-
-def _longest(config: Config) -> int:
-    lengths = (config.data.max_source_length, config.decoding.max_target_length)
-    return max(FEWEST_POSITIONS, *lengths)
+        is_none = config.positions == "none"
+        encodings = np.zeros(shape) if is_none else sinusoids(*shape, half_split=half_split)
+        for stack in ("encoder", "decoder"):
+            set_array(spec, f"{stack}.position_encodings.encodings", np.float32(encodings))
+    return spec
 
 
 def _import_specs() -> Any:
@@ -134,11 +143,3 @@ def _import_specs() -> Any:
             "pip install -e '.[ctranslate2]'"
         ) from error
     return specs
-
-
-def _empty_directory(path: str | os.PathLike[str]) -> Path:
-    directory = Path(path)
-    directory.mkdir(parents=True, exist_ok=True)
-    if any(directory.iterdir()):
-        raise FileExistsError(f"{directory} is not empty: give the name of a new directory")
-    return directory

@@ -1,7 +1,9 @@
-"""What CTranslate2 has to know of our vocabularies: the text of every token, and special names."""
+"""The vocabularies of a CTranslate2 model: the text of every token, and the special tokens."""
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
@@ -9,13 +11,13 @@ from flaxformer_mt.data.tokenization.marian_vocabulary import MODELS, MarianVoca
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import SentencePieceVocabulary, Vocabulary
 
+# A later name wins where one token has two roles: Marian starts a target with padding.
 SPECIAL = {"bos": "<s>", "pad": "<pad>", "unk": "<unk>", "eos": "</s>"}
-NEVER = -1e4
-"""A logit whose probability is 0, also in float16."""
+SUPPRESSED_LOGIT = -1e4  # its probability is 0, also in float16
 
 
 def register_vocabularies(spec: Any, tokenizer: Tokenizer) -> None:
-    """The text of every token, and what the special ones are called."""
+    """Sets the text of every token and the names of the special tokens."""
     source, target = tokenizer.source, tokenizer.target
     names = _special_names(source, target)
     target_tokens = _token_names(target, names)
@@ -25,28 +27,52 @@ def register_vocabularies(spec: Any, tokenizer: Tokenizer) -> None:
     spec.config.bos_token = spec.config.decoder_start_token = target_tokens[target.bos_id]
     spec.config.add_source_eos = True
     if starts_with_padding(target):
-        _never_choose(spec, target.pad_id, target.size)
+        _suppress(spec, target.pad_id, target.size)
 
 
 def starts_with_padding(target: Vocabulary) -> bool:
-    """As Marian's do: an export never chooses it. (If it is EOS as well, it has to be chosen.)"""
+    """Returns whether padding starts a target, as in Marian. An export never generates it then.
+
+    Padding that is EOS as well must be generated.
+    """
     return target.pad_id == target.bos_id != target.eos_id
 
 
-def _never_choose(spec: Any, token: int, vocab_size: int) -> None:
-    """Marian's padding: its vector is 0, so its logit is 0 where those of most words are negative.
+def read_pieces(directory: Path, side: Literal["source", "target"]) -> list[str]:
+    """Returns the text of every token id of one side of an export."""
+    file = directory / "shared_vocabulary.json"
+    file = file if file.exists() else directory / f"{side}_vocabulary.json"
+    return json.loads(file.read_text(encoding="utf-8"))
 
-    Every Marian decoder forbids it, ours too; here a bias does, so that none has to be told.
+
+def sentencepiece_models(tokenizer: Tokenizer) -> dict[str, bytes]:
+    """Returns the SentencePiece models by file name. Vocabularies of words have none."""
+    models = {}
+    for side, file in MODELS.items():
+        vocabulary = getattr(tokenizer, side)
+        if isinstance(vocabulary, SentencePieceVocabulary):
+            models[file] = vocabulary.to_bytes()
+        elif isinstance(vocabulary, MarianVocabulary):
+            models[file] = vocabulary.files[file]
+    return models
+
+
+def _suppress(spec: Any, token: int, vocab_size: int) -> None:
+    """Gives Marian's padding a bias that keeps a search from choosing it.
+
+    Its embedding is 0, so its logit is 0, while those of most words are negative. Marian's decoders
+    forbid it. The bias makes this unnecessary.
     """
     projection = spec.decoder.projection
     bias = projection.bias if projection.has_bias() else np.zeros(vocab_size, np.float32)
-    bias = np.array(bias)
-    bias[token] = NEVER
-    projection.bias = bias
+    projection.bias = np.where(np.arange(vocab_size) == token, np.float32(SUPPRESSED_LOGIT), bias)
 
 
 def _special_names(*vocabularies: Vocabulary) -> dict[str, str]:
-    """CTranslate2 has one name for both languages' EOS, and so on: one that no other token has."""
+    """Returns a name for each special token, which CTranslate2 uses for both languages.
+
+    No other token of either vocabulary has that name.
+    """
     taken: set[str] = set()
     for vocabulary in vocabularies:
         special = {getattr(vocabulary, f"{kind}_id") for kind in SPECIAL}
@@ -60,18 +86,6 @@ def _special_names(*vocabularies: Vocabulary) -> dict[str, str]:
 
 def _token_names(vocabulary: Vocabulary, special_names: Mapping[str, str]) -> list[str]:
     names = list(vocabulary.pieces)
-    for kind, name in special_names.items():  # Marian starts with padding: the later name stays
+    for kind, name in special_names.items():
         names[getattr(vocabulary, f"{kind}_id")] = name
     return names
-
-
-def sentencepiece_models(tokenizer: Tokenizer) -> dict[str, bytes]:
-    """By file name; none for words, which are separated by spaces."""
-    models = {}
-    for side, file in MODELS.items():
-        vocabulary = getattr(tokenizer, side)
-        if isinstance(vocabulary, SentencePieceVocabulary):
-            models[file] = vocabulary.to_bytes()
-        elif isinstance(vocabulary, MarianVocabulary):
-            models[file] = vocabulary.files[file]
-    return models

@@ -1,1 +1,1 @@
-"""Hugging Face Marian models, read and written."""
+"""Models in the format of Hugging Face's MarianMTModel, read and written."""

@@ -1,7 +1,4 @@
-"""config.json of a Hugging Face Marian model, as a model config of ours and back.
-
-What `transformers` (5.x) takes for granted where the file says nothing is taken for granted here.
-"""
+"""Conversion of a Hugging Face Marian config.json to a model config of ours, and back."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -12,14 +9,14 @@ from flaxformer_mt.model.layers import Activation
 
 Json = Mapping[str, Any]
 
-NORM_EPSILON = 1e-5  # that of every torch.nn.LayerNorm there; no field of config.json says it
+NORM_EPSILON = 1e-5  # of torch.nn.LayerNorm; config.json has no such field
 ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "gelu": "gelu",
     "swish": "silu",
     "silu": "silu",
 }
-DEFAULTS = {
+DEFAULTS = {  # of transformers 5.x
     "architectures": ["MarianMTModel"],
     "vocab_size": 58101,
     "max_position_embeddings": 1024,
@@ -41,23 +38,35 @@ DEFAULTS = {
     "pad_token_id": 58100,
     "eos_token_id": 0,
 }
+FIELDS = {  # our field: theirs
+    "d_model": "d_model",
+    "d_ff": "encoder_ffn_dim",
+    "num_heads": "encoder_attention_heads",
+    "num_encoder_layers": "encoder_layers",
+    "num_decoder_layers": "decoder_layers",
+    "scale_embeddings": "scale_embedding",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+}
+SAME_IN_BOTH_STACKS = ("attention_heads", "ffn_dim")
 _KINDS = {bool: "true or false", float: "a number", str: "a string", list: "a list"}
 
 
 def with_defaults(values: Json, defaults: Json) -> dict[str, Any]:
-    """`values` where they are given and not null, else the defaults."""
+    """Returns `defaults`, replaced by the values that are given and not null."""
     return {**defaults, **{name: value for name, value in values.items() if value is not None}}
 
 
-def misfits(values: Json, defaults: Json) -> Iterator[str]:
-    """What in `values` is of another kind than its default: "d_model is '8', expected ...".
+def wrong_types(values: Json, defaults: Json) -> Iterator[str]:
+    """Yields the values whose type differs from that of their default.
 
-    An integer counts something, from 1 up, or is the id of a token.
+    An integer must be at least 1. A token id, and a field whose default is 0, may be 0.
     """
     for name, default in defaults.items():
         value, kind = values[name], type(default)
         if kind is int:
-            least = 0 if name.endswith("_token_id") else 1
+            least = 0 if default == 0 or name.endswith("_token_id") else 1
             if type(value) is not int or value < least:
                 yield f"{name} is {value!r}, expected an integer of at least {least}"
         elif type(value) is not kind and not (kind is float and type(value) is int):
@@ -65,131 +74,98 @@ def misfits(values: Json, defaults: Json) -> Iterator[str]:
 
 
 def check_architecture(values: Json) -> None:
-    """Raise ValueError, with every reason, unless config.json is of a model that ours can be.
+    """Raises ValueError, with every reason, unless our model can be that of config.json.
 
-    Here and below, `values` are its content with `DEFAULTS` where it says nothing.
+    Here and below, `values` are its content with `DEFAULTS`.
     """
     if values.get("model_type") != "marian":
         raise ValueError(f"model_type is {values.get('model_type')!r}, expected 'marian'")
-    if reasons := list(misfits(values, DEFAULTS)) or list(_reasons_against_theirs(values)):
+    if reasons := list(wrong_types(values, DEFAULTS)) or list(_unsupported(values)):
         raise ValueError("; ".join(reasons))
 
 
-def _reasons_against_theirs(values: Json) -> Iterator[str]:
+def _unsupported(values: Json) -> Iterator[str]:
     if "MarianMTModel" not in values["architectures"]:
         yield f"architectures is {values['architectures']}, expected ['MarianMTModel']"
-    for name in ("attention_heads", "ffn_dim"):
+    for name in SAME_IN_BOTH_STACKS:
         encoder, decoder = values[f"encoder_{name}"], values[f"decoder_{name}"]
         if encoder != decoder:
-            yield (
-                f"encoder_{name} is {encoder} but decoder_{name} is {decoder}: here encoder and "
-                "decoder have the same"
-            )
-    width, heads = values["d_model"], values["encoder_attention_heads"]
-    if width % heads:
-        yield f"d_model is {width}, expected a multiple of encoder_attention_heads ({heads})"
-    if width % 2:
-        yield f"d_model is {width}, expected an even number: positions are sines and cosines"
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
-        if not 0 <= values[name] < 1:
-            yield f"{name} is {values[name]}, expected at least 0 and less than 1"
-    if values["activation_function"] not in ACTIVATIONS:
-        yield (
-            f"activation_function is {values['activation_function']!r}, expected one of "
-            f"{', '.join(ACTIVATIONS)}"
-        )
+            yield f"encoder_{name} is {encoder} but decoder_{name} is {decoder}, expected the same"
+    if (function := values["activation_function"]) not in ACTIVATIONS:
+        yield f"activation_function is {function!r}, expected one of {', '.join(ACTIVATIONS)}"
 
 
-def to_model_config(values: Json, *, output_bias: bool) -> TransformerConfig:
-    """Our model config, of values that `check_architecture` has let through."""
+def to_model_config(values: Json) -> TransformerConfig:
+    """Returns our model config, without output bias, of values that passed `check_architecture`.
+
+    Raises ValueError for sizes that do not fit together, and for impossible dropout rates.
+    """
     tied = "all" if values["share_encoder_decoder_embeddings"] else "target"
     return TransformerConfig(
-        d_model=values["d_model"],
-        d_ff=values["encoder_ffn_dim"],
-        num_heads=values["encoder_attention_heads"],
-        num_encoder_layers=values["encoder_layers"],
-        num_decoder_layers=values["decoder_layers"],
+        **{ours: type(DEFAULTS[theirs])(values[theirs]) for ours, theirs in FIELDS.items()},
         norm_epsilon=NORM_EPSILON,
         positions="sinusoidal_half_split",
         activation=ACTIVATIONS[values["activation_function"]],
         tie_embeddings=tied if values["tie_word_embeddings"] else "none",
-        scale_embeddings=values["scale_embedding"],
-        output_bias=output_bias,
-        dropout=float(values["dropout"]),
-        attention_dropout=float(values["attention_dropout"]),
-        activation_dropout=float(values["activation_dropout"]),
     )
 
 
 def vocabulary_sizes(values: Json) -> tuple[int, int]:
-    """(source, target), as config.json gives them."""
+    """Returns the sizes of source and target vocabulary."""
     source = values["vocab_size"]
-    if values["share_encoder_decoder_embeddings"]:
-        return source, source
-    return source, values.get("decoder_vocab_size", source)
+    shared = values["share_encoder_decoder_embeddings"]
+    return source, source if shared else values.get("decoder_vocab_size", source)
 
 
 def check_can_be_marian(config: TransformerConfig) -> None:
-    """Raise ValueError, with every reason by its field, if MarianMTModel cannot be this model."""
-    if reasons := list(_reasons_against_ours(config)):
-        raise ValueError("a Marian model cannot have " + "; ".join(reasons))
-
-
-def _reasons_against_ours(config: TransformerConfig) -> Iterator[str]:
-    even = config.d_model // config.num_heads
-    width = f"{even} (model.d_model / model.num_heads)"
+    """Raises ValueError, with every reason, unless MarianMTModel can be this model."""
+    width = config.d_model // config.num_heads
     activations = [name for name in get_args(Activation) if name in ACTIVATIONS.values()]
-    fields = (
+    of_width = f"{width} (model.d_model / model.num_heads)"
+    table = (  # field, value, supported values, the same in words
         ("norm", config.norm, ("post",), "post"),
         ("norm_type", config.norm_type, ("layer",), "layer"),
         ("positions", config.positions, ("sinusoidal", "sinusoidal_half_split"), "sinusoidal"),
         ("activation", config.activation, activations, " or ".join(activations)),
         ("num_kv_heads", config.kv_heads, (config.num_heads,), f"{config.num_heads} (all heads)"),
-        ("key_width", config.head_widths[0], (even,), width),
-        ("value_width", config.head_widths[1], (even,), width),
+        ("key_width", config.head_widths[0], (width,), of_width),
+        ("value_width", config.head_widths[1], (width,), of_width),
         ("local_window", config.local_window, (0,), "0 (all positions)"),
     )
-    for name, value, possible, expected in fields:
-        if value not in possible:
-            yield f"model.{name} {value}, only {expected}"
+    reasons = [
+        f"model.{name} {value}, only {expected}"
+        for name, value, supported, expected in table
+        if value not in supported
+    ]
     if config.d_model % config.num_heads:
-        yield f"model.d_model {config.d_model}, no multiple of model.num_heads {config.num_heads}"
-    if config.norm_epsilon > NORM_EPSILON:
-        yield f"model.norm_epsilon {config.norm_epsilon}, only {NORM_EPSILON} (less comes near it)"
+        reasons.append(
+            f"model.d_model {config.d_model}, no multiple of model.num_heads {config.num_heads}"
+        )
+    if config.norm_epsilon > NORM_EPSILON:  # less gives nearly the same
+        reasons.append(f"model.norm_epsilon {config.norm_epsilon}, at most {NORM_EPSILON}")
+    if reasons:
+        raise ValueError("a Marian model cannot have " + "; ".join(reasons))
 
 
 def to_config_json(
     config: TransformerConfig, source: Vocabulary, target: Vocabulary, *, max_positions: int
 ) -> dict[str, Any]:
-    """What config.json says of our model; it must pass `check_can_be_marian`."""
-    activation = next(name for name, ours in ACTIVATIONS.items() if ours == config.activation)
-    sides = {}
-    for side, layers in (
-        ("encoder", config.num_encoder_layers),
-        ("decoder", config.num_decoder_layers),
-    ):
-        sides |= {
-            f"{side}_layers": layers,
-            f"{side}_attention_heads": config.num_heads,
-            f"{side}_ffn_dim": config.d_ff,
-            f"{side}_layerdrop": 0.0,
-        }
+    """Returns the content of config.json for a model that passed `check_can_be_marian`."""
+    values = {theirs: getattr(config, ours) for ours, theirs in FIELDS.items()}
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
+        **values,
+        **{f"decoder_{name}": values[f"encoder_{name}"] for name in SAME_IN_BOTH_STACKS},
+        "encoder_layerdrop": 0.0,
+        "decoder_layerdrop": 0.0,
         "vocab_size": source.size,
         "decoder_vocab_size": target.size,
-        "d_model": config.d_model,
-        **sides,
-        "activation_function": activation,
-        "scale_embedding": config.scale_embeddings,
+        "activation_function": next(k for k, v in ACTIVATIONS.items() if v == config.activation),
         "share_encoder_decoder_embeddings": config.tie_embeddings == "all",
         "tie_word_embeddings": config.tie_embeddings != "none",
         "max_position_embeddings": max_positions,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.activation_dropout,
         "pad_token_id": target.pad_id,
         "eos_token_id": target.eos_id,
         "forced_eos_token_id": target.eos_id,

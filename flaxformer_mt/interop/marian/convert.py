@@ -1,9 +1,9 @@
-"""Hugging Face Marian directories, read and written: OPUS-MT models, and ours for `transformers`.
+"""Directories of Hugging Face Marian models, read and written.
 
-    config.json                  the architecture       marian_config
-    generation_config.json       the search             marian_generation
-    model.safetensors            the tensors            marian_weights, marian_table
-    source.spm, vocab.json, ...  the vocabularies       marian_tokenizer, data.marian_vocabulary
+    config.json                  the architecture       marian.config
+    generation_config.json       the search             marian.generation
+    model.safetensors            the tensors            marian.weights, marian.table
+    source.spm, vocab.json, ...  the vocabularies       marian.tokenizer, data.marian_vocabulary
 
 `write_marian(out, read_marian(directory))` writes the same tensors, bit for bit, and the same
 tokenizer files.
@@ -26,60 +26,47 @@ from flaxformer_mt.data.tokenization.marian_vocabulary import (
 )
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
-from flaxformer_mt.interop.marian.config import (
-    DEFAULTS,
-    Json,
-    check_architecture,
-    check_can_be_marian,
-    to_config_json,
-    to_model_config,
-    vocabulary_sizes,
-    with_defaults,
-)
+from flaxformer_mt.interop.marian import config as architecture
+from flaxformer_mt.interop.marian import weights
+from flaxformer_mt.interop.marian.config import Json
 from flaxformer_mt.interop.marian.generation import to_decoding_config, to_generation_json
 from flaxformer_mt.interop.marian.table import OUTPUT_BIAS
 from flaxformer_mt.interop.marian.tokenizer import tokenizer_files
-from flaxformer_mt.interop.marian.weights import (
-    WEIGHTS,
-    read_tensors,
-    to_params,
-    to_tensors,
-    write_tensors,
-)
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.training.config import TrainingConfig
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
-CACHE_BYTES = 1 << 30
-"""What the keys and values of a batch of hypotheses may take, at their longest."""
-MORE_POSITIONS = 1024
+MAX_CACHE_BYTES = 1 << 30  # keys and values of a batch of hypotheses of the greatest length
+MIN_POSITIONS = 1024  # of an export: transformers fails on longer sentences
 FINE_TUNING = TrainingConfig(learning_rate=5e-5, warmup_steps=200)
 
 
 def read_marian(directory: str | os.PathLike[str], *, allow_pickle: bool = False) -> LoadedModel:
-    """The model of a Marian directory, with the config of a workdir that translates as it does.
+    """Returns the model of a Marian directory, with a config that translates as `generate` does.
 
     Args:
-      directory: as `MarianMTModel.save_pretrained` and `MarianTokenizer.save_pretrained` write it.
-      allow_pickle: read pytorch_model.bin where there is no model.safetensors; needs torch.
+      directory: from `MarianMTModel.save_pretrained` and `MarianTokenizer.save_pretrained`.
+      allow_pickle: read pytorch_model.bin if there is no model.safetensors; needs torch.
 
     Raises:
-      FileNotFoundError: a file is lacking: says which, and what is there.
-      ValueError: an architecture that ours cannot be, vocabularies that do not fit it, or tensors
-        that are missing, surplus or of another shape, or a search that cannot be: says which, and
-        what was expected.
+      FileNotFoundError: a file is missing. The message names it, and the files that are there.
+      ValueError: an architecture that our model does not have, vocabularies of another size,
+        missing, surplus or wrong tensors, or an invalid search. The message says what was expected.
     """
     directory = Path(directory)
-    values = with_defaults(_read_json(directory / CONFIG), DEFAULTS)
-    with _named(directory / CONFIG):
-        check_architecture(values)
-    source, target = _read_vocabularies(directory, values)
-    tensors = read_tensors(directory, allow_pickle=allow_pickle)
-    model_config = to_model_config(values, output_bias=OUTPUT_BIAS.theirs in tensors)
-    with _named(directory):
-        params = to_params(tensors, model_config, source_size=source.size, target_size=target.size)
+    values = architecture.with_defaults(_read_json(directory / CONFIG), architecture.DEFAULTS)
+    with _file_in_message(directory / CONFIG):
+        architecture.check_architecture(values)
+        model_config = architecture.to_model_config(values)
+    with _file_in_message(directory):
+        source, target = _read_vocabularies(directory, values)
+    tensors = weights.read_tensors(directory, allow_pickle=allow_pickle)
+    model_config = dataclasses.replace(model_config, output_bias=OUTPUT_BIAS.theirs in tensors)
+    sizes = {"source_size": source.size, "target_size": target.size}
+    with _file_in_message(directory):
+        params = weights.to_params(tensors, model_config, **sizes)
     config = Config(
         data=_data_config(source, values),
         model=model_config,
@@ -95,13 +82,16 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     """Writes a directory that `MarianMTModel` and `MarianTokenizer` load; config.json comes last.
 
     Raises:
-      ValueError: a Marian model cannot be this one: says all the reasons.
-      FileExistsError: the directory is there already and not empty.
+      ValueError: a Marian model cannot be this one. The message lists every reason.
+      FileExistsError: the directory exists and is not empty.
     """
     directory = Path(directory)
     config, tokenizer = loaded.config, loaded.tokenizer
-    check_can_be_marian(config.model)
-    max_positions = _max_positions(config, tokenizer)
+    source, target = tokenizer.source, tokenizer.target
+    architecture.check_can_be_marian(config.model)
+    max_positions = max(config.data.max_source_length, config.decoding.max_target_length + 1)
+    if not isinstance(source, MarianVocabulary):  # a model from there keeps its number
+        max_positions = max(max_positions, MIN_POSITIONS)
     files = tokenizer_files(
         tokenizer,
         source_language=config.data.source_language,
@@ -113,50 +103,37 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     directory.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (directory / name).write_bytes(content)
-    source, target = tokenizer.source, tokenizer.target
-    tensors = to_tensors(
-        loaded.params, config.model, source_size=source.size, target_size=target.size
-    )
-    write_tensors(directory / WEIGHTS, tensors)
+    sizes = {"source_size": source.size, "target_size": target.size}
+    tensors = weights.to_tensors(loaded.params, config.model, **sizes)
+    weights.write_tensors(directory / weights.WEIGHTS, tensors)
     _write_json(directory / GENERATION, to_generation_json(config.decoding, target))
-    architecture = to_config_json(config.model, source, target, max_positions=max_positions)
-    _write_json(directory / CONFIG, architecture)
-
-
-def _max_positions(config: Config, tokenizer: Tokenizer) -> int:
-    """Room for the longest sentences; `transformers` fails on longer ones, so with some to spare.
-
-    A model that came from there keeps the number that it had.
-    """
-    spare = 0 if isinstance(tokenizer.source, MarianVocabulary) else MORE_POSITIONS
-    return max(config.data.max_source_length, config.decoding.max_target_length + 1, spare)
+    values = architecture.to_config_json(config.model, source, target, max_positions=max_positions)
+    _write_json(directory / CONFIG, values)
 
 
 def _read_vocabularies(directory: Path, values: Json) -> tuple[MarianVocabulary, MarianVocabulary]:
-    """Source and target, if they fit config.json."""
+    """Returns source and target vocabulary. Raises ValueError if they do not fit config.json."""
     start = values["decoder_start_token_id"]
     source, target = read_marian_vocabularies(directory, bos_id=start)
-    sizes = vocabulary_sizes(values)
-    for vocabulary, name, size in (
-        (source, "vocab_size", sizes[0]),
-        (target, "decoder_vocab_size", sizes[1]),
+    names = "vocab_size", "decoder_vocab_size"
+    for vocabulary, name, size in zip(
+        (source, target), names, architecture.vocabulary_sizes(values), strict=True
     ):
         if vocabulary.size != size:
             raise ValueError(
-                f"{directory}: {vocabulary.vocab_file} has {vocabulary.size} pieces, but the "
-                f"embeddings have {size} rows ({name} in {CONFIG}); expected a piece for each row"
+                f"{vocabulary.vocab_file} has {vocabulary.size} pieces, but the embeddings have "
+                f"{size} rows ({name} in {CONFIG}); expected one piece for each row"
             )
         for key in ("pad_token_id", "eos_token_id"):
             found = getattr(vocabulary, key.replace("_token", ""))
             if found != values[key]:
                 raise ValueError(
-                    f"{directory}: {key} is {values[key]} in {CONFIG}, but "
-                    f"{vocabulary.pieces[found]!r} has the id {found} in {vocabulary.vocab_file}"
+                    f"{key} is {values[key]} in {CONFIG}, but {vocabulary.pieces[found]!r} has "
+                    f"the id {found} in {vocabulary.vocab_file}"
                 )
     if not 0 <= start < target.size:
         raise ValueError(
-            f"{directory / CONFIG}: decoder_start_token_id is {start}, expected an id of the "
-            f"{target.size} target pieces"
+            f"decoder_start_token_id is {start}, expected an id of the {target.size} target pieces"
         )
     return source, target
 
@@ -169,7 +146,7 @@ def _data_config(source: MarianVocabulary, values: Json) -> DataConfig:
     return DataConfig(
         source_language=languages[0],
         target_language=languages[1],
-        # The size decides nothing, but a summary of the model takes it from here.
+        # Only the summary of a model reads this size.
         tokenizer=TokenizerConfig(kind="marian", shared=False, vocab_size=source.size),
         max_source_length=longest,
         max_target_length=longest,
@@ -187,26 +164,26 @@ def _decoding_config(directory: Path, values: Json, target: Vocabulary) -> Decod
                 f"{directory}: decoder_start_token_id is {target.bos_id} in {CONFIG} and {start} "
                 f"in {GENERATION}; expected the same"
             )
-    max_positions = values["max_position_embeddings"]
-    with _named(file):
-        config = to_decoding_config(generation, target, max_positions=max_positions)
-    return dataclasses.replace(config, max_rows_per_batch=_rows_that_fit(config, values))
-
-
-def _rows_that_fit(config: DecodingConfig, values: Json) -> int:
-    """Sentences whose hypotheses are in memory at once: `generate` has no limit but max_length."""
-    keys_and_values = 2 * 4 * values["d_model"] * values["decoder_layers"]
-    row = config.beam_size * config.max_target_length * keys_and_values
-    return max(1, min(DecodingConfig.max_rows_per_batch, CACHE_BYTES // row))
+    with _file_in_message(file):
+        config = to_decoding_config(
+            generation, target, max_positions=values["max_position_embeddings"]
+        )
+    # float32 keys and values of one sentence
+    bytes_per_token = 2 * 4 * values["d_model"] * values["decoder_layers"]
+    row = config.beam_size * config.max_target_length * bytes_per_token
+    rows = max(1, min(config.max_rows_per_batch, MAX_CACHE_BYTES // row))
+    return dataclasses.replace(config, max_rows_per_batch=rows)
 
 
 @contextmanager
-def _named(place: Path) -> Iterator[None]:
-    """Writes the file or directory before what a ValueError says."""
+def _file_in_message(path: Path) -> Iterator[None]:
+    """Puts the file or directory in front of the message of a ValueError."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
+        if str(error).startswith(str(path)):
+            raise
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Our vocabularies as the files that `transformers.MarianTokenizer` reads.
 
-It gives the same ids and the same text as ours, with two exceptions: it strips white space at both
-ends of a text, and takes ">>xx<<" at the beginning of a line for the name of a language.
+It returns the same ids and text as ours, with two exceptions: it strips white space at both ends of
+a text, and it reads ">>xx<<" at the beginning of a line as the name of a language.
 """
 
 import json
@@ -23,9 +23,9 @@ SPECIAL = {"pad_token": "pad_id", "unk_token": "unk_id", "eos_token": "eos_id"}
 def tokenizer_files(
     tokenizer: Tokenizer, *, source_language: str, target_language: str, max_length: int
 ) -> Mapping[str, bytes]:
-    """Contents by file name; those of a Marian tokenizer are what they were.
+    """Returns contents by file name. A Marian tokenizer returns the files that it was read from.
 
-    Raises ValueError for vocabularies of words, and for two whose special tokens differ.
+    Raises ValueError for vocabularies of words, and if the special tokens of the two differ.
     """
     source, target = tokenizer.source, tokenizer.target
     if isinstance(source, MarianVocabulary):
@@ -35,16 +35,24 @@ def tokenizer_files(
     ):
         raise ValueError(
             "a Marian model needs SentencePiece vocabularies (data.tokenizer.kind sentencepiece or "
-            "marian); the words of kind word cannot be cut as they are by SentencePiece"
+            "marian): SentencePiece does not split text into words as kind word does"
         )
-    _check_same_special(source, target)
+    for name, which in SPECIAL.items():
+        ids = [getattr(side, which) for side in (source, target)]
+        pieces = source.pieces[ids[0]], target.pieces[ids[1]]
+        if ids[0] != ids[1] or pieces[0] != pieces[1]:
+            raise ValueError(
+                f"a Marian model has one {name} for both languages, but here it is "
+                f"{pieces[0]!r} (id {ids[0]}) in the source and {pieces[1]!r} (id {ids[1]}) in the "
+                "target vocabulary"
+            )
     settings = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": source_language,
         "target_lang": target_language,
         "model_max_length": max_length,
         "separate_vocabs": not tokenizer.shared,
-        # As here, a text that spells a special token does not get it.
+        # A text that spells a special token does not become that token, as in our tokenizer.
         "split_special_tokens": True,
         **{name: source.pieces[getattr(source, which)] for name, which in SPECIAL.items()},
     }
@@ -57,25 +65,12 @@ def tokenizer_files(
     return files if tokenizer.shared else {**files, TARGET_VOCAB: _vocab_json(target, "target")}
 
 
-def _check_same_special(source: SentencePieceVocabulary, target: SentencePieceVocabulary) -> None:
-    """There is one set of them there, for both languages."""
-    for name, which in SPECIAL.items():
-        ids = [getattr(side, which) for side in (source, target)]
-        pieces = source.pieces[ids[0]], target.pieces[ids[1]]
-        if ids[0] != ids[1] or pieces[0] != pieces[1]:
-            raise ValueError(
-                f"a Marian model has one {name} for both languages, but here it is "
-                f"{pieces[0]!r} (id {ids[0]}) in the source and {pieces[1]!r} (id {ids[1]}) in the "
-                "target vocabulary"
-            )
-
-
 def _vocab_json(vocabulary: SentencePieceVocabulary, side: str) -> bytes:
     ids = {piece: token for token, piece in enumerate(vocabulary.pieces)}
     if len(ids) != vocabulary.size:
         twice = next(piece for t, piece in enumerate(vocabulary.pieces) if ids[piece] != t)
         raise ValueError(
-            f"the {side} vocabulary has the piece {twice!r} twice, for which vocab.json has no room"
+            f"the {side} vocabulary has the piece {twice!r} twice; vocab.json has one id for each"
         )
     return _to_json(ids)
 

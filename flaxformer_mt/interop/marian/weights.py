@@ -1,48 +1,44 @@
-"""The tensors of a Hugging Face Marian model: their file, and their way into our parameter tree."""
+"""The tensors of a Hugging Face Marian model: files, and conversion to our parameter tree."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jaxtyping import Float, Int
 
 from flaxformer_mt.data.sources.text_files import missing_file
-from flaxformer_mt.interop.marian import table as names
-from flaxformer_mt.interop.marian.table import Row, Tensors
+from flaxformer_mt.interop.marian.table import (
+    ALIASES,
+    OUTPUT_BIAS,
+    POSITIONS,
+    axis_sizes,
+    table,
+)
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.positions import sinusoids
 
+Tensors = Mapping[str, Float[np.ndarray, "..."]]
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
-INDEX = "model.safetensors.index.json"
-_SHOWN = 8
+MAX_PROBLEMS = 8
 
 
 def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
-    """All tensors by name, from model.safetensors or, only if allowed to, pytorch_model.bin.
+    """Returns all tensors by name, from model.safetensors, or pytorch_model.bin if allowed.
 
-    A large model may lie in several safetensors files, with an index of them.
-
-    Raises FileNotFoundError where there is none of these, ValueError for a damaged file, a pickle
-    that is not allowed, or a library that is not installed.
+    Raises FileNotFoundError if there is neither, ValueError for a damaged file, a pickle that is
+    not allowed, or a missing library.
     """
     if (directory / WEIGHTS).is_file():
         return _read_safetensors(directory / WEIGHTS)
-    if (directory / INDEX).is_file():
-        files = sorted(set(_read_index(directory / INDEX).values()))
-        return {
-            name: tensor
-            for file in files
-            for name, tensor in _read_safetensors(directory / file).items()
-        }
     if not (directory / PICKLE).is_file():
         raise missing_file(directory / WEIGHTS)
     if not allow_pickle:
         raise ValueError(
             f"{directory} has no {WEIGHTS}, only {PICKLE}, a pickle: such files can run code when "
-            "they are read. If you trust its makers, give --allow-pickle (needs torch)"
+            "they are read. If you trust its source, give --allow-pickle (needs torch)"
         )
     return _read_pickle(directory / PICKLE)
 
@@ -52,131 +48,102 @@ def write_tensors(file: Path, tensors: Tensors) -> None:
     _safetensors().save_file(dict(tensors), file, metadata={"format": "pt"})
 
 
-def axis_sizes(config: TransformerConfig, source_size: int, target_size: int) -> dict[str, int]:
-    """The size of each axis letter of the table."""
-    width = config.d_model // config.num_heads
-    of_model = {"D": config.d_model, "N": config.num_heads, "H": width, "F": config.d_ff}
-    return {**of_model, "V": target_size, "Vs": source_size}
-
-
 def to_params(
     tensors: Tensors, config: TransformerConfig, *, source_size: int, target_size: int
 ) -> dict[str, Any]:
-    """The parameter tree, as NumPy arrays.
+    """Returns the parameter tree as NumPy arrays.
 
-    Raises ValueError naming the tensors that are missing, surplus or of another shape than
-    expected, that contradict each other, or that hold other positions than sinusoids.
+    Raises ValueError with the names of tensors that are missing, surplus, of a wrong shape or type,
+    different although tied, or positions other than sinusoids.
     """
     sizes = axis_sizes(config, source_size, target_size)
-    tensors = dict(tensors)
+    aliases = ALIASES[config.tie_embeddings]
+    rows = [row for row in table(config) if row != OUTPUT_BIAS or config.output_bias]
+    names = {row.ours: (row.theirs, *aliases.get(row.theirs, ())) for row in rows}
+    surplus = set(tensors).difference(POSITIONS, *names.values())
     problems = list(_check_positions(tensors, config.d_model))
-    if config.tie_embeddings == "none":  # nothing reads it, unless it stands for the two
-        shared = {name: tensors[names.SHARED] for name in _EITHER if names.SHARED in tensors}
-        tensors = {**shared, **tensors}
-        tensors.pop(names.SHARED, None)
-    rows = [row for row in _table(config) if row != names.OUTPUT_BIAS or config.output_bias]
+    params = {}
     for row in rows:
-        problems += _check_row(row, tensors, names.tensor_shape(row, sizes))
-    known = {name for row in rows for name in (row.theirs, *row.aliases)} | set(names.POSITIONS)
-    for name in sorted(tensors.keys() - known):
-        problems.append(f"{name}: expected none, found shape {tensors[name].shape}")
+        found = [name for name in names[row.ours] if name in tensors]
+        if config.tie_embeddings == "none":  # the shared matrix is a spare: it need not be equal
+            found = found[:1]
+        wrong = list(_check_tensors(tensors, found or [row.theirs], row.tensor_shape(sizes)))
+        problems += wrong
+        if not wrong:
+            params[row.ours] = row.to_parameter(tensors[found[0]], sizes)
+    problems += [f"{n}: expected none, found shape {tensors[n].shape}" for n in sorted(surplus)]
     if problems:
-        more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-        raise ValueError(
-            "the tensors do not fit the config:\n  " + "\n  ".join(problems[:_SHOWN] + more)
-        )
-    return names.nested(
-        {row.ours: names.to_parameter(row, _pick(row, tensors), sizes) for row in rows}
-    )
+        more = len(problems) - MAX_PROBLEMS
+        shown = problems[:MAX_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
+        raise ValueError("the tensors do not fit the config:\n  " + "\n  ".join(shown))
+    return unflatten_dict(params, sep="/")
 
 
 def to_tensors(
     params: Mapping[str, Any], config: TransformerConfig, *, source_size: int, target_size: int
 ) -> Tensors:
-    """The tensors of a model that `marian_config.check_can_be_marian` has let through.
+    """Returns the tensors of a model that passed `config.check_can_be_marian`.
 
-    Biases that it does without become zeros; interleaved sinusoids become half-split ones.
+    A bias that the model does not have becomes zeros. Interleaved sinusoids become half-split.
     """
     sizes = axis_sizes(config, source_size, target_size)
     channels = np.arange(config.d_model)
     if config.positions == "sinusoidal":
-        channels = names.half_split_channels(config.d_model)
-    leaves = {path: np.asarray(leaf, np.float32) for path, leaf in names.flat(params).items()}
-    return {
-        row.theirs: names.to_tensor(row, leaves.get(row.ours, _absent(row, sizes)), sizes, channels)
-        for row in _table(config)
-    }
+        channels = half_split_channels(config.d_model)
+    leaves = {name: np.asarray(x, np.float32) for name, x in flatten_dict(params, sep="/").items()}
+    tensors = {}
+    for row in table(config):
+        axes, shape = row.axes.split(), row.parameter_shape(sizes)
+        parameter = leaves[row.ours] if row.ours in leaves else np.zeros(shape, np.float32)
+        if "D" in axes:
+            parameter = parameter.take(channels, axis=axes.index("D"))
+        tensors[row.theirs] = row.to_tensor(parameter, sizes)
+    return tensors
 
 
-_EITHER = (names.SOURCE, names.TARGET)
+def half_split_channels(d_model: int) -> Int[np.ndarray, " D"]:
+    """Returns the channels of interleaved sinusoids in half-split order: 0, 2, 4, ... 1, 3, 5, ...
 
-
-def _table(config: TransformerConfig) -> Iterator[Row]:
-    return names.table(
-        config.tie_embeddings,
-        encoder_layers=config.num_encoder_layers,
-        decoder_layers=config.num_decoder_layers,
-    )
+    A post-norm Transformer computes the same if the channels of the residual stream are permuted
+    in every parameter with an axis D. So a model with the paper's positions (sine, cosine, sine,
+    ...) becomes one with Marian's (all sines, then all cosines).
+    """
+    return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
 
 
 def _check_positions(tensors: Tensors, d_model: int) -> Iterator[str]:
-    """Positions are not parameters; old checkpoints hold their sinusoids all the same."""
-    for name in names.POSITIONS:
-        if name not in tensors:
-            continue
+    for name in filter(tensors.__contains__, POSITIONS):
         found = np.asarray(tensors[name], np.float32)
-        if found.ndim != 2:
-            yield (
-                f"{name}: expected sinusoids (sines first) of two axes, found shape {found.shape}"
-            )
-            continue
-        expected = sinusoids(len(found), d_model, half_split=True)
-        # As near as bfloat16 comes to numbers up to 1.
+        expected = sinusoids(found.size // d_model, d_model, half_split=True)
+        # The tolerance is the rounding error of bfloat16 for numbers up to 1.
         if found.shape != expected.shape or not np.allclose(found, expected, atol=4e-3):
-            yield f"{name}: expected sinusoids (sines first) of shape {expected.shape}"
+            yield (
+                f"{name}: expected sinusoids (sines first) of shape [positions, {d_model}], found "
+                f"shape {found.shape}"
+            )
 
 
-def _check_row(row: Row, tensors: Tensors, shape: tuple[int, ...]) -> Iterator[str]:
-    found = [name for name in (row.theirs, *row.aliases) if name in tensors]
-    if not found:
-        yield f"{row.theirs}: expected shape {shape}, found none"
-    for name in found:
-        tensor = tensors[name]
-        if tensor.shape != shape:
+def _check_tensors(tensors: Tensors, names: list[str], shape: tuple[int, ...]) -> Iterator[str]:
+    """Yields what is wrong with tensors that must be equal."""
+    for name in names:
+        tensor = tensors.get(name)
+        if tensor is None:
+            yield f"{name}: expected shape {shape}, found none"
+        elif tensor.shape != shape:
             yield f"{name}: expected shape {shape}, found {tensor.shape}"
         elif not jnp.issubdtype(tensor.dtype, jnp.floating):
             yield f"{name}: expected floating-point numbers, found {tensor.dtype}"
         elif np.isnan(tensor).any():
             yield f"{name}: expected numbers, found NaN (not a number)"
-        elif not np.array_equal(tensor, tensors[found[0]]):
-            yield f"{name}: expected the same as {found[0]}, to which config.json ties it"
-
-
-def _pick(row: Row, tensors: Tensors) -> Float[np.ndarray, "..."]:
-    return next(tensors[name] for name in (row.theirs, *row.aliases) if name in tensors)
-
-
-def _absent(row: Row, sizes: Mapping[str, int]) -> Float[np.ndarray, "..."]:
-    """What a model without this bias would have in its place."""
-    return np.zeros(names.parameter_shape(row, sizes), np.float32)
-
-
-def _read_index(file: Path) -> Mapping[str, str]:
-    """The name of the file that holds each tensor."""
-    try:
-        homes = json.loads(file.read_bytes())["weight_map"]
-        return {name: str(home) for name, home in homes.items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f'{file}: expected {{"weight_map": {{tensor: file}}}}') from error
+        elif not np.array_equal(tensor, tensors[names[0]]):
+            yield f"{name}: expected the same as {names[0]}, to which config.json ties it"
 
 
 def _read_safetensors(file: Path) -> Tensors:
-    if not file.is_file():
-        raise missing_file(file)
     library = _safetensors()
     try:
         return library.load_file(file)
-    except Exception as error:  # its own error type derives from Exception alone
+    except Exception as error:  # safetensors' own error derives from Exception alone
         raise ValueError(f"{file} is damaged: {error}") from error
 
 
