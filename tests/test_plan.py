@@ -33,7 +33,7 @@ def test_the_devices_here(capsys):
     assert "Batch shapes: ASSUMED" in text
     for program in ("train 32 x (64 -> 64)", "translate 64 x 64"):
         assert f"| {program}" in text
-    assert "JAX does not tell the memory" in text
+    assert "the memory of a device is not known" in text
 
 
 def test_json_with_a_memory_limit(capsys):

@@ -194,10 +194,10 @@ def summary_lines(plan: Plan, config: Config) -> Iterator[str]:
     for one in estimates:
         if one.failure:
             yield f"{hardware.name}: {one.name} failed: {one.failure}"
-    state = f"{plan.state_bytes / 2**30:.2f} GiB of parameters and optimiser state on each device"
+    state = f"{short(plan.state_bytes)}B of parameters and optimiser state on each device"
     too_large = [one.name for one in estimates if one.failure or one.peak_bytes > hardware.memory]
     if not hardware.memory:
-        yield f"{hardware.name}: {state}; JAX does not tell the memory of a device"
+        yield f"{hardware.name}: {state}; the memory of a device is not known"
     elif too_large:
         yield f"{hardware.name}: does not fit ({state}): {'; '.join(too_large)}"
     else:
