@@ -151,8 +151,11 @@ def _search(
         )
         return estimate(name, one, program, *arguments)
 
+    whole = compiled(encode_only=False)
+    if whole.failure:
+        return whole
     # The compiler takes the loop once: without what comes before it, that is one target token.
-    whole, before = compiled(encode_only=False), compiled(encode_only=True)
+    before = compiled(encode_only=True)
     token_seconds = max(0.0, whole.compute_seconds - before.compute_seconds)
     return dataclasses.replace(
         whole,
@@ -194,15 +197,16 @@ def summary_lines(plan: Plan, config: Config) -> Iterator[str]:
     for one in estimates:
         if one.failure:
             yield f"{hardware.name}: {one.name} failed: {one.failure}"
-    state = f"{short(plan.state_bytes)}B of parameters and optimiser state on each device"
+    state = f"; {short(plan.state_bytes)}B of parameters and optimiser state on each device"
+    state = state if plan.train else ""
     too_large = [one.name for one in estimates if one.failure or one.peak_bytes > hardware.memory]
     if not hardware.memory:
-        yield f"{hardware.name}: {state}; the memory of a device is not known"
+        yield f"{hardware.name}: the memory of a device is not known{state}"
     elif too_large:
-        yield f"{hardware.name}: does not fit ({state}): {'; '.join(too_large)}"
+        yield f"{hardware.name}: does not fit: {'; '.join(too_large)}{state}"
     else:
         used = max(one.peak_bytes for one in estimates) / hardware.memory
-        yield f"{hardware.name}: fits in {used:.0%} of the memory of a device; {state}"
+        yield f"{hardware.name}: fits in {used:.0%} of the memory of a device{state}"
     if speed := plan.tokens_per_second:
         each = speed / len(hardware.devices)
         yield f"{hardware.name}: training {speed:,.0f} target tokens/s, {each:,.0f} a device"
