@@ -1,7 +1,7 @@
 # make demo    install, train the built-in demo, show its translations (about 5 minutes on 2 cores)
 # make test    lint, types, tests (half an hour on 2 cores)
 # make parity  models, tokenizers and searches against Hugging Face's; installs torch first
-# make plans   the recipes compiled for TPU slices, without a TPU; installs libtpu first
+# make plans   the recipes compiled for TPUs, without a TPU; installs libtpu first
 # make clean   forget the demo's training run, so that `make demo` trains anew
 
 # The first Python of at least 3.11; choose another one with `make demo PYTHON=python3.12`.

@@ -27,9 +27,8 @@ from benchmarks.task import (
 )
 from flaxformer_mt.cli import run_verb
 from flaxformer_mt.data.batching.batch import Batch
-from flaxformer_mt.inspection.costs import count_costs
+from flaxformer_mt.inspection.costs import training_flops
 from flaxformer_mt.training.checkpoint import LoadedModel
-from flaxformer_mt.training.optimizer import make_optimizer
 
 OURS = "benchmarks.contenders.ours:Training"
 PYTORCH = "benchmarks.contenders.pytorch:Training"
@@ -132,11 +131,8 @@ def useful_operations(loaded: LoadedModel, batches: Sequence[Batch]) -> float:
 
     Those of a whole batch, by its jaxpr, times the share of its cells that hold a token.
     """
-    optimizer = make_optimizer(loaded.config.training, loaded.config.model.d_model)
     shapes = [shape_of(batch) for batch in batches]
-    of_shape = {
-        shape: count_costs(loaded.model, optimizer, shape).gradient for shape in set(shapes)
-    }
+    of_shape = {shape: training_flops(loaded.model, shape) for shape in set(shapes)}
     shares = [
         ((batch.inputs_segment_ids != 0).sum() + (batch.targets_segment_ids != 0).sum())
         / (batch.inputs.size + batch.targets.size)

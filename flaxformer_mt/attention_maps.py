@@ -1,6 +1,6 @@
-"""Draw where a translation looks: `python -m flaxformer_mt.attention_maps`.
+"""Draw the attention of a translation: `python -m flaxformer_mt.attention_maps`.
 
-From Python, in a notebook say:
+In a notebook:
 
 maps = capture(Translator.load("workdir"), "The old dog sleeps.")
 draw_attention(maps, "source", layer=1)
@@ -12,14 +12,12 @@ from typing import Literal
 
 from flaxformer_mt.cli import run_verb
 from flaxformer_mt.inspection.attention_figure import draw_attention
-from flaxformer_mt.inspection.attention_page import attention_page
 from flaxformer_mt.inspection.capture import AttentionMaps, attention_weights, capture
-from flaxformer_mt.inspection.model_figures import draw_masks, draw_positions, draw_schedule
+from flaxformer_mt.inspection.paper_figures import draw_masks, draw_positions, draw_schedule
 from flaxformer_mt.runtime.exit import leave
 
 __all__ = [
     "AttentionMaps",
-    "attention_page",
     "attention_weights",
     "capture",
     "draw_attention",
@@ -28,15 +26,14 @@ __all__ = [
     "draw_schedule",
 ]
 
-_SUFFIXES = (".png", ".svg", ".pdf", ".html")
+_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionMapsArguments:
-    """Draw where a translation looks: encoder, decoder and source attention.
+    """Draw encoder, decoder and source attention of one translation.
 
-    An image is a table of weights a head, tokens along its edges; rows look, columns are looked at.
-    An HTML file shows all layers and heads and follows the mouse; it needs no network.
+    The image has a table of weights for each layer and head. Rows are queries, columns are keys.
     """
 
     workdir: str
@@ -46,17 +43,16 @@ class AttentionMapsArguments:
     target: str = ""
     """A translation of it, as text. If not given, the model's own."""
     output: str
-    """File to write: .png, .svg or .pdf for an image, .html for a page."""
+    """Image to write: .png, .svg or .pdf."""
     attention: Literal["encoder", "decoder", "source", "all"] = "all"
-    """Which attention an image shows: within the source, within the target, or from target to
-    source."""
+    """Which attention: within the source, within the target, or from target to source."""
     layer: int | None = None
-    """The layer that an image shows, counted from 0. If not given, all."""
+    """The only layer to draw, counted from 0. If not given, all."""
     head: int | None = None
-    """The head that an image shows, counted from 0. If not given, all."""
+    """The only head to draw, counted from 0. If not given, all."""
     checkpoint: str = "auto"
-    """Which parameters: averaged, best, last, or the number of a step; auto is the first of
-    averaged, best and last that there is."""
+    """Which parameters: averaged, best, last, or the number of a step. auto takes the first of
+    averaged, best and last that exists."""
 
     def __post_init__(self) -> None:
         if Path(self.output).suffix not in _SUFFIXES:
@@ -66,26 +62,22 @@ class AttentionMapsArguments:
 
 
 def main(args: list[str] | None = None) -> int:
-    """The verb `attention_maps`; returns the exit status."""
+    """Runs the command `attention_maps`; returns the exit code."""
     return run_verb(attention_maps, AttentionMapsArguments, args, verb="attention_maps")
 
 
 def attention_maps(arguments: AttentionMapsArguments) -> None:
-    """Translate, capture and write the file."""
+    """Translates the sentence, draws its attention and writes the image."""
     from flaxformer_mt.runtime.compilation_cache import keep_programs
     from flaxformer_mt.translation.translator import Translator
 
     keep_programs()
     translator = Translator.load(arguments.workdir, which=arguments.checkpoint)
     maps = capture(translator, arguments.source, arguments.target or None)
-    output = Path(arguments.output)
-    if output.suffix == ".html":
-        output.write_text(attention_page(maps), encoding="utf-8")
-    else:
-        layer, head = arguments.layer, arguments.head
-        figure = draw_attention(maps, arguments.attention, layer=layer, head=head)
-        figure.savefig(output, dpi=150)
-    print(f"{output}: {maps.source_text} -> {maps.target_text}")
+    layer, head = arguments.layer, arguments.head
+    figure = draw_attention(maps, arguments.attention, layer=layer, head=head)
+    figure.savefig(arguments.output, dpi=150)
+    print(f"{arguments.output}: {maps.source_text} -> {maps.target_text}")
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ VERBS = {
     "calibrate": "learn how good translations of some probability are",
     "sweep": "train variants of a config and compare them",
     "convert": "take models in from other toolkits, and write them for others",
-    "plan": "what a recipe takes on hardware that need not be there, by the compiler",
-    "summary": "a walk through the tensors of a model, with what each step costs",
-    "attention_maps": "draw where a translation looks: encoder, decoder and source attention",
+    "plan": "estimate what a recipe takes on hardware that need not be here",
+    "summary": "show the modules of a model with shapes, parameters and FLOPs",
+    "attention_maps": "draw the attention of a translation: encoder, decoder and source",
 }
 DEBUG = "FLAXFORMER_MT_DEBUG"
 ABOUT_CACHE = (

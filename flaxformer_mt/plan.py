@@ -1,122 +1,103 @@
-"""What a recipe takes on hardware that need not be there: `python -m flaxformer_mt.plan`.
+"""Estimate what a recipe takes on hardware that need not be here: `python -m flaxformer_mt.plan`.
 
     python -m flaxformer_mt.plan --config configs/wmt14_en_de_big.py --topology v5e:2x4
 
-The compiler's own account of the programs that training, validation and translation would compile:
-memory, operations, bytes between chips, time. Estimates, never measurements.
+It compiles the training step and the search, and prints memory, operations and time.
 """
 
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from flaxformer_mt.cli import guard
 from flaxformer_mt.config import Config, Place, parse
-from flaxformer_mt.planning.estimates import Plan
-from flaxformer_mt.planning.plans import make_plan
-from flaxformer_mt.planning.report import plan_table
-from flaxformer_mt.planning.scaling import NOTICE, plan_json, scaling_table
-from flaxformer_mt.planning.topology import Slice, local_devices, open_topology
-from flaxformer_mt.planning.workload import make_workload
+from flaxformer_mt.planning.hardware import Hardware, local_devices, open_topology
+from flaxformer_mt.planning.plans import (
+    HEADER,
+    NOTICE,
+    Plan,
+    make_plan,
+    plan_json,
+    summary_lines,
+    table_rows,
+)
+from flaxformer_mt.planning.workload import assume_workload, read_workload
 from flaxformer_mt.runtime.exit import leave
 from flaxformer_mt.runtime.sharding import configure_cpu_devices
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanPlace(Place):
-    """What `plan` is told beside the config."""
+class PlanArguments(Place):
+    """The arguments of `plan` beside the config."""
 
     workdir: str = ""
-    """Take the tokenizer of this run; empty = one is learnt for the plan and forgotten."""
+    """With --read-data: use the tokenizer of this run. Empty = learn one and discard it."""
     topology: tuple[str, ...] = ()
-    """Slices of TPU chips to compile for, such as v5e:2x4 (needs libtpu, no TPU); several make a
-    table of how training scales. Empty = the devices of this machine."""
-    programs: tuple[Literal["train", "evaluate", "translate"], ...] = (
-        "train",
-        "evaluate",
-        "translate",
-    )
+    """Hardware to compile for, such as v5e:2x4 (extra [tpu]) or h100:8 (extra [gpu]); none of it
+    need be here. Empty = the devices of this machine."""
+    programs: tuple[Literal["train", "translate"], ...] = ("train", "translate")
     """Which programs to compile."""
     only_largest: bool = False
-    """Compile the shape that takes the most memory alone, not all of them."""
-    tokens_per_chip: int = 0
-    """Weak scaling: data.tokens_per_batch is this times the devices of the slice; 0 = as the recipe
-    has it."""
-    assume_lengths: bool = False
-    """Do not read the data: assume lengths and vocabulary, as where the data is not here."""
+    """Compile only the largest batch shape and the longest source."""
+    read_data: bool = False
+    """Take batch shapes and vocabulary from the recipe's data, which may download it. Otherwise
+    lengths are assumed."""
     full_effort: bool = False
-    """Compile for a slice as a real run does: some seven times as long, and without the compiler's
-    estimate of time."""
+    """Compile for a TPU as a real run does. That takes seven times as long, and the time is then
+    that of a roofline model."""
     json: bool = False
-    """Print JSON in place of tables."""
-    markdown: str = ""
-    """Append the table of how training scales to this file."""
+    """Print JSON instead of a table."""
 
 
 def main(args: list[str] | None = None) -> int:
-    """The verb `plan`; returns the exit status."""
+    """Runs the command `plan`; returns the exit code."""
 
     def work() -> None:
-        config, told = parse(
-            args, PlanPlace, verb="plan", description="Estimate what a recipe takes; nothing runs."
-        )
-        plans = make_plans(config, told)
-        table = scaling_table(plans)
-        if told.json:
+        description = "Estimate what a recipe takes on other hardware; nothing runs."
+        config, arguments = parse(args, PlanArguments, verb="plan", description=description)
+        plans = make_plans(config, arguments)
+        if arguments.json:
             print(json.dumps([plan_json(plan) for plan in plans], indent=2))
-        elif len(plans) > 1:
-            print(f"\n{NOTICE}\n\n{table}")
-        if told.markdown:
-            words = sys.argv[1:] if args is None else args
-            heading = f"    python -m flaxformer_mt.plan {' '.join(words)}"
-            with Path(told.markdown).open("a", encoding="utf-8") as file:
-                file.write(f"\n{heading}\n\nShapes: {plans[0].workload.origin}.\n\n{table}\n")
 
     return guard(work)
 
 
-def make_plans(config: Config, told: PlanPlace) -> list[Plan]:
-    """One plan for each slice, printed as soon as it is made.
+def make_plans(config: Config, arguments: PlanArguments) -> list[Plan]:
+    """Returns one plan for each topology; prints its table as soon as it is made.
 
-    Raises ValueError or OSError for a slice, or data, that cannot be used.
+    Raises ValueError or OSError for hardware or data that cannot be used.
     """
+
+    def show(*lines: str) -> None:
+        if not arguments.json:
+            print(*lines, sep="\n", flush=True)
+
+    all_hardware = _hardware(config, arguments)  # all of it, before time is spent on the first
+    workload = assume_workload(config)
+    if arguments.read_data:
+        workload = read_workload(config, workdir=arguments.workdir)
+    show(f"{NOTICE}\n\nBatch shapes: {workload.origin}.\n\n{HEADER}")
     plans = []
-    for place in _slices(config, told):
-        of_slice = _scaled(config, told.tokens_per_chip * len(place.devices))
-        workload = make_workload(of_slice, workdir=told.workdir, assume_lengths=told.assume_lengths)
+    for hardware in all_hardware:
         plan = make_plan(
-            of_slice,
-            workload,
-            place,
-            programs=told.programs,
-            only_largest=told.only_largest,
-            progress=lambda what, place=place: print(
-                f"{place.name}: compiling {what}", file=sys.stderr
-            ),
+            config,
+            workload.largest if arguments.only_largest else workload,
+            hardware,
+            programs=arguments.programs,
+            progress=lambda name, of=hardware.name: print(f"{of}: {name}", file=sys.stderr),
         )
         plans.append(plan)
-        if not told.json:
-            print(f"\n{plan_table(plan, of_slice)}", flush=True)
+        show(*table_rows(plan))
+    show("", *(line for plan in plans for line in summary_lines(plan, config)))
     return plans
 
 
-def _slices(config: Config, told: PlanPlace) -> Sequence[Slice]:
-    if told.topology:
-        # All of them, before time is spent on the first.
-        return [open_topology(name, full_effort=told.full_effort) for name in told.topology]
-    configure_cpu_devices(config.mesh)
-    return [local_devices()]
-
-
-def _scaled(config: Config, tokens_per_batch: int) -> Config:
-    """With batches of another size; 0 changes nothing."""
-    if not tokens_per_batch:
-        return config
-    data = dataclasses.replace(config.data, tokens_per_batch=tokens_per_batch)
-    return dataclasses.replace(config, data=data)
+def _hardware(config: Config, arguments: PlanArguments) -> list[Hardware]:
+    if not arguments.topology:
+        configure_cpu_devices(config.mesh)
+        return [local_devices()]
+    return [open_topology(name, full_effort=arguments.full_effort) for name in arguments.topology]
 
 
 if __name__ == "__main__":

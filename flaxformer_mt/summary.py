@@ -1,26 +1,32 @@
-"""A walk through the tensors of one training example: `python -m flaxformer_mt.summary`."""
+"""The modules of a model and what they cost: `python -m flaxformer_mt.summary`."""
 
+import argparse
 import dataclasses
+from pathlib import Path
+
+import jax
 
 from flaxformer_mt.cli import guard, parse_arguments
-from flaxformer_mt.config import Config, config_argument, load_config
+from flaxformer_mt.config import Config, config_argument, load_config, workdir_config
 from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
-from flaxformer_mt.inspection.costs import count_costs
-from flaxformer_mt.inspection.letters import axis_sizes
-from flaxformer_mt.inspection.table import axis_legend, cost_table, walk_table
-from flaxformer_mt.inspection.walk import walk
+from flaxformer_mt.inspection.costs import params_by_part, training_flops
+from flaxformer_mt.inspection.modules import module_rows
+from flaxformer_mt.inspection.table import module_table, short
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.exit import leave
-from flaxformer_mt.training.optimizer import make_optimizer
+from flaxformer_mt.training.state import init_params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-    """What is summarised: a file, and the lengths of the sentences that go through."""
+    """The model, and the lengths of the sentences that pass through it."""
 
-    config: str
+    config: str = "configs/demo.py"
     """Python file that defines `config = Config(...)`; options below override its fields."""
+    workdir: str = ""
+    """Directory of a training run: its config and its vocabulary are used instead of --config."""
     source_length: int = 20
     """Source tokens of the example, end token included."""
     target_length: int = 20
@@ -29,41 +35,71 @@ class Example:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SummaryArguments(Config, Example):
-    """A walk through the tensors of one training example, with what each step costs.
+    """Show the modules of a model in order, with shapes, parameters and FLOPs.
 
-    No data is read and nothing is computed: shapes and operations are those of the program that
-    training would run. The vocabulary is taken to be as large as the config asks for.
+    Nothing is computed and no data is read. Without --workdir the vocabulary has
+    data.tokenizer.vocab_size tokens.
     """
 
 
 def main(args: list[str] | None = None) -> int:
-    """The verb `summary`; returns the exit status."""
+    """Runs the command `summary`; returns the exit code."""
 
     def work() -> None:
-        path = config_argument(args, verb="summary", default="configs/demo.py")
-        default = SummaryArguments(config=path, **vars(load_config(path)))
+        path = config_argument(args, verb="summary", default=Example.config)
+        workdir = _workdir_argument(args)
+        config = workdir_config(workdir) if workdir else load_config(path)
+        default = SummaryArguments(config=path, workdir=workdir, **vars(config))
         arguments = parse_arguments(SummaryArguments, args, verb="summary", default=default)
-        print(summary(arguments, arguments.source_length, arguments.target_length))
+        print(summary(arguments, arguments))
 
     return guard(work)
 
 
-def summary(config: Config, source_length: int = 20, target_length: int = 20) -> str:
-    """What the letters mean, the walk, and the totals, as text.
+def summary(config: Config, example: Example) -> str:
+    """The module table and the totals as text.
 
-    Raises ValueError for no tokens, and for more than the model can read.
+    Raises ValueError for a sentence without tokens, or longer than the model reads.
     """
-    for side, length in (("source", source_length), ("target", target_length)):
+    for side, length in (("source", example.source_length), ("target", example.target_length)):
         if length < 1:
             raise ValueError(f"--{side}-length must be at least 1 (the end token), got {length}")
-    vocab_size = config.data.tokenizer.vocab_size
-    model = Transformer(config.model, vocab_size, vocab_size, BOS_ID)
-    shape = BatchShape(1, source_length, target_length)
-    steps = walk(model, shape, label_smoothing=config.training.label_smoothing)
-    forward = sum(step.flops * step.repeats for step in steps)
-    costs = count_costs(model, make_optimizer(config.training, config.model.d_model), shape)
-    totals = cost_table(costs, forward=forward, target_length=target_length)
-    return f"{axis_legend(axis_sizes(model, shape))}\n\n{walk_table(steps)}\n\n{totals}"
+    model = _model(config, example.workdir)
+    shape = BatchShape(1, example.source_length, example.target_length)
+    rows = module_rows(model, shape)
+    return f"{module_table(rows)}\n\n{_totals(config, model, shape, forward=rows[0].flops)}"
+
+
+def _workdir_argument(args: list[str] | None) -> str:
+    """The value of --workdir, needed first: its config gives the defaults of all other flags."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--workdir", default="")
+    return parser.parse_known_args(args)[0].workdir
+
+
+def _model(config: Config, workdir: str) -> Transformer:
+    if not workdir:
+        size = config.data.tokenizer.vocab_size
+        return Transformer(config.model, size, size, BOS_ID)
+    tokenizer = Tokenizer.load(Path(workdir, "tokenizer"))
+    source, target = tokenizer.source, tokenizer.target
+    return Transformer(config.model, source.size, target.size, target.bos_id)
+
+
+def _totals(config: Config, model: Transformer, shape: BatchShape, *, forward: int) -> str:
+    """Parameters by part; FLOPs of the example, of a target token and of a training batch."""
+    params = params_by_part(jax.eval_shape(lambda: init_params(model, jax.random.key(0))))
+    total, tokens = sum(params.values()), config.data.tokens_per_batch
+    batch = f"batch of {tokens:,}"
+    lines = [f"{'parameters':<24}{total:>14,}"]
+    lines += [f"  {part:<22}{count:>14,}{count / total:>8.1%}" for part, count in params.items()]
+    lines += ["", f"{'FLOPs':<24}{'this example':>14}{'a target token':>18}{batch:>22}"]
+    for name, flops in (("forward", forward), ("training step", training_flops(model, shape))):
+        each = flops / shape.target_length
+        lines.append(
+            f"  {name:<22}{short(flops):>14}{short(each):>18}{short(each * tokens):>22}".rstrip()
+        )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

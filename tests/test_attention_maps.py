@@ -1,9 +1,7 @@
-"""Captured attention against NumPy, and what the drawings and the page show of it."""
+"""Captured attention against NumPy, and what the figures show of it."""
 
 import dataclasses
 import functools
-import json
-import re
 import sys
 
 import jax
@@ -15,7 +13,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from flaxformer_mt import attention_maps
 from flaxformer_mt.attention_maps import (
     AttentionMaps,
-    attention_page,
     capture,
     draw_attention,
     draw_masks,
@@ -49,7 +46,7 @@ SOURCE, TARGET = "the old dog sleeps", "der Hund $x$"
 def make(**changes) -> Translator:
     model = Transformer(dataclasses.replace(CONFIG, **changes), len(WORDS), len(WORDS), 2)
     shapes = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
-    rng = np.random.default_rng(0)  # nothing is zero, where a missing bias would not be seen
+    rng = np.random.default_rng(0)  # no parameter is zero: a missing bias would be seen
     params = jax.tree.map(lambda x: jnp.asarray(0.4 * rng.normal(size=x.shape), x.dtype), shapes)
     limits = DecodingConfig(beam_size=1, max_target_length=12)
     tokenizer = Tokenizer(source=VOCABULARY, target=VOCABULARY)
@@ -86,7 +83,7 @@ def check_rows(maps: AttentionMaps) -> None:
     assert np.all(maps.decoder[:, :, *future] == 0)
 
 
-def test_rows_are_probabilities_and_nothing_comes_from_the_future(maps):
+def test_rows_are_probabilities_and_the_decoder_is_causal(maps):
     check_rows(maps)
 
 
@@ -97,7 +94,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
-def test_variants_are_seen_too(changes):
+def test_model_variants(changes):
     check_rows(capture(make(**changes), SOURCE, TARGET))
 
 
@@ -129,16 +126,16 @@ def test_the_first_layers_equal_numpy(translator, maps):
     np.testing.assert_allclose(maps.decoder[0], decoder, atol=1e-5)
 
 
-def test_source_attention_asks_the_decoder_and_reads_the_encoder(translator, maps):
-    """The last layer's, from what Linen saw go into it."""
+def test_source_attention_equals_numpy(translator, maps):
+    """The last layer, computed from the inputs that Flax captured."""
     model, params = translator.model, {"params": translator.params}
     tokens = [
         jnp.array([[WORDS.index(p) for p in side]]) for side in (maps.source_tokens, maps.written)
     ]
-    places = [jnp.arange(x.shape[1])[None] for x in tokens]
+    positions = [jnp.arange(x.shape[1])[None] for x in tokens]
     segments = [jnp.ones_like(x) for x in tokens]
     see = jax.jit(functools.partial(model.apply, capture_intermediates=True))
-    seen = see(params, *tokens, *places, *segments)[1]["intermediates"]
+    seen = see(params, *tokens, *positions, *segments)[1]["intermediates"]
     of_layer = translator.params["decoder_1"]["source_attention"]
     x = seen["decoder_1"]["self_residual"]["layer_norm"]["__call__"][0][0]
     memory = seen["encoder_norm"]["__call__"][0][0]
@@ -154,7 +151,7 @@ def test_source_attention_asks_the_decoder_and_reads_the_encoder(translator, map
     np.testing.assert_allclose(maps.source[1], expected, atol=1e-5)
 
 
-def test_loops_and_rematerialisation_hide_nothing(maps):
+def test_scanned_layers_have_the_same_weights(maps):
     looped = capture(make(layer_loop="scan", remat="full"), SOURCE, TARGET)
     for kind in ("encoder", "decoder", "source"):
         np.testing.assert_array_equal(looped.labelled(kind).weights, maps.labelled(kind).weights)
@@ -175,12 +172,12 @@ def test_without_a_target_it_is_the_translation(translator):
         (SOURCE, "der " * 12, r"the target has 13 tokens.* at most 12 \(max_target_length\)"),
     ],
 )
-def test_a_sentence_that_cannot_be_shown_is_refused(translator, source, target, message):
+def test_a_blank_or_too_long_sentence_is_refused(translator, source, target, message):
     with pytest.raises(ValueError, match=message):
         capture(translator, source, target)
 
 
-def tables(figure) -> list:
+def head_axes(figure) -> list:
     return [axes for axes in figure.axes if axes.get_title().startswith("layer")]
 
 
@@ -193,7 +190,7 @@ def texts_overlap(labels, renderer) -> bool:
 def test_every_head_is_drawn_with_its_tokens(maps, kind):
     view = maps.labelled(kind)
     figure = draw_attention(maps, kind)
-    drawn = tables(figure)
+    drawn = head_axes(figure)
     layers, heads = view.weights.shape[:2]
     titles = [f"layer {i}, head {n}" for i in range(layers) for n in range(heads)]
     assert [axes.get_title() for axes in drawn] == titles
@@ -208,12 +205,12 @@ def test_every_head_is_drawn_with_its_tokens(maps, kind):
     assert shown == [[token.replace("$", r"\$") for token in tokens] for tokens in view[1:]]
 
 
-def test_no_label_runs_into_another(maps):
+def test_labels_do_not_overlap(maps):
     figure = draw_attention(maps, "all")
     canvas = FigureCanvasAgg(figure)
     figure.draw_without_rendering()
     renderer = canvas.get_renderer()
-    for axes in tables(figure):
+    for axes in head_axes(figure):
         assert not texts_overlap(axes.get_yticklabels(), renderer)
         assert not texts_overlap(axes.get_xticklabels(), renderer)
         others = [other.get_window_extent(renderer) for other in figure.axes if other is not axes]
@@ -221,9 +218,9 @@ def test_no_label_runs_into_another(maps):
         assert figure.bbox.containsx(axes.get_tightbbox(renderer).x1)
 
 
-def test_one_head_has_its_numbers(maps):
+def test_a_single_head_shows_numbers(maps):
     figure = draw_attention(maps, "decoder", layer=1, head=1)
-    (axes,) = tables(figure)
+    (axes,) = head_axes(figure)
     assert axes.get_title() == "layer 1, head 1"
     expected = [f"{w:.2f}".removeprefix("0") for w in maps.decoder[1, 1].ravel() if w >= 0.05]
     assert [text.get_text() for text in axes.texts] == expected
@@ -236,7 +233,7 @@ def test_one_head_has_its_numbers(maps):
         ({"head": -1}, "no head -1 of encoder attention: it has 0 to 3"),
     ],
 )
-def test_a_layer_or_head_that_is_not_there(maps, place, message):
+def test_a_layer_or_head_that_does_not_exist(maps, place, message):
     with pytest.raises(ValueError, match=message):
         draw_attention(maps, "all", **place)
 
@@ -244,23 +241,11 @@ def test_a_layer_or_head_that_is_not_there(maps, place, message):
 def test_pieces_are_drawn_without_the_mark_of_a_word(maps):
     pieces = ("▁the", "▁old", "dog", "▁", "</s>")
     figure = draw_attention(dataclasses.replace(maps, source_tokens=pieces), layer=0, head=0)
-    labels = [label.get_text() for label in tables(figure)[0].get_xticklabels()]
+    labels = [label.get_text() for label in head_axes(figure)[0].get_xticklabels()]
     assert labels == ["the", "old", "dog", "▁", "</s>"]
 
 
-def test_the_page_holds_all_weights_and_needs_no_network(maps):
-    hostile = dataclasses.replace(maps, source_text="</script><b>")
-    page = attention_page(hostile)
-    data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page)[1])
-    assert data["title"] == f"</script><b> → {TARGET}"
-    for kind in ("encoder", "decoder", "source"):
-        view = maps.labelled(kind)
-        np.testing.assert_allclose(data[kind]["weights"], view.weights, atol=5.1e-4)
-        assert (data[kind]["queries"], data[kind]["keys"]) == (list(view.queries), list(view.keys))
-    assert not re.search(r"https?:|src=|@import|url\(", page)
-
-
-def test_positions_masks_and_schedule_show_what_they_are_given():
+def test_figures_of_positions_masks_and_schedule():
     table = sinusoids(20, 16)
     np.testing.assert_array_equal(draw_positions(table).axes[0].images[0].get_array(), table)
     mask = np.asarray(causal_mask(5)[0, 0])
@@ -279,16 +264,14 @@ def test_without_matplotlib_the_extra_is_named(maps, monkeypatch):
         draw_attention(maps)
 
 
-@pytest.mark.parametrize("name", ["maps.png", "maps.html"])
-def test_the_verb_writes_a_file(translator, tmp_path, monkeypatch, capsys, name):
+def test_the_command_writes_an_image(translator, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Translator, "load", lambda workdir, which: translator)
     args = ["--workdir", "run", "--source", SOURCE, "--target", TARGET, "--layer", "0"]
-    assert attention_maps.main([*args, "--output", str(tmp_path / name)]) == 0
-    start = {"maps.png": b"\x89PNG", "maps.html": b"<!doctype html>"}[name]
-    assert (tmp_path / name).read_bytes().startswith(start)
+    assert attention_maps.main([*args, "--output", str(tmp_path / "maps.png")]) == 0
+    assert (tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")
     assert f"{SOURCE} -> {TARGET}" in capsys.readouterr().out
 
 
-def test_the_verb_refuses_a_file_that_it_cannot_write():
-    with pytest.raises(ValueError, match="must end in one of .png, .svg, .pdf, .html, got 'a.gif'"):
-        attention_maps.AttentionMapsArguments(workdir="run", source="x", output="a.gif")
+def test_the_command_refuses_a_file_that_it_cannot_write():
+    with pytest.raises(ValueError, match="must end in one of .png, .svg, .pdf, got 'a.html'"):
+        attention_maps.AttentionMapsArguments(workdir="run", source="x", output="a.html")

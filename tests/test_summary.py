@@ -1,4 +1,4 @@
-"""The summary against what it speaks of: real parameters, XLA's count, the config's loops."""
+"""The summary against real parameters, XLA's count of operations, and the config's loops."""
 
 import dataclasses
 import functools
@@ -8,17 +8,16 @@ import jax.numpy as jnp
 import pytest
 
 from flaxformer_mt import summary
+from flaxformer_mt.config import load_config, save_config
 from flaxformer_mt.data.batching.batch import BatchShape
-from flaxformer_mt.inspection.costs import count_costs, params_by_part
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
+from flaxformer_mt.inspection.costs import params_by_part, training_flops
 from flaxformer_mt.inspection.flops import jaxpr_flops
+from flaxformer_mt.inspection.modules import batch_like, fold_layers, module_rows
 from flaxformer_mt.inspection.table import short
-from flaxformer_mt.inspection.walk import Step, batch_like, walk
 from flaxformer_mt.model.config import TransformerConfig, preset
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.config import TrainingConfig
-from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import init_params
-from flaxformer_mt.training.step import batch_loss
 
 SHAPE = BatchShape(1, 12, 9)
 VOCAB = 300
@@ -47,6 +46,9 @@ VARIANTS = {
 }
 
 
+MAPS = ("query", "key", "value", "out")
+
+
 def make(**changes) -> Transformer:
     return Transformer(dataclasses.replace(SMALL, **changes), VOCAB, VOCAB, 2)
 
@@ -55,27 +57,22 @@ def shapes(model: Transformer):
     return jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
 
 
-def total(steps: list[Step], what: str) -> int:
-    return sum(getattr(step, what) * step.repeats for step in steps)
-
-
-def find(steps, *path: str) -> Step:
-    """The first step of that name, inside of the first of that name, ..."""
-    step = next(step for step in steps if step.name == path[0])
-    return find(step.children, *path[1:]) if path[1:] else step
+def by_path(model: Transformer, shape: BatchShape = SHAPE):
+    return {row.path: row for row in module_rows(model, shape)}
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
 def test_parameters_and_flops_are_those_of_the_compiled_model(changes):
-    model = make(d_model=256, d_ff=512, **changes)  # so large that matrix products prevail
+    model = make(d_model=256, d_ff=512, **changes)  # so large that matrix products dominate
     params = shapes(model)
-    steps = walk(model, SHAPE)
-    assert total(steps, "params") == sum(x.size for x in jax.tree.leaves(params))
+    row = by_path(model)[""]
+    assert row.params == sum(x.size for x in jax.tree.leaves(params))
+    assert row.outputs == (1, 9, VOCAB)
 
-    loss = functools.partial(batch_loss, model, label_smoothing=0.0, dropout_key=None)
-    compiled = jax.jit(loss).lower(params, batch_like(SHAPE)).compile()
+    forward = functools.partial(model.apply, method="__call__")
+    compiled = jax.jit(forward).lower({"params": params}, *batch_like(SHAPE)).compile()
     xla = compiled.cost_analysis()
-    assert total(steps, "flops") == pytest.approx(xla["flops"] + xla["transcendentals"], rel=0.03)
+    assert row.flops == pytest.approx(xla["flops"] + xla["transcendentals"], rel=0.03)
 
 
 @pytest.mark.parametrize(("name", "millions"), [("base", 65), ("big", 213)])
@@ -84,67 +81,53 @@ def test_presets_have_the_parameters_of_table_3(name, millions):
     assert sum(parts.values()) / 1e6 == pytest.approx(millions, rel=0.04)
 
 
-def test_a_module_is_the_sum_of_its_steps():
-    def check(step: Step) -> None:
-        if step.children:
-            assert step.params == sum(child.params for child in step.children)
-            assert step.flops == sum(child.flops for child in step.children)
-        for child in step.children:
-            check(child)
-
-    for step in walk(make(norm="pre"), SHAPE):
-        check(step)
-
-
-def test_attention_is_told_in_the_words_of_the_paper():
-    steps = walk(make(), SHAPE)
-    attention = find(steps, "decoder_0", "source_attention")
-    assert [(child.name, child.outputs[0].axes) for child in attention.children] == [
-        ("key", "[B S N H]"),
-        ("value", "[B S N H]"),
-        ("query", "[B T N H]"),
-        ("queries", "[B N T H]"),
-        ("scores", "[B N T S]"),
-        ("weights", "[B N T S]"),
-        ("heads", "[B N T H]"),
-        ("out", "[B T D]"),
-    ]
-    scores = find(attention.children, "scores")
-    assert scores.flops == 2 * 4 * 9 * 12 * 16  # 2 N T S H
-    assert [tensor.shape for tensor in scores.inputs] == [(1, 4, 9, 16), (1, 4, 16, 12)]
-    assert [step.name for step in steps][-2:] == ["target_embedding.logits", "loss"]
+def test_rows_are_in_order_and_add_up():
+    rows = by_path(make(norm="pre"))
+    paths = list(rows)
+    for path, row in rows.items():
+        parts = [rows[p] for p in paths if p.rpartition("/")[0] == path and p]
+        assert sum(part.params for part in parts) in (0, row.params)
+        assert sum(part.flops for part in parts) <= row.flops
+        assert row.flops > 0  # every module with parameters uses them
+        # A module stands before its submodules, and nothing else between them.
+        inside = [i for i, p in enumerate(paths) if p == path or p.startswith(f"{path}/")]
+        assert not path or inside == list(range(inside[0], inside[0] + len(inside)))
+    layers = [path for path in paths if path and "/" not in path]
+    assert layers.index("encoder_0") < layers.index("decoder_positions") < layers.index("decoder_0")
 
 
-def test_letters_are_right_where_sizes_are_equal():
-    model = make(d_model=16, d_ff=16, num_heads=4, num_kv_heads=2, key_width=4, value_width=8)
-    steps = walk(model, BatchShape(1, 16, 16))  # S = T = D = F, N = H
-    inner = find(steps, "encoder_0", "feed_forward", "in")
-    assert (inner.inputs[0].axes, inner.outputs[0].axes) == ("[B S D]", "[B S F]")
-    heads = find(steps, "decoder_0", "source_attention", "heads")
-    assert [tensor.axes for tensor in heads.inputs] == ["[B N T S]", "[B G S W]"]
-    assert heads.outputs[0].axes == "[B N T W]"
+def test_shapes_and_flops_of_attention():
+    rows = by_path(make())
+    attention = rows["decoder_0/source_attention"]
+    assert (attention.kind, attention.inputs, attention.outputs) == (
+        "MultiHeadAttention",
+        (1, 9, 64),
+        (1, 9, 64),
+    )
+    assert rows["decoder_0/source_attention/key"].outputs == (1, 12, 4, 16)
+    linear = sum(rows[f"decoder_0/source_attention/{name}"].flops for name in MAPS)
+    products = 2 * (2 * 4 * 9 * 12 * 16)  # Q K^T and the weighted sum of V: 2 N T S H each
+    assert products < attention.flops - linear < 1.2 * products
 
 
-def test_equal_layers_are_folded_and_loops_change_nothing():
-    one, three = (walk(make(num_encoder_layers=n), SHAPE) for n in (1, 3))
-    folded = find(three, "encoder_0")
-    assert folded.repeats == 3
-    assert dataclasses.replace(folded, repeats=1) == find(one, "encoder_0")
-    assert walk(make(num_encoder_layers=3, layer_loop="scan", remat="full"), SHAPE) == three
+def test_equal_layers_share_a_line_and_loops_change_nothing():
+    one, three = (list(module_rows(make(num_encoder_layers=n), SHAPE)) for n in (1, 3))
+    folded = list(fold_layers(three))
+    assert [row for row, _ in folded][1:] == one[1:]
+    repeats = {row.path: count for row, count in folded}
+    assert (repeats["encoder_0"], repeats["decoder_0"], repeats[""]) == (3, 1, 1)
+    looped = make(num_encoder_layers=3, layer_loop="scan", remat="full")
+    assert module_rows(looped, SHAPE) == three
 
 
-def test_training_costs_follow_loops_and_rematerialisation():
-    optimizer = make_optimizer(TrainingConfig(), SMALL.d_model)
+def test_training_flops_follow_loops_and_rematerialisation():
     plain, scanned, again = (
-        count_costs(make(**changes), optimizer, SHAPE)
+        training_flops(make(**changes), SHAPE)
         for changes in ({}, {"layer_loop": "scan"}, {"layer_loop": "scan", "remat": "full"})
     )
-    forward = total(walk(make(), SHAPE), "flops")
-    assert plain.gradient == pytest.approx(3 * forward, rel=0.05)
-    assert scanned.gradient == pytest.approx(plain.gradient, rel=0.01)
-    assert again.gradient > 1.15 * plain.gradient
-    assert plain.param_bytes == 4 * sum(plain.params.values())
-    assert plain.optimizer_bytes == pytest.approx(2 * plain.param_bytes, rel=1e-3)
+    assert plain == pytest.approx(3 * by_path(make())[""].flops, rel=0.05)
+    assert scanned == pytest.approx(plain, rel=0.01)
+    assert again > 1.15 * plain
 
 
 def test_parts_are_all_of_it():
@@ -185,19 +168,32 @@ def test_numbers_are_written_with_three_digits(number, text):
     assert short(number) == text
 
 
-def test_the_verb(capsys):
+def test_the_command(capsys):
     args = ["--model.num-heads", "2", "--source-length", "7", "--model.positions", "learned"]
     assert summary.main(args) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "  S       7  source tokens" in lines
     row = next(line for line in lines if line.strip().startswith("encoder_positions"))
-    assert row.split("  ")[0] == "encoder_positions"
-    assert "[B S D] -> [B S D]" in row and "[1 7 128] -> [1 7 128]" in row and "positions.py" in row
-    assert any(line.startswith("encoder_0  x 2") for line in lines)
+    assert "[1 7 128] -> [1 7 128]" in row
+    assert any(line.split()[:4] == ["encoder_0", "x", "2", "EncoderLayer"] for line in lines)
     assert any(line.split() == ["parameters", "921,600"] for line in lines)
+    assert "batch of 2,048" in next(line for line in lines if line.startswith("FLOPs"))
 
 
-def test_the_verb_refuses_what_the_model_cannot_read(capsys):
+def test_the_command_takes_a_workdir(capsys, tmp_path):
+    """Config and vocabulary are those of the run."""
+    vocabulary = WordVocabulary([(word, 1) for word in ("<pad>", "<unk>", "<s>", "</s>", "a", "b")])
+    Tokenizer(source=vocabulary, target=vocabulary).save(str(tmp_path / "tokenizer"))
+    config = load_config("configs/demo.py")
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, d_ff=96))
+    save_config(config, str(tmp_path))
+    assert summary.main(["--workdir", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "[1 20 128] -> [1 20 96]" in text and "[1 20] -> [1 20 6]" in text
+    assert summary.main(["--workdir", str(tmp_path / "no")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_the_command_refuses_what_the_model_cannot_read(capsys):
     args = ["--source-length", "513", "--model.positions", "learned"]
     assert summary.main(args) == 2
     assert "the model has learned vectors for 512" in capsys.readouterr().err

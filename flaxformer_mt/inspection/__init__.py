@@ -1,5 +1,5 @@
-"""A MODEL -> WHAT A PERSON SEES: the walk through its tensors, its attention, its parts drawn.
+"""Tables and figures of a model: its modules and their costs, its attention.
 
-Read `walk` (with `flops`, `letters` and `table`) for `python -m flaxformer_mt.summary`, and
-`capture`, `attention_figure` and `attention_page` for `python -m flaxformer_mt.attention_maps`.
+`modules`, `costs` and `table` serve the command `summary`; `capture` and `attention_figure` serve
+`attention_maps`; `paper_figures` serves the notebook.
 """

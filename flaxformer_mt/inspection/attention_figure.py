@@ -1,38 +1,31 @@
-"""Attention drawn: one head, or the heads of all layers side by side."""
+"""Figures of attention: one head, or the heads of all layers side by side."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from flaxformer_mt.inspection.canvas import (
-    FAINT,
+from flaxformer_mt.inspection.capture import KINDS, AttentionMaps, Kind, LabelledWeights
+from flaxformer_mt.inspection.drawing import (
+    GRAY,
     INK,
     draw_cells,
-    draw_scale,
+    draw_color_bar,
     label_tokens,
     new_figure,
 )
-from flaxformer_mt.inspection.capture import KINDS, AttentionMaps, Kind, LabelledWeights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.image import AxesImage
 
-_TITLES = {
+_TITLES: dict[Kind, str] = {
     "encoder": "Encoder self-attention: from each source token to all source tokens",
-    "decoder": "Decoder self-attention: from each token as it is written to those read so far",
-    "source": "Source attention: from each token as it is written to the source",
+    "decoder": "Decoder self-attention: from each predicted token to the tokens read so far",
+    "source": "Source attention: from each predicted token to the source",
 }
-_AXES = {
-    "encoder": ("looks", "at"),
-    "decoder": ("to write", "looks at"),
-    "source": ("to write", "looks at"),
-}
-_COLORS = "Blues"
-_CELL = 0.17  # inches, of one token in a drawing of many heads
-_WIDEST = 30.0  # inches, of a drawing
+_CELL, _CELL_OF_ONE_HEAD = 0.17, 0.34  # inches of a token
+_MAX_WIDTH = 30.0  # inches of a figure
 
 
 def draw_attention(
@@ -42,27 +35,34 @@ def draw_attention(
     layer: int | None = None,
     head: int | None = None,
 ) -> "Figure":
-    """A table of weights, tokens along its edges, for each head and layer (both count from 0).
+    """Draws a table of attention weights for each layer (down) and each head (across).
 
-    Rows look, columns are looked at, and each row sums to 1. Without `layer` or `head`: all of
-    them, a row of tables a layer and a column a head. With both: one table with its numbers.
+    Args:
+      maps: the weights and their tokens. Rows are queries, columns are keys; a row sums to 1.
+      kind: which attention.
+      layer: the only layer to draw, counted from 0; None = all.
+      head: the only head to draw, counted from 0; None = all. With `layer`, the table shows
+        numbers too.
 
-    Raises ValueError for a layer or head that there is not, and where Matplotlib is missing.
+    Raises:
+      ValueError: no such layer or head, or Matplotlib is not installed.
     """
     kinds = KINDS if kind == "all" else (kind,)
-    parts = [_choose(name, maps.labelled(name), layer, head) for name in kinds]
-    cell = _cell_size(parts)
+    parts = [_select(name, maps.labelled(name), layer, head) for name in kinds]
+    one_head = layer is not None and head is not None
+    columns = max(len(part.heads) * len(part.labelled.keys) for part in parts)
+    cell = min(_CELL_OF_ONE_HEAD if one_head else _CELL, _MAX_WIDTH / columns)
     sizes = [_size(part, cell) for part in parts]
     heights = [height for _, height in sizes]
     figure = new_figure(max(width for width, _ in sizes), sum(heights))
-    places = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for place, part in zip(places, parts, strict=True):
-        _draw_part(place, part, cell)
+    subfigures = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for subfigure, part in zip(subfigures, parts, strict=True):
+        _draw_part(subfigure, part, cell)
     return figure
 
 
 class _Part(NamedTuple):
-    """One kind of attention, and which of its layers and heads to draw."""
+    """One kind of attention, and its layers and heads to draw."""
 
     kind: Kind
     labelled: LabelledWeights
@@ -70,57 +70,48 @@ class _Part(NamedTuple):
     heads: list[int]
 
 
-def _choose(kind: Kind, labelled: LabelledWeights, layer: int | None, head: int | None) -> _Part:
-    chosen = []
+def _select(kind: Kind, labelled: LabelledWeights, layer: int | None, head: int | None) -> _Part:
+    selected = []
     counts = labelled.weights.shape[:2]
-    for what, wanted, count in zip(("layer", "head"), (layer, head), counts, strict=True):
-        if wanted is not None and not 0 <= wanted < count:
+    for what, index, count in zip(("layer", "head"), (layer, head), counts, strict=True):
+        if index is not None and not 0 <= index < count:
             raise ValueError(
-                f"there is no {what} {wanted} of {kind} attention: it has 0 to {count - 1}"
+                f"there is no {what} {index} of {kind} attention: it has 0 to {count - 1}"
             )
-        chosen.append(list(range(count)) if wanted is None else [wanted])
-    return _Part(kind, labelled, *chosen)
-
-
-def _cell_size(parts: Sequence[_Part]) -> float:
-    """Inches of a token: larger where there is one table, smaller where there are very many."""
-    one = all(len(part.layers) == len(part.heads) == 1 for part in parts)
-    columns = max(len(part.heads) * len(part.labelled.keys) for part in parts)
-    return min(0.34 if one else _CELL, _WIDEST / columns)
+        selected.append(list(range(count)) if index is None else [index])
+    return _Part(kind, labelled, *selected)
 
 
 def _size(part: _Part, cell: float) -> tuple[float, float]:
-    """Width and height in inches of the drawing of one kind of attention."""
-    of_letter = min(0.33 * cell, 0.07)
+    """Width and height in inches of all tables of one kind, with their labels."""
+    letter = min(0.33 * cell, 0.07)
     queries, keys = part.labelled.queries, part.labelled.keys
-    width = len(part.heads) * (cell * len(keys) + 0.12) + of_letter * max(map(len, queries))
-    height = len(part.layers) * (cell * len(queries) + 0.3) + of_letter * max(map(len, keys))
+    width = len(part.heads) * (cell * len(keys) + 0.12) + letter * max(map(len, queries))
+    height = len(part.layers) * (cell * len(queries) + 0.3) + letter * max(map(len, keys))
     return max(width + 1.0, 5.0), height + 0.7
 
 
-def _draw_part(place: "SubFigure", part: _Part, cell: float) -> None:
-    """A row of tables a layer, with tokens along the left and the lower edge."""
-    place.suptitle(_TITLES[part.kind], fontsize=11, color=INK, x=0.01, ha="left")
+def _draw_part(figure: "SubFigure", part: _Part, cell: float) -> None:
+    figure.suptitle(_TITLES[part.kind], fontsize=11, color=INK, x=0.01, ha="left")
     size = len(part.layers), len(part.heads)
-    grid = place.subplots(*size, squeeze=False, sharex=True, sharey=True)
+    grid = figure.subplots(*size, squeeze=False, sharex=True, sharey=True)
     images = [
         _draw_head(grid[row, column], part.labelled, layer, head, cell, numbers=grid.size == 1)
         for row, layer in enumerate(part.layers)
         for column, head in enumerate(part.heads)
     ]
-    looks, at = _AXES[part.kind]
     for axes in grid[:, 0]:
-        axes.set_ylabel(looks, fontsize=8, color=FAINT)
+        axes.set_ylabel("query", fontsize=8, color=GRAY)
     for axes in grid[-1]:
-        axes.set_xlabel(at, fontsize=8, color=FAINT)
-    draw_scale(place, images[0], grid, "weight")
+        axes.set_xlabel("key", fontsize=8, color=GRAY)
+    draw_color_bar(figure, images[0], grid, "weight")
 
 
 def _draw_head(
     axes: "Axes", labelled: LabelledWeights, layer: int, head: int, cell: float, *, numbers: bool
 ) -> "AxesImage":
-    weights = labelled.weights[layer, head]
-    image = draw_cells(axes, weights, colors=_COLORS, low=0.0, high=1.0)
+    weights = labelled.weights[layer, head]  # [T S]
+    image = draw_cells(axes, weights, colors="Blues", low=0.0, high=1.0)
     label_tokens(axes, rows=labelled.queries, columns=labelled.keys, size=min(9.0, 46 * cell))
     axes.set_title(f"layer {layer}, head {head}", fontsize=8, color=INK, pad=3)
     if numbers:

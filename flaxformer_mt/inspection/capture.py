@@ -1,4 +1,4 @@
-"""The attention weights of one translation, taken from the model as it is."""
+"""The attention weights of one translation."""
 
 import dataclasses
 import functools
@@ -20,28 +20,28 @@ KINDS: tuple[Kind, ...] = ("encoder", "decoder", "source")
 
 
 class LabelledWeights(NamedTuple):
-    """One kind of attention, with the tokens along its axes."""
+    """The weights of one kind of attention and the tokens of its axes."""
 
     weights: Float[np.ndarray, "L N T S"]
     queries: tuple[str, ...]
-    """T tokens: who looks."""
+    """T tokens."""
     keys: tuple[str, ...]
-    """S tokens: who is looked at."""
+    """S tokens."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionMaps:
-    """Where every head of every layer looks while a sentence is translated.
+    """The attention weights of every head of every layer for one translation.
 
-    Each row (the last axis) sums to 1. At step t the decoder has read `read[: t + 1]` and writes
-    `written[t]`; so the decoder's rows are named by what is written there, and the columns of its
-    self-attention by what has been read.
+    The last axis sums to 1. At step t the decoder has read the tokens `read[: t + 1]` and predicts
+    `written[t]`. So `written` labels the queries of the decoder, and `read` the keys of its
+    self-attention.
     """
 
     encoder: Float[np.ndarray, "encoder_layers N S S"]
     """Self-attention of the source."""
     decoder: Float[np.ndarray, "decoder_layers N T T"]
-    """Self-attention of the target: nothing to the right of the diagonal."""
+    """Self-attention of the target: zero to the right of the diagonal."""
     source: Float[np.ndarray, "decoder_layers N T S"]
     """From target to source ("cross-attention")."""
     source_tokens: tuple[str, ...]
@@ -54,7 +54,7 @@ class AttentionMaps:
     target_text: str
 
     def labelled(self, kind: Kind) -> LabelledWeights:
-        """The weights of one kind of attention and the tokens along both axes."""
+        """Returns the weights of one kind of attention with its tokens."""
         if kind == "encoder":
             return LabelledWeights(self.encoder, self.source_tokens, self.source_tokens)
         if kind == "decoder":
@@ -63,14 +63,19 @@ class AttentionMaps:
 
 
 def capture(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
-    """The attention of `translator` from `source` to `target`, or to its own best translation.
+    """Returns the attention weights of `translator` for `source` and a translation of it.
 
-    Raises ValueError if the source is blank, or if one of the texts is longer than the translator
-    reads.
+    Args:
+      translator: a trained model.
+      source: a sentence.
+      target: its translation; None = the translator's best.
+
+    Raises:
+      ValueError: the source is blank, or a text is longer than the translator reads.
     """
     inputs = translator.tokenizer.source.tokenize(source)
     if len(inputs) < 2:
-        raise ValueError(f"there is nothing to look at: the source has no tokens: {source!r}")
+        raise ValueError(f"the source has no tokens: {source!r}")
     _check_length("source", inputs, translator.max_source_length)
     if target is None:
         targets = translator.translate([source], num_hypotheses=1)[0][0].tokens
@@ -85,17 +90,17 @@ def capture(translator: Translator, source: str, target: str | None = None) -> A
 def attention_weights(
     model: Transformer, params: Mapping[str, Any], batch: Batch
 ) -> dict[Kind, Float[np.ndarray, "L B N T S"]]:
-    """The softmax weights of every attention layer for a batch, teacher-forced, without dropout.
+    """Returns the softmax weights of every attention layer for a batch, without dropout.
 
-    Linen hands out what the layers `sow`. A loop over layers hides it, so the model is taken layer
-    by layer: its parameters are the same.
+    The layers `sow` their weights. A scan over layers would hide them, so the layers run one after
+    another here, with the same parameters.
     """
     config = dataclasses.replace(model.config, layer_loop="unrolled", remat="none")
     layers = _sown(params, jax.tree.map(jnp.asarray, batch), model=model.clone(config=config))
 
     def stacked(stack: str, count: int, attention: str) -> np.ndarray:
-        found = [layers[f"{stack}_{i}"][attention]["weights"][0] for i in range(count)]
-        return np.stack([np.asarray(weights, np.float32) for weights in found])
+        weights = [layers[f"{stack}_{i}"][attention]["weights"][0] for i in range(count)]
+        return np.stack([np.asarray(x, np.float32) for x in weights])
 
     return {
         "encoder": stacked("encoder", config.num_encoder_layers, "self_attention"),
@@ -106,7 +111,7 @@ def attention_weights(
 
 @functools.partial(jax.jit, static_argnames="model")
 def _sown(params: Mapping[str, Any], batch: Batch, *, model: Transformer) -> Any:
-    """What the modules of the model put aside, by their names; compiled once for each shape."""
+    """The intermediates that the modules `sow`, by module; compiled once for each shape."""
     variables = model.apply({"params": params}, *batch, mutable=["intermediates"])[1]
     return variables["intermediates"]
 
@@ -116,7 +121,7 @@ def _maps(translator: Translator, batch: Batch) -> AttentionMaps:
     weights = attention_weights(translator.model, translator.params, batch)
     sentence = _pieces(tokenizer.target, [translator.model.bos_id, *batch.targets[0].tolist()])
     return AttentionMaps(
-        **{kind: of_batch[:, 0] for kind, of_batch in weights.items()},
+        **{kind: of_kind[:, 0] for kind, of_kind in weights.items()},
         source_tokens=_pieces(tokenizer.source, batch.inputs[0].tolist()),
         read=sentence[:-1],
         written=sentence[1:],
@@ -133,5 +138,5 @@ def _check_length(side: str, tokens: Sequence[int], limit: int) -> None:
     if len(tokens) > limit:
         raise ValueError(
             f"the {side} has {len(tokens)} tokens, but the model reads at most {limit} "
-            f"(max_{side}_length): draw a shorter sentence"
+            f"(max_{side}_length): use a shorter sentence"
         )

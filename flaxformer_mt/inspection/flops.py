@@ -1,8 +1,9 @@
-"""What a program computes, in floating-point operations, read off its jaxpr: nothing is compiled.
+"""Floating-point operations of a program, counted on its jaxpr; nothing is compiled.
 
-A matrix product of [m k] and [k n] counts 2 m n k; every other sum, product, root or exponential
-one for each number that it makes; a reduction one for each number that it reads. Moving numbers
-(transposing, gathering, selecting), comparing them and computing with integers count nothing.
+XLA's own count (`cost_analysis`) takes every loop once; this one takes a scan as often as it runs.
+
+A product of matrices [m k] and [k n] counts 2 m n k. Other arithmetic counts one for each output,
+a reduction one for each input. Moving, comparing and integer arithmetic count nothing.
 """
 
 import math
@@ -22,22 +23,22 @@ _PER_INPUT = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "argmax",
 _PER_UPDATE = {"scatter-add", "scatter_add"}
 
 
-def array_type(atom: Var | Literal) -> ShapedArray:
-    """Shape and type of an array of a program."""
+def _array_type(atom: Var | Literal) -> ShapedArray:
+    """Returns the shape and type of an array of a program."""
     return cast(ShapedArray, atom.aval)
 
 
 def jaxpr_flops(jaxpr: Jaxpr | ClosedJaxpr) -> int:
-    """Floating-point operations of one run of the program."""
+    """Returns the floating-point operations of one run of the program."""
     inner = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     return sum(equation_flops(equation) for equation in inner.eqns)
 
 
 def equation_flops(equation: JaxprEqn) -> int:
-    """Those of one line of a program, with all that it calls.
+    """Returns the floating-point operations of one line of a program, with what it calls.
 
-    A scan counts its body as often as it runs, a `cond` its costliest branch, a `while` loop
-    (whose length no one knows beforehand) its body once.
+    A `scan` counts its body as often as it runs, a `cond` its most expensive branch. A `while` loop
+    counts its body once, since its length is not known.
     """
     bodies = [jaxpr_flops(body) for body in jaxprs_in_params(equation.params)]
     if bodies:
@@ -45,15 +46,15 @@ def equation_flops(equation: JaxprEqn) -> int:
             return max(bodies)
         return sum(bodies) * equation.params.get("length", 1)
     name = equation.primitive.name
-    output = array_type(equation.outvars[0])
+    output = _array_type(equation.outvars[0])
     if not jnp.issubdtype(output.dtype, jnp.floating):
         return 0
     if name == "dot_general":
-        left = array_type(equation.invars[0]).shape
+        left = _array_type(equation.invars[0]).shape
         (contracted, _), _ = equation.params["dimension_numbers"]
         return 2 * output.size * math.prod(left[axis] for axis in contracted)
     if name in _PER_INPUT:
-        return array_type(equation.invars[0]).size
+        return _array_type(equation.invars[0]).size
     if name in _PER_UPDATE:
-        return array_type(equation.invars[-1]).size
+        return _array_type(equation.invars[-1]).size
     return output.size if name in _PER_OUTPUT else 0

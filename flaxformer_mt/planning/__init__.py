@@ -1,6 +1,6 @@
-"""A RECIPE AND HARDWARE -> WHAT THE COMPILER SAYS OF THEM: memory, operations, bytes between chips.
+"""A recipe and hardware -> the compiler's estimate of memory, operations and time.
 
-Nothing runs here and nothing is measured: programs are compiled, for devices that need not be there
-(`topology`), and their compiler's own account is read off (`programs`, `collectives`). Read
-`workload` for what is compiled, `memory` for the micro-batch that fits, `report` for the tables.
+Nothing runs: programs are compiled for devices that need not exist here. `workload` gives the batch
+shapes, `recipe` the programs, `hardware` the devices, `compiler` reads one compiled program,
+`memory` searches the micro-batch that fits, `plans` puts all of it together.
 """

@@ -1,4 +1,4 @@
-"""The micro-batch that fits: chosen by what the compiler says, without trial and error on a device.
+"""Searches the micro-batch that fits a memory limit, by compiling instead of running.
 
 plan = plan_micro_batches(config, model, optimizer, adaptation, mesh, shapes, limit)
 print(memory_table(plan, limit, shards=...))
@@ -17,7 +17,7 @@ from flaxformer_mt.config import Config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.inspection.table import short
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.planning.account import peak_memory, wanted_memory
+from flaxformer_mt.planning.compiler import peak_bytes, requested_bytes
 from flaxformer_mt.planning.recipe import train_program
 from flaxformer_mt.planning.workload import attention_cells
 from flaxformer_mt.runtime.batch_partition import divide
@@ -25,15 +25,15 @@ from flaxformer_mt.runtime.sharding import num_shards
 from flaxformer_mt.training.adapting import Adaptation
 
 PeakOf = Callable[[BatchShape, int], int]
-"""(shape, tokens_per_device) -> bytes that one device needs."""
+"""(shape, tokens_per_device) -> peak bytes of one device."""
 
 
 class MicroBatchPlan(NamedTuple):
-    """What fits.
+    """The micro-batches that fit.
 
     Attributes:
-      tokens_per_device: for `mesh.tokens_per_device`, `division.divide` and `sharding.make_share`.
-      peaks: bytes that a device needs for each shape, so divided.
+      tokens_per_device: the value for `mesh.tokens_per_device`.
+      peaks: peak bytes of a device for each shape, with that value.
     """
 
     tokens_per_device: int
@@ -43,20 +43,20 @@ class MicroBatchPlan(NamedTuple):
 def choose_tokens_per_device(
     peak_of: PeakOf, shapes: Sequence[BatchShape], limit: int, *, shards: int, state: int = 0
 ) -> MicroBatchPlan:
-    """The largest micro-batch whose peak memory fits `limit` for every shape.
+    """Returns the largest micro-batch whose peak memory fits `limit` for every shape.
 
-    Memory is nearly affine in the rows of a device, so that a line through what has been compiled
-    guesses what fits; few compilations confirm it, for the most demanding shape first.
+    Memory is nearly affine in the rows of a device. So a line through two compiled sizes predicts
+    the size that fits, and few compilations confirm it.
 
     Args:
-      peak_of: compiles, and says what one device needs; compiled once for each pair.
+      peak_of: compiles a step and returns its memory; called once for each division into rows.
       shapes: of the batches.
       limit: bytes that a device may use.
       shards: devices that a batch is split over.
-      state: bytes of parameters and optimiser state on a device, for the message.
+      state: bytes of parameters and optimiser state on a device.
 
     Raises:
-      ValueError: not even one row at a time fits.
+      ValueError: one row of a shape does not fit.
     """
     known: dict[tuple[BatchShape, int], int] = {}
 
@@ -67,44 +67,42 @@ def choose_tokens_per_device(
             known[key] = peak_of(shape, tokens)
         return known[key]
 
-    demanding = sorted(shapes, key=attention_cells, reverse=True)
     tokens = max(max(shape[1:]) * -(-shape.rows // shards) for shape in shapes)
-    # One row of the longest shape must fit: divide() refuses less.
-    least = max(max(shape[1:]) for shape in shapes)
-    for shape in demanding:
+    one_row = max(max(shape[1:]) for shape in shapes)  # divide() refuses less
+    for shape in sorted(shapes, key=attention_cells, reverse=True):
         if peak(shape, tokens) > limit:
-            tokens = max(least, _fitting(peak, shape, tokens, limit, shards=shards, state=state))
+            fitting = _fitting(peak, shape, tokens, limit, shards=shards, state=state)
+            tokens = max(one_row, fitting)
     peaks = {shape: peak(shape, tokens) for shape in shapes}
-    over = [shape for shape in shapes if peaks[shape] > limit]
-    if over:
-        raise ValueError(_no_row_fits(over[0], peaks[over[0]], limit, state))
+    for shape in shapes:
+        if peaks[shape] > limit:
+            raise ValueError(_no_row_fits(shape, peaks[shape], limit, state))
     return MicroBatchPlan(tokens, peaks)
 
 
 def _fitting(
     peak: PeakOf, shape: BatchShape, tokens: int, limit: int, *, shards: int, state: int
 ) -> int:
-    """The most tokens, fewer than `tokens`, with which a shape fits that does not fit with these.
+    """The most tokens with which a shape fits that does not fit with `tokens`.
 
-    Regula falsi over the numbers of micro-batches: those that make a difference to the rows.
+    Regula falsi over the possible numbers of rows of a micro-batch.
     """
     longest = max(shape[1:])
     division = divide(shape, shards=shards, tokens_per_device=tokens)
     counts = range(division.micro_batches, -(-shape.rows // shards) + 1)
     sizes = sorted({-(-shape.rows // (shards * count)) for count in counts})
-    low, high = -1, len(sizes) - 1  # sizes[high] does not fit; sizes[low] does, if there is one
+    low, high = -1, len(sizes) - 1  # sizes[low] fits (-1: none known to), sizes[high] does not
     at_high, known_low = peak(shape, sizes[high] * longest), (0, state)
     while high - low > 1:
         rows, at_low = known_low
         slope = (at_high - at_low) / (sizes[high] - rows)
         guess = rows + (limit - at_low) / slope if slope > 0 else rows
-        place = sum(size <= guess for size in sizes) - 1
-        place = min(max(place, low + 1), high - 1)
-        found = peak(shape, sizes[place] * longest)
+        middle = min(max(sum(size <= guess for size in sizes) - 1, low + 1), high - 1)
+        found = peak(shape, sizes[middle] * longest)
         if found <= limit:
-            low, known_low = place, (sizes[place], found)
+            low, known_low = middle, (sizes[middle], found)
         else:
-            high, at_high = place, found
+            high, at_high = middle, found
     if low < 0:
         raise ValueError(_no_row_fits(shape, at_high, limit, state))
     return sizes[low] * longest
@@ -114,8 +112,8 @@ def _no_row_fits(shape: BatchShape, needed: int, limit: int, state: int) -> str:
     rest = f": {short(state)}B of state and {short(needed - state)}B of the rest" if state else ""
     return (
         f"one row of the batch shape {shape} on each device needs {short(needed)}B{rest}, but the "
-        f"limit is {short(limit)}B: share the state among devices (mesh.fsdp), compute activations "
-        "again (--model.remat full), compute in bfloat16 (--model.dtype bfloat16), or lower "
+        f"limit is {short(limit)}B: split the state over devices (mesh.fsdp), recompute "
+        "activations (--model.remat full), compute in bfloat16 (--model.dtype bfloat16), or lower "
         "data.max_source_length and data.max_target_length"
     )
 
@@ -131,47 +129,47 @@ def plan_micro_batches(
     *,
     compiler_options: dict[str, Any] | None = None,
 ) -> MicroBatchPlan:
-    """`choose_tokens_per_device` for the training step of a recipe, as the compiler accounts it.
+    """Returns the largest micro-batch with which the training step fits, for every batch shape.
 
     Args:
+      config: the recipe; model, optimizer, adaptation and mesh are made from it.
+      shapes: of the batches.
       limit: bytes that a device may use; `sharding.parse_memory(config.mesh.memory_limit)`.
       compiler_options: for `Lowered.compile`.
 
     Raises:
-      ValueError: not even one row at a time fits, or the shapes cannot be divided.
+      ValueError: one row of a shape does not fit, or a shape cannot be divided.
     """
     program = train_program(config, model, optimizer, adaptation, mesh)
 
     def peak_of(shape: BatchShape, tokens_per_device: int) -> int:
         step, arguments = program(shape, tokens_per_device)
+        lowered = step.lower(*arguments)
         try:
-            return peak_memory(
-                step.lower(*arguments).compile(compiler_options=compiler_options or None)
-            )[0]
+            return peak_bytes(lowered.compile(compiler_options=compiler_options or None))
         except RuntimeError as error:  # JAX's errors of compiling are RuntimeErrors
-            wanted = wanted_memory(str(error))
-            if not wanted:
-                raise
-            return max(wanted, limit + 1)
+            if requested := requested_bytes(str(error)):
+                return max(requested, limit + 1)
+            raise
 
     shards = num_shards(mesh)
     return choose_tokens_per_device(
-        peak_of, shapes, limit, shards=shards, state=bytes_on_device(program.held)
+        peak_of, shapes, limit, shards=shards, state=bytes_on_device(program.state)
     )
 
 
 def bytes_on_device(tree: Any) -> int:
-    """Of arrays that are known by shape and sharding."""
+    """Returns the bytes on one device of a tree of shapes with shardings."""
     return sum(
         x.dtype.itemsize * math.prod(x.sharding.shard_shape(x.shape)) for x in jax.tree.leaves(tree)
     )
 
 
 def memory_table(plan: MicroBatchPlan, limit: int, *, shards: int) -> str:
-    """What each shape takes, for the person at the terminal."""
+    """Returns the micro-batches and the memory of each shape as text."""
     lines = [
         f"micro-batches of at most {plan.tokens_per_device:,} tokens a device; peak memory of a "
-        f"device, as the compiler accounts it (limit {limit / 2**30:.2f} GiB):"
+        f"device by the compiler's estimate (limit {limit / 2**30:.2f} GiB):"
     ]
     for shape, peak in plan.peaks.items():
         division = divide(shape, shards=shards, tokens_per_device=plan.tokens_per_device)

@@ -1,7 +1,7 @@
-"""The programs of a recipe, on abstract state and batches: what training, validation and
-translation would compile."""
+"""The programs of a recipe: the training step and the search, for abstract arguments."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -12,7 +12,6 @@ from jax.sharding import Mesh
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.inference.ensemble import encode_sources
-from flaxformer_mt.inference.grouping import length_menu
 from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search_batch
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.batch_partition import Share
@@ -21,37 +20,34 @@ from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.search.loop import SentenceOptions
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.state import TrainState, init_params, place, state_maker
-from flaxformer_mt.training.step import make_eval_step, train_step_of
+from flaxformer_mt.training.step import train_step_of
 
 Program = tuple[Any, tuple[Any, ...]]
-"""What is jitted, and the shapes (with shardings) of its arguments."""
-
-
-def whole_share(mesh: Mesh, tokens_per_device: int = 0) -> Share:
-    """All rows: one plan is made for all processes."""
-    shards = num_shards(mesh)
-    return Share(shards, tuple(range(shards)), tokens_per_device)
+"""A jitted function, and the shapes and shardings of its arguments."""
 
 
 @dataclasses.dataclass(frozen=True)
-class BatchProgram:
-    """A program over batches, for (shape, tokens_per_device).
-
-    Called, it raises ValueError where the shape cannot be divided among the devices.
+class TrainProgram:
+    """The training step of a recipe, for batches of any shape.
 
     Attributes:
-      jitted: of (held, batch).
-      held: shapes and places of what it has besides: the training state, or parameters.
+      step: the jitted function of (state, batch).
+      state: shapes and shardings of the training state.
+      mesh: of the devices.
     """
 
-    jitted: Any
-    held: Any
+    step: Any
+    state: TrainState
     mesh: Mesh
 
     def __call__(self, shape: BatchShape, tokens_per_device: int) -> Program:
-        """The program and its arguments."""
-        share = whole_share(self.mesh, tokens_per_device)
-        return self.jitted, (self.held, BatchPlacement(self.mesh, share, (shape,)).like(shape))
+        """Returns the step and its arguments for one shape.
+
+        Raises ValueError if the batch cannot be divided among the devices.
+        """
+        shards = num_shards(self.mesh)
+        share = Share(shards, tuple(range(shards)), tokens_per_device)
+        return self.step, (self.state, BatchPlacement(self.mesh, share, (shape,)).like(shape))
 
 
 def train_program(
@@ -60,40 +56,41 @@ def train_program(
     optimizer: optax.GradientTransformation,
     adaptation: Adaptation,
     mesh: Mesh,
-) -> BatchProgram:
-    """The training step.
+) -> TrainProgram:
+    """Returns the training step of a recipe.
 
-    Raises ValueError where the rules of the mesh do not fit the model.
+    Raises ValueError if the sharding rules of the mesh do not fit the model.
     """
     step = train_step_of(config.training, model, optimizer, adaptation)
     make = state_maker(config.training, model, optimizer, adaptation, config.seed)
-    return BatchProgram(step, place(make, model, adaptation, mesh, config.mesh.rules), mesh)
+    return TrainProgram(step, place(make, model, adaptation, mesh, config.mesh.rules), mesh)
 
 
-def eval_program(model: Transformer, mesh: Mesh, state: TrainState) -> BatchProgram:
-    """The validation loss; its parameters lie as they do in training."""
-    return BatchProgram(make_eval_step(model), state.params, mesh)
-
-
-def search_rows(config: DecodingConfig, length: int) -> int:
-    """How many sentences of a program of this length are translated together."""
-    return max(1, min(config.max_rows_per_batch, config.tokens_per_batch // length))
-
-
-def search_lengths(max_source_length: int) -> tuple[int, ...]:
-    """The source lengths that translation compiles for."""
-    return length_menu(max_source_length)
+def search_shapes(config: DecodingConfig, lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """Returns the (sentences, source tokens) of the program for each of these source lengths."""
+    limit, tokens = config.max_rows_per_batch, config.tokens_per_batch
+    return [(max(1, min(limit, tokens // length)), length) for length in lengths]
 
 
 def search_program(
-    config: DecodingConfig, model: Transformer, device: Any, length: int, *, encode_only: bool
+    config: DecodingConfig,
+    model: Transformer,
+    device: Any,
+    rows: int,
+    length: int,
+    *,
+    encode_only: bool = False,
 ) -> Program:
-    """A beam search (or greedy search) for sources of `length`, on one device with all parameters.
+    """Returns beam search (or greedy search) on one device that holds all parameters.
 
     Args:
-      encode_only: all but the loop over target tokens: encoder, keys and values, empty cache.
+      config: beam size and limits.
+      model: the model.
+      device: to compile for.
+      rows: sentences.
+      length: source tokens of each sentence.
+      encode_only: leave out the loop over target tokens.
     """
-    rows, whole = search_rows(config, length), replicated(make_mesh(devices=[device]))
     program = SearchProgram(
         models=(model,),
         beam_size=1 if config.draws else config.beam_size,
@@ -108,10 +105,7 @@ def search_program(
         renormalize=config.renormalize,
     )
 
-    def like(shape: tuple[int, ...], dtype: Any) -> Any:
-        return jax.ShapeDtypeStruct(shape, dtype, sharding=whole)
-
-    # Made inside, of arrays: a dataclass of shapes is none of what its fields are declared to be.
+    # The inputs of the search are made inside: its dataclasses check that their fields are arrays.
     def search(params: Any, tokens: Any, limits: Any, suppressed: Any, penalty: Any) -> Any:
         if encode_only:
             return encode_sources(program.models, (params,), tokens, tokens, tokens)
@@ -120,15 +114,15 @@ def search_program(
         )
         return search_batch((params,), tokens, tokens, tokens, wishes, program=program)
 
-    params = jax.tree.map(
-        lambda x: like(x.shape, x.dtype),
-        jax.eval_shape(lambda: init_params(model, jax.random.key(0))),
-    )
+    sharding = replicated(make_mesh(devices=[device]))
+    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
     arguments = (
         params,
-        like((rows, length), jnp.int32),
-        like((rows,), jnp.int32),
-        like((model.target_vocab_size,), jnp.bool_),
-        like((), jnp.float32),
+        jax.ShapeDtypeStruct((rows, length), jnp.int32),
+        jax.ShapeDtypeStruct((rows,), jnp.int32),
+        jax.ShapeDtypeStruct((model.target_vocab_size,), jnp.bool_),
+        jax.ShapeDtypeStruct((), jnp.float32),
     )
-    return jax.jit(search), arguments
+    return jax.jit(search), jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), arguments
+    )

@@ -1,7 +1,6 @@
-"""What a recipe asks of the hardware: batch shapes, and how many real tokens are in them."""
+"""The batches of a recipe: their shapes, and how many of their cells hold a token."""
 
 import dataclasses
-import os
 import tempfile
 from pathlib import Path
 
@@ -12,11 +11,12 @@ from flaxformer_mt.config import Config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.batching.buckets import bucket_of
 from flaxformer_mt.data.batching.packing import pack_lengths
-from flaxformer_mt.data.pipeline import DataConfig, build_data, choose_shapes
+from flaxformer_mt.data.pipeline import build_data, choose_shapes
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
+from flaxformer_mt.inference.grouping import length_menu
 
 MEDIAN_LENGTH, SIGMA, NUM_PAIRS = 27, 0.55, 20_000
-"""Of the assumed lengths, in tokens: news has about these. Log-normal, cut off at the limits."""
+"""Assumed lengths in tokens: log-normal, cut off at the limits; news text is about like this."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,106 +24,88 @@ class Workload:
     """The batches of a recipe.
 
     Attributes:
-      origin: where shapes and vocabulary come from: read, or assumed; a sentence for people.
+      origin: whether shapes and vocabulary are read from data or assumed; a sentence.
       shapes: of the batches, in ascending order.
-      target_tokens: real target tokens of a full batch of each shape, padding not counted.
-      shares: which part of all batches has each shape; sum 1.
-      vocabulary: sizes of source and target vocabulary.
-      bos_id: what a target begins with.
+      target_tokens: of a full batch of each shape, without padding.
+      shares: fraction of all batches that has each shape.
+      source_lengths: that translation compiles its programs for.
+      vocabulary: sizes of the source and the target vocabulary.
+      bos_id: first token of every target.
     """
 
     origin: str
     shapes: tuple[BatchShape, ...]
     target_tokens: tuple[float, ...]
     shares: tuple[float, ...]
+    source_lengths: tuple[int, ...]
     vocabulary: tuple[int, int]
     bos_id: int = BOS_ID
 
     @property
     def fill(self) -> float:
-        """Part of the target cells of all batches that holds a token."""
-        batches = list(zip(self.shapes, self.target_tokens, self.shares, strict=True))
-        cells = sum(share * shape.rows * shape.target_length for shape, _, share in batches)
-        return sum(share * tokens for _, tokens, share in batches) / cells
+        """Fraction of the target cells of all batches that holds a token."""
+        cells = sum(
+            share * shape.rows * shape.target_length
+            for shape, share in zip(self.shapes, self.shares, strict=True)
+        )
+        return float(np.dot(self.shares, self.target_tokens)) / cells
 
     @property
-    def largest(self) -> BatchShape:
-        """The shape that takes the most memory, as a rule: where attention sees the most cells."""
-        return max(self.shapes, key=attention_cells)
+    def largest(self) -> "Workload":
+        """The shape with the most attention logits and the longest source alone.
+
+        The shape is as full of tokens as the average batch.
+        """
+        shape = max(self.shapes, key=attention_cells)
+        tokens = shape.rows * shape.target_length * self.fill
+        return dataclasses.replace(
+            self,
+            shapes=(shape,),
+            target_tokens=(tokens,),
+            shares=(1.0,),
+            source_lengths=self.source_lengths[-1:],
+        )
 
 
 def attention_cells(shape: BatchShape) -> int:
-    """Scores of one head, in encoder, decoder and between them."""
+    """Returns the attention logits of one head in encoder, decoder and source attention."""
     rows, source, target = shape
     return rows * (source * source + source * target + target * target)
 
 
-def make_workload(config: Config, *, workdir: str = "", assume_lengths: bool = False) -> Workload:
-    """The batches of the recipe: from its data where that lies here, else from stated assumptions.
+def read_workload(config: Config, *, workdir: str = "") -> Workload:
+    """Returns the batches of the recipe's own data; may download it as training would.
 
-    Nothing is downloaded. A tokenizer is learnt in a temporary directory, unless `workdir` has one.
+    The tokenizer is that of `workdir`; without one it is learned in a temporary directory.
 
-    Raises ValueError or OSError for data that is here and cannot be used.
+    Raises ValueError or OSError for data that cannot be read.
     """
-    missing = missing_data(config.data)
-    if assume_lengths or missing:
-        why = "--assume-lengths" if assume_lengths else f"{missing} is not here"
-        return _assumed(config, why)
     with tempfile.TemporaryDirectory() as temporary:
-        kept = Path(workdir, "tokenizer")
-        directory = str(kept) if workdir and kept.is_dir() else temporary
+        tokenizer = Path(workdir, "tokenizer")
+        directory = str(tokenizer) if workdir and tokenizer.is_dir() else temporary
         data = build_data(config.data, tokenizer_directory=directory, seed=config.seed)
-    pairs, vocabularies = data.epochs.pairs, (data.tokenizer.source, data.tokenizer.target)
-    return _workload(
-        f"shapes and vocabulary of the recipe's own data, {len(pairs):,} pairs",
-        config,
-        data.shapes,
-        pairs.source_lengths,
-        pairs.target_lengths,
-        (vocabularies[0].size, vocabularies[1].size),
-        vocabularies[1].bos_id,
+    pairs, source, target = data.epochs.pairs, data.tokenizer.source, data.tokenizer.target
+    workload = _workload(config, data.shapes, pairs.source_lengths, pairs.target_lengths)
+    return dataclasses.replace(
+        workload,
+        origin=f"of the recipe's own data, {len(pairs):,} pairs",
+        vocabulary=(source.size, target.size),
+        bos_id=target.bos_id,
     )
 
 
-def missing_data(config: DataConfig) -> str:
-    """The first text of the recipe that is not on this machine; "" if all is."""
-    base = Path(config.directory).expanduser()
-    for corpus in (config.train, config.validation, config.test):
-        for spec in corpus.pairs:
-            kind, _, name = spec.partition(":")
-            if kind == "tfds" and not _is_prepared(name):
-                return spec
-        files = [spec for spec in corpus.pairs if not spec.startswith(("tfds:", "grammar:"))]
-        for name in (*corpus.source, *corpus.target, *files):
-            if not (base / Path(name).expanduser()).exists():
-                return name
-    return ""
-
-
-def _is_prepared(name: str) -> bool:
-    """Whether TFDS has the data set on disk: to ask TFDS itself may begin to download."""
-    home = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
-    return any((home / name.split(":")[0]).glob("*/dataset_info.json"))
-
-
-def _assumed(config: Config, why: str) -> Workload:
-    data, size = config.data, config.data.tokenizer.vocab_size
-    source, target = assumed_lengths(data.max_source_length, data.max_target_length)
-    shapes = choose_shapes(data, source, target)
-    origin = (
-        f"ASSUMED ({why}): {NUM_PAIRS:,} pairs of log-normal lengths, median {MEDIAN_LENGTH} "
-        f"tokens, sigma {SIGMA}, at most {data.max_source_length} -> {data.max_target_length}; a "
-        f"vocabulary of {size:,}"
-    )
-    return _workload(origin, config, shapes, source, target, (size, size), BOS_ID)
+def assume_workload(config: Config) -> Workload:
+    """Returns the batches of sentences of assumed lengths; reads no data."""
+    source, target = assumed_lengths(config.data.max_source_length, config.data.max_target_length)
+    return _workload(config, choose_shapes(config.data, source, target), source, target)
 
 
 def assumed_lengths(
     max_source_length: int, max_target_length: int
 ) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]]:
-    """Tokens of sources and targets, always the same ones; a pair has about the same on each side.
+    """Returns the tokens of sources and targets, always the same; both sides are about as long.
 
-    The longest sentences that are allowed are among them: their shape is compiled too.
+    One sentence has the maximal length, so that the largest shape is among those to compile.
     """
     rng = np.random.default_rng(0)
     common = rng.normal(np.log(MEDIAN_LENGTH), SIGMA, NUM_PAIRS)
@@ -136,31 +118,29 @@ def assumed_lengths(
 
 
 def _workload(
-    origin: str,
     config: Config,
     shapes: tuple[BatchShape, ...],
     source: Int[np.ndarray, "n"],
     target: Int[np.ndarray, "n"],
-    vocabulary: tuple[int, int],
-    bos_id: int,
 ) -> Workload:
-    """Counts what is real in the batches."""
+    """The batches of sentences of these lengths, with the vocabulary of the config."""
     if config.data.batching == "pack":
-        num_packed = pack_lengths(source, target, shapes[-1]).max() + 1
-        tokens_per_row = [float(target.sum() / num_packed)]
-        batches = np.ones(1)
+        num_rows = pack_lengths(source, target, shapes[-1]).max() + 1
+        tokens_per_row, batches = np.array([target.sum() / num_rows]), np.ones(1)
     else:
         buckets = bucket_of(shapes, source, target)
         counts = np.bincount(buckets, minlength=len(shapes))
         sums = np.bincount(buckets, weights=target, minlength=len(shapes))
-        tokens_per_row = (sums / np.maximum(counts, 1)).tolist()
+        tokens_per_row = sums / np.maximum(counts, 1)
         batches = counts / [shape.rows for shape in shapes]
-    of_shapes = zip(shapes, tokens_per_row, strict=True)
+    size, data = config.data.tokenizer.vocab_size, config.data
     return Workload(
-        origin=origin,
+        origin=f"ASSUMED: {NUM_PAIRS:,} pairs of log-normal lengths, median {MEDIAN_LENGTH} "
+        f"tokens, sigma {SIGMA}, at most {data.max_source_length} -> {data.max_target_length}; a "
+        f"vocabulary of {size:,} (--read-data true reads the recipe's data)",
         shapes=shapes,
-        target_tokens=tuple(shape.rows * each for shape, each in of_shapes),
+        target_tokens=tuple((tokens_per_row * [shape.rows for shape in shapes]).tolist()),
         shares=tuple((batches / batches.sum()).tolist()),
-        vocabulary=vocabulary,
-        bos_id=bos_id,
+        source_lengths=length_menu(data.max_source_length),
+        vocabulary=(size, size),
     )

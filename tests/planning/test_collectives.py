@@ -1,4 +1,4 @@
-"""What devices send, read off HLO: texts as compilers write them, and one compiled here."""
+"""Bytes sent, read from HLO: text as compilers write it, and a program compiled here."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from flaxformer_mt.planning.collectives import Collective, count_collectives
+from flaxformer_mt.planning.collectives import sent_bytes
 
 TEXT = """\
 HloModule jit_step, is_scheduled=true, num_partitions=8
@@ -35,24 +35,28 @@ ENTRY %main (p: f32[100]) -> f32[100] {
 """  # noqa: E501
 
 
-def test_kinds_counts_and_bytes():
-    found = {one.kind: one for one in count_collectives(TEXT, devices=8)}
-    # 80 bytes once in pairs, and 800 bytes five times round the loop, in pairs too.
-    assert found["all-reduce"] == Collective("all-reduce", 6, 80 + 5 * 800, 80 + 5 * 800)
-    assert found["all-gather"] == Collective("all-gather", 1, 320, 280)
-    assert found["reduce-scatter"] == Collective("reduce-scatter", 1, 40, 280)
-    assert found.keys() == {"all-reduce", "all-gather", "reduce-scatter"}
+def test_kinds_and_bytes():
+    sent = sent_bytes(TEXT, devices=8)
+    # 80 bytes once in pairs, and 800 bytes in each of five iterations, in pairs too.
+    assert sent == {"all-reduce": 80 + 5 * 800, "all-gather": 280, "reduce-scatter": 280}
 
 
-def test_a_loop_of_known_length_and_one_that_is_not():
+def test_a_loop_of_known_length_and_one_of_unknown_length():
     known = TEXT.replace("body=%body", 'body=%body, backend_config={"known_trip_count":{"n":"7"}}')
-    assert count_collectives(known, devices=8)[0].count == 8
+    assert sent_bytes(known, devices=8)["all-reduce"] == 80 + 7 * 800
     unknown = TEXT.replace("direction=LT", "direction=NE")
-    assert count_collectives(unknown, devices=8)[0].count == 2
+    assert sent_bytes(unknown, devices=8)["all-reduce"] == 80 + 800
 
 
-def test_no_program_no_collectives():
-    assert count_collectives("", devices=1) == []
+def test_collectives_in_a_called_computation_count_as_often_as_the_caller():
+    inside = "%inside (g: f32[]) -> f32[] {\n  %inner = "
+    call = f"  %call = f32[100] call(%g), to_apply=%inside\n}}\n\n{inside}"
+    called = TEXT.replace("  %inner = ", call)
+    assert sent_bytes(called, devices=8) == sent_bytes(TEXT, devices=8)
+
+
+def test_a_program_without_collectives():
+    assert not sent_bytes("", devices=1)
 
 
 @pytest.mark.skipif(jax.device_count() < 4, reason="needs 4 devices")
@@ -69,4 +73,4 @@ def test_a_program_compiled_here():
     mapped = jax.shard_map(program, mesh=mesh, in_specs=spec, out_specs=spec)
     like = jax.ShapeDtypeStruct((4, 10), jnp.float32, sharding=NamedSharding(mesh, spec))
     text = jax.jit(mapped).lower(like).compile().as_text()
-    assert count_collectives(text, devices=4) == [Collective("all-reduce", 3, 120, 180)]
+    assert sent_bytes(text, devices=4) == {"all-reduce": 180}

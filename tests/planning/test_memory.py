@@ -1,4 +1,4 @@
-"""The micro-batch that fits: against a memory that is known, and against a compiler's account."""
+"""The micro-batch that fits: for a known memory model, and for a compiled step."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from flaxformer_mt.config import load_config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.planning.account import wanted_memory
+from flaxformer_mt.planning.compiler import requested_bytes
 from flaxformer_mt.planning.memory import (
     choose_tokens_per_device,
     memory_table,
@@ -25,7 +25,7 @@ STATE = 1000
 
 
 class Memory:
-    """Affine in the rows of a device, but for a loop over micro-batches, which takes more."""
+    """Affine in the rows of a device; a loop over micro-batches needs more."""
 
     def __init__(self, shards, cost=lambda shape: sum(shape[1:])):
         self.shards, self.cost, self.asked = shards, cost, []
@@ -40,7 +40,7 @@ class Memory:
 def fits(memory, tokens, limit):
     try:
         return all(Memory(memory.shards, memory.cost)(shape, tokens) <= limit for shape in SHAPES)
-    except ValueError:  # not one row
+    except ValueError:  # less than one row
         return False
 
 
@@ -61,25 +61,25 @@ def test_the_largest_that_fits_is_found_with_few_compilations(shards, limit):
     assert micro_batches(plan.tokens_per_device) == micro_batches(largest)
 
 
-def test_another_shape_than_the_one_with_the_most_attention_may_decide():
+def test_the_shape_with_the_most_attention_need_not_decide():
     memory = Memory(1, lambda shape: 50 if shape.rows == 64 else 1)
     plan = choose_tokens_per_device(memory, SHAPES, 2500, shards=1)
     assert max(plan.peaks.values()) <= 2500
 
 
-def test_not_one_row_fits():
+def test_one_row_does_not_fit():
     with pytest.raises(
         ValueError, match="one row of the batch shape 16 x .*1.00 kB of state.*fsdp"
     ):
         choose_tokens_per_device(Memory(1), SHAPES, 1100, shards=1, state=STATE)
 
 
-def test_what_a_refusing_compiler_wanted():
+def test_memory_in_the_message_of_a_compiler():
     message = "Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded by 4.75G."
-    assert wanted_memory(message) == int(20.5 * 2**30)
+    assert requested_bytes(message) == int(20.5 * 2**30)
     message = "total memory required for HLO temporaries (834.50G) exceeds available HBM (15.75G)."
-    assert wanted_memory(message) == int(834.5 * 2**30)
-    assert wanted_memory("no such thing") == 0
+    assert requested_bytes(message) == int(834.5 * 2**30)
+    assert requested_bytes("no such thing") == 0
 
 
 def test_a_real_step_fits_its_limit():

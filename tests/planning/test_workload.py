@@ -1,4 +1,4 @@
-"""What is compiled: the recipe's own shapes, or stated assumptions."""
+"""The batches of a recipe: read from its data, or assumed."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import pytest
 
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.planning.workload import make_workload, missing_data
+from flaxformer_mt.planning.workload import assume_workload, read_workload
 
 
 def with_data(name, **changes):
@@ -14,9 +14,9 @@ def with_data(name, **changes):
     return dataclasses.replace(config, data=dataclasses.replace(config.data, **changes))
 
 
-def test_the_shapes_of_the_grammar():
+def test_the_recipes_own_data():
     train = CorpusConfig(pairs=("grammar:train:3000",))
-    workload = make_workload(with_data("demo", train=train))
+    workload = read_workload(with_data("demo", train=train))
     assert "own data, 3,000 pairs" in workload.origin
     assert 1 <= len(workload.shapes) <= 4 and workload.vocabulary[0] <= 1000
     assert sum(workload.shares) == pytest.approx(1)
@@ -26,27 +26,15 @@ def test_the_shapes_of_the_grammar():
 
 
 @pytest.mark.parametrize("batching", ["bucket", "pack"])
-def test_what_is_not_here_is_assumed_and_said(batching, monkeypatch, tmp_path):
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+def test_assumed_lengths(batching):
     config = with_data("wmt14_en_de_base", batching=batching)
-    workload = make_workload(config)
-    assert workload.origin.startswith("ASSUMED (tfds:wmt14_translate/de-en:train is not here)")
+    workload = assume_workload(config)
+    assert workload.origin.startswith("ASSUMED: 20,000 pairs")
     assert workload.vocabulary == (37_000, 37_000)
-    assert workload.shapes[-1] == workload.largest
-    assert workload.largest[1:] == (256, 256)
     assert all(shape.rows % 8 == 0 for shape in workload.shapes)
     assert 0.8 < workload.fill < 1
-    assert make_workload(config) == workload
-    assert not list(tmp_path.iterdir())
-
-
-def test_missing_files():
-    corpus = CorpusConfig(source=("no.en",), target=("no.de",))
-    config = with_data("demo", train=corpus)
-    assert missing_data(config.data) == "no.en"
-    assert missing_data(load_config("configs/demo.py").data) == ""
-
-
-def test_assumed_though_it_is_here():
-    workload = make_workload(load_config("configs/demo.py"), assume_lengths=True)
-    assert workload.origin.startswith("ASSUMED (--assume-lengths)")
+    assert assume_workload(config) == workload
+    (largest,) = workload.largest.shapes
+    assert largest == workload.shapes[-1] and largest[1:] == (256, 256)
+    assert workload.largest.fill == pytest.approx(workload.fill)
+    assert workload.largest.source_lengths == (256,)

@@ -1,0 +1,122 @@
+"""One program, compiled for hardware: what the compiler says about its memory and its time."""
+
+import dataclasses
+import math
+import re
+from typing import Any
+
+from flaxformer_mt.inspection.flops import jaxpr_flops
+from flaxformer_mt.planning.collectives import sent_bytes
+from flaxformer_mt.planning.hardware import Hardware
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What one run of a program takes.
+
+    Attributes:
+      name: such as "train 96 x (256 -> 256)".
+      peak_bytes: arguments, results and temporaries on one device; donated memory counts once.
+      flops: floating-point operations over all devices, counted on the program as written.
+      sent: bytes that one device sends, by kind of collective.
+      compute_seconds: without communication; 0 = unknown.
+      send_seconds: of all collectives one after the other, if all links are busy.
+      target_tokens: that it reads (training) or writes (search).
+      peak_flops: operations per second of all its devices; 0 = unknown.
+      failure: why it does not compile; "" if it does.
+    """
+
+    name: str
+    peak_bytes: int = 0
+    flops: int = 0
+    sent: dict[str, int] = dataclasses.field(default_factory=dict)
+    compute_seconds: float = 0.0
+    send_seconds: float = 0.0
+    target_tokens: float = 0.0
+    peak_flops: float = 0.0
+    failure: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Of computing, then sending; 0 = unknown. Real hardware overlaps some of the two."""
+        return self.compute_seconds + self.send_seconds if self.compute_seconds else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Target tokens per second, over all devices; 0 = unknown."""
+        return self.target_tokens / self.seconds if self.seconds else 0.0
+
+    @property
+    def utilization(self) -> float:
+        """Share of the peak operations per second (MFU); 0 = unknown."""
+        possible = self.peak_flops * self.seconds
+        return self.flops / possible if possible else 0.0
+
+
+def estimate(name: str, hardware: Hardware, program: Any, *arguments: Any) -> Estimate:
+    """Compiles a jitted program and returns what the compiler says about it.
+
+    Args:
+      name: for the table.
+      hardware: to compile for.
+      program: result of `jax.jit`.
+      arguments: shapes with shardings on the devices of `hardware`.
+
+    Returns:
+      An estimate; with `failure` and the memory it would need, if the compiler refuses it.
+    """
+    try:
+        traced = program.trace(*arguments)
+        flops = jaxpr_flops(traced.jaxpr)
+        compiled = traced.lower().compile(compiler_options=hardware.compiler_options or None)
+    except (ValueError, RuntimeError) as error:  # JAX's own errors of compiling are RuntimeErrors
+        lines = (line.strip() for line in str(error).splitlines())
+        failure = next((line for line in lines if line), "no reason given")
+        return Estimate(name=name, peak_bytes=requested_bytes(str(error)), failure=failure)
+    sent = sent_bytes(compiled.as_text(), devices=len(hardware.devices))
+    return Estimate(
+        name=name,
+        peak_bytes=peak_bytes(compiled),
+        flops=flops,
+        sent=dict(sent),
+        compute_seconds=_compute_seconds(compiled, flops, hardware),
+        send_seconds=sent.total() / (hardware.interconnect or math.inf),
+        peak_flops=hardware.flops * len(hardware.devices),
+    )
+
+
+def peak_bytes(compiled: Any) -> int:
+    """Returns the bytes that a compiled program needs on each device."""
+    memory = compiled.memory_analysis()
+    results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return memory.argument_size_in_bytes + results + memory.temp_size_in_bytes
+
+
+def requested_bytes(message: str) -> int:
+    """Returns the bytes that a compiler wanted when it ran out of memory; 0 if it does not say.
+
+    It says "Ran out of memory in memory space hbm. Used 20.51G of 15.75G hbm" or, of temporaries
+    alone, "the total memory required for HLO temporaries (834.50G) exceeds available HBM (15.75G)".
+    """
+    used = re.search(r"(?:Used |required [^(]*\()([\d.]+)([KMGT])", message)
+    return round(float(used[1]) * 1024 ** (1 + "KMGT".index(used[2]))) if used else 0
+
+
+def _compute_seconds(compiled: Any, flops: int, hardware: Hardware) -> float:
+    """The compiler's time of one device without communication; 0 = unknown.
+
+    The compiler takes every loop once, so its time is multiplied by the operations that it missed.
+    At full effort libtpu 0.0.42 states a negative time: then the time is that of a roofline model.
+    """
+    if not hardware.flops:
+        return 0.0
+    costs: Any = compiled.cost_analysis() or {}
+    of_device, counted = flops / len(hardware.devices), float(costs.get("flops", 0.0))
+    # The two counts differ a little for the same operations: only a higher one means a loop.
+    loops = " while(" in compiled.as_text() and counted > 0
+    factor = max(1.0, of_device / counted) if loops else 1.0
+    stated = float(costs.get("optimal_seconds", 0.0)) * factor
+    if stated > 0:
+        return stated
+    moved = float(costs.get("bytes accessed", 0.0)) * factor
+    return max(of_device / hardware.flops, moved / hardware.bandwidth)

@@ -1,0 +1,151 @@
+"""Devices to compile for: TPU slices and GPUs that need not be here, or the devices that are.
+
+open_topology("v5e:2x4")    8 TPU chips; needs Linux and the extra [tpu]
+open_topology("h100:8")     8 GPUs of one host; needs Linux and the extra [gpu]
+local_devices()             what JAX finds here
+"""
+
+import contextlib
+import dataclasses
+import importlib.util
+import math
+import os
+import re
+from importlib import resources
+from typing import Any
+
+import jax
+
+EXAMPLES = "v5e:1x1, v5e:2x4, v5e:16x16, v6e:2x4, v4:2x2x2, v5p:2x2x1, h100:1, h100:8"
+# From Google's page on each TPU version (cloud.google.com/tpu/docs): GiB of memory, bfloat16
+# operations/s, bytes/s to memory, bits/s to other chips, dimensions of a slice, its largest size.
+_TPUS = {
+    "v4": (32, 275e12, 1228e9, 2400e9, 3, 4096),
+    "v5e": (16, 197e12, 819e9, 1600e9, 2, 256),
+    "v5p": (95, 459e12, 2765e9, 4800e9, 3, 8960),
+    "v6e": (32, 918e12, 1640e9, 3584e9, 2, 256),
+}
+_H100_MEMORY = 84_929_347_584
+# libtpu would otherwise log much, ask a cloud service and refuse to share this machine.
+_FOR_LIBTPU = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+}
+# There is no driver to check; autotuning would run kernels.
+_FOR_CUDA = {
+    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+    "XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """Devices to compile for, and what the manufacturer states about each; 0 = not known.
+
+    Attributes:
+      name: such as "v5e:2x4".
+      devices: as JAX has them. Those of a topology can be compiled for, but cannot run.
+      memory: bytes of one device.
+      flops: peak bfloat16 operations per second of one device.
+      bandwidth: bytes per second between a device and its memory.
+      interconnect: bytes per second from one device to others, over all links.
+      compiler_options: for `Lowered.compile`.
+    """
+
+    name: str
+    devices: tuple[Any, ...]
+    memory: int = 0
+    flops: float = 0.0
+    bandwidth: float = 0.0
+    interconnect: float = 0.0
+    compiler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def open_topology(name: str, *, full_effort: bool = False) -> Hardware:
+    """Returns devices of this kind and number, to compile for.
+
+    Args:
+      name: a TPU version and an arrangement of chips, "v5e:2x4", or a number of GPUs, "h100:8".
+      full_effort: compile for a TPU as a real run does. That takes seven times as long, and the
+        compiler then states no time.
+
+    Raises:
+      ValueError: no such hardware, or its compiler is not installed.
+    """
+    if gpus := re.fullmatch(r"h100:([1-8])", name):
+        return _open_h100(name, int(gpus[1]))
+    match = re.fullmatch(r"(v\d+[a-z]?):(\d+(?:x\d+){1,2})", name)
+    if not match or match[1] not in _TPUS:
+        raise ValueError(
+            f"--topology must be a TPU version ({', '.join(_TPUS)}) and an arrangement of chips, "
+            f"or h100 and a number of GPUs from 1 to 8, such as {EXAMPLES}; got {name!r}"
+        )
+    return _open_tpu(name, match[1], [int(n) for n in match[2].split("x")], full_effort=full_effort)
+
+
+def local_devices() -> Hardware:
+    """Returns the devices of this machine, with their memory where JAX knows it."""
+    devices = tuple(jax.devices())
+    statistics: Any = devices[0].memory_stats() or {}
+    name = f"{len(devices)} x {devices[0].device_kind}"
+    return Hardware(name=name, devices=devices, memory=statistics.get("bytes_limit", 0))
+
+
+def _open_tpu(name: str, version: str, bounds: list[int], *, full_effort: bool) -> Hardware:
+    gib, flops, bandwidth, interconnect_bits, axes, max_chips = _TPUS[version]
+    count = math.prod(bounds)
+    if len(bounds) != axes or not 1 <= count <= max_chips:
+        raise ValueError(
+            f"--topology {name}: slices of {version} have {axes} dimensions and at most "
+            f"{max_chips} chips; examples: {EXAMPLES}"
+        )
+    # A host has 2 x 2 chips; in smaller and odd slices it has one.
+    even = bounds[0] % 2 == 0 and bounds[1] % 2 == 0
+    options = {} if even else {"chips_per_host_bounds": (1, 1, 1)}
+    devices = _describe(name, "tpu", "libtpu", _FOR_LIBTPU, topology_name=name, **options)
+    per_chip = max(1, len(devices) // count)  # a v4 chip is two devices, each with half of it
+    return Hardware(
+        name=name,
+        devices=devices,
+        memory=(gib << 30) // per_chip,
+        flops=flops / per_chip,
+        bandwidth=bandwidth / per_chip,
+        interconnect=interconnect_bits / 8 / per_chip,
+        compiler_options={} if full_effort else {"exec_time_optimization_effort": -1.0},
+    )
+
+
+def _open_h100(name: str, count: int) -> Hardware:
+    """GPUs without operations per second, since their compiler states no time."""
+    target = resources.files("flaxformer_mt.planning").joinpath("h100.txtpb").read_text()
+    options = {"topology_name": "h100", "target_config": target, "topology": f"1x1x{count}"}
+    devices = _describe(name, "cuda", "jax_cuda13_plugin", _FOR_CUDA, **options)
+    return Hardware(name=name, devices=devices, memory=_H100_MEMORY)
+
+
+def _describe(
+    name: str, platform: str, plugin: str, environment: dict[str, str], **options: Any
+) -> tuple[Any, ...]:
+    """The devices that a compiler plug-in makes of the options."""
+    from jax.experimental import topologies
+
+    if importlib.util.find_spec(plugin) is None:
+        extra = {"tpu": "tpu", "cuda": "gpu"}[platform]
+        raise ValueError(
+            f"compiling for {name} needs {plugin} (but no such device): pip install -e '.[{extra}]'"
+        )
+    for variable, value in environment.items():
+        os.environ.setdefault(variable, value)
+    with contextlib.suppress(RuntimeError):  # JAX is in use already
+        jax.config.update("jax_platforms", "cpu")
+    try:
+        return tuple(topologies.get_topology_desc(platform=platform, **options).devices)
+    except Exception as error:  # the plug-in may raise anything
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"cannot compile for --topology {name}: {reason} (examples: {EXAMPLES})"
+        ) from error
