@@ -1,7 +1,6 @@
 """What a recipe asks of the hardware: batch shapes, and how many real tokens are in them."""
 
 import dataclasses
-import os
 import tempfile
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.batching.buckets import bucket_of
 from flaxformer_mt.data.batching.packing import pack_lengths
 from flaxformer_mt.data.pipeline import DataConfig, build_data, choose_shapes
+from flaxformer_mt.data.sources.corpora import first_missing
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
 
 MEDIAN_LENGTH, SIGMA, NUM_PAIRS = 27, 0.55, 20_000
@@ -87,23 +87,9 @@ def make_workload(config: Config, *, workdir: str = "", assume_lengths: bool = F
 
 def missing_data(config: DataConfig) -> str:
     """The first text of the recipe that is not on this machine; "" if all is."""
-    base = Path(config.directory).expanduser()
-    for corpus in (config.train, config.validation, config.test):
-        for spec in corpus.pairs:
-            kind, _, name = spec.partition(":")
-            if kind == "tfds" and not _is_prepared(name):
-                return spec
-        files = [spec for spec in corpus.pairs if not spec.startswith(("tfds:", "grammar:"))]
-        for name in (*corpus.source, *corpus.target, *files):
-            if not (base / Path(name).expanduser()).exists():
-                return name
-    return ""
-
-
-def _is_prepared(name: str) -> bool:
-    """Whether TFDS has the data set on disk: to ask TFDS itself may begin to download."""
-    home = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
-    return any((home / name.split(":")[0]).glob("*/dataset_info.json"))
+    corpora = (config.train, config.validation, config.test)
+    missing = (first_missing(corpus, directory=config.directory) for corpus in corpora)
+    return next(filter(None, missing), "")
 
 
 def _assumed(config: Config, why: str) -> Workload:

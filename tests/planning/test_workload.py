@@ -14,8 +14,8 @@ def with_data(name, **changes):
     return dataclasses.replace(config, data=dataclasses.replace(config.data, **changes))
 
 
-def test_the_shapes_of_the_grammar():
-    train = CorpusConfig(pairs=("grammar:train:3000",))
+def test_the_shapes_of_the_demo():
+    train = CorpusConfig(pairs=("demo:train:3000",))
     workload = make_workload(with_data("demo", train=train))
     assert "own data, 3,000 pairs" in workload.origin
     assert 1 <= len(workload.shapes) <= 4 and workload.vocabulary[0] <= 1000

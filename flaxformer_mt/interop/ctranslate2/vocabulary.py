@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from flaxformer_mt.data.tokenization.marian_vocabulary import MODELS, MarianVocabulary
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import SentencePieceVocabulary, Vocabulary
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 
 SPECIAL = {"bos": "<s>", "pad": "<pad>", "unk": "<unk>", "eos": "</s>"}
 NEVER = -1e4
