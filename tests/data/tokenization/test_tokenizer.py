@@ -122,7 +122,9 @@ def test_a_resumed_run_takes_the_tokenizer_of_its_workdir(corpus, tmp_path):
 def test_a_resumed_run_that_asks_for_another_tokenizer_is_told_so(corpus, tmp_path):
     build_tokenizer(SMALL, corpus, directory=tmp_path)
     other = dataclasses.replace(SMALL, vocab_size=300, source_model="my.model")
-    expected = "vocab_size was 360 and is now 300; source_model was '' and is now 'my.model'. Take"
+    expected = (
+        "vocab_size was 360 and is now 300; source_model was '' and is now 'my.model'. Restore"
+    )
     with pytest.raises(ValueError, match=expected):
         build_tokenizer(other, corpus, directory=tmp_path)
 

@@ -176,7 +176,7 @@ def test_unigram_samples_in_proportion_to_the_probability_to_the_alpha():
     alpha = 0.3
     vocabulary = SentencePieceVocabulary(model(), alpha)
     processor = SentencePieceProcessor(model_proto=vocabulary.to_bytes())
-    text, num_samples = "cat", 4000
+    text, num_samples = "cat dog", 4000
     counts = Counter(tuple(vocabulary.sample(text, seed)[:-1]) for seed in range(num_samples))
     weights = {
         ids: math.exp(alpha * sum(processor.get_score(token) for token in ids)) for ids in counts
