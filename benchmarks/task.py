@@ -43,28 +43,28 @@ class Text:
 
     data: str = ""
     """Folder that holds train.SOURCE, train.TARGET and a test file (test*.SOURCE) in two languages;
-    empty = the built-in grammar, which needs no data."""
+    empty = the demo text, which the package contains."""
     source_language: str = "en"
     """SOURCE."""
     target_language: str = "de"
     """TARGET."""
     vocab_size: int = 0
-    """Of the vocabulary, shared; 0 = 8,000, or 1,000 for the built-in grammar."""
+    """Of the vocabulary, shared; 0 = 8,000, or 1,000 for the demo text."""
     tokens_per_batch: int = 4096
     """Source cells and target cells of a batch each, padding included."""
 
     @property
     def name(self) -> str:
         """For tables."""
-        return Path(self.data).name or "the built-in grammar"
+        return Path(self.data).name or "the demo text"
 
     def data_config(self) -> DataConfig:
         """The same, as `train` is told.
 
         Raises FileNotFoundError for a folder without a test file.
         """
-        train = CorpusConfig(pairs=("grammar:train:30000",))
-        test = CorpusConfig(pairs=("grammar:test:1000",))
+        train = CorpusConfig(pairs=("demo:train:30000",))
+        test = CorpusConfig(pairs=("demo:test",))
         if self.data:
             train, test = (self._corpus(name) for name in ("train", "test*"))
         return DataConfig(

@@ -1,11 +1,11 @@
-"""The built-in English-German grammar: a whole run in minutes, with nothing to download.
+"""The demo's English-German text: a whole run in minutes, with nothing to download.
 
     python -m flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
-On two CPU cores `make demo` took 4 minutes 26 seconds, installation included. Held-out, beam 4, the
-mean of the last 5 checkpoints:
+On two CPU cores `make demo` took 4 minutes 26 seconds, installation included. Training sees each of
+the 40,000 pairs 3 times. Held-out, beam 4, the mean of the last 5 checkpoints:
 
-    BLEU 97.03   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+    BLEU 96.68   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 """
 
 from flaxformer_mt.config import Config
@@ -18,9 +18,9 @@ from flaxformer_mt.training.config import TrainingConfig
 
 config = Config(
     data=DataConfig(
-        train=CorpusConfig(pairs=("grammar:train:100000",)),
-        validation=CorpusConfig(pairs=("grammar:validation:500",)),
-        test=CorpusConfig(pairs=("grammar:test:1000",)),
+        train=CorpusConfig(pairs=("demo:train",)),
+        validation=CorpusConfig(pairs=("demo:validation",)),
+        test=CorpusConfig(pairs=("demo:test",)),
         tokenizer=TokenizerConfig(vocab_size=1000),
         max_source_length=64,
         max_target_length=64,

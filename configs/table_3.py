@@ -2,7 +2,7 @@
 
     python -m flaxformer_mt.sweep --config configs/table_3.py --workdir runs/table_3
 
-trains every row of `variants`, scaled down to the built-in grammar, and writes table.md and
+trains every row of `variants`, scaled down to the demo text, and writes table.md and
 table.png. The rows at the paper's own scale, on WMT 2014 English-German, are `paper_variants`:
 
     python -m flaxformer_mt.sweep --config configs/table_3.py --variants paper_variants \
@@ -109,8 +109,8 @@ def rows(base: Config, *, depths: tuple[int, ...]) -> dict[str, Config]:
 
 config = Config(
     data=DataConfig(
-        train=CorpusConfig(pairs=("grammar:train:40000",)),
-        validation=CorpusConfig(pairs=("grammar:validation:300",)),
+        train=CorpusConfig(pairs=("demo:train",)),
+        validation=CorpusConfig(pairs=("demo:validation:300",)),
         tokenizer=TokenizerConfig(vocab_size=1000),
         max_source_length=48,
         max_target_length=48,

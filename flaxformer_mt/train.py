@@ -158,7 +158,10 @@ def train(
             if config.training.init_from:
                 adopt_tokenizer(config.training.init_from, workdir)
         data = build_data(
-            config.data, tokenizer_directory=f"{workdir}/tokenizer", seed=config.seed, share=share
+            config.data,
+            tokenizer_directory=f"{workdir}/tokenizer",
+            seed=config.seed,
+            shard_rows=share,
         )
         if is_first():
             check_workdir(workdir, config, data.tokenizer.fingerprint)
@@ -186,7 +189,7 @@ def train(
     if limit := parse_memory(config.mesh.memory_limit):
         plan = plan_micro_batches(config, model, optimizer, adaptation, mesh, data.shapes, limit)
         share = make_share(mesh, plan.tokens_per_device)
-        data = dataclasses.replace(data, share=share)
+        data = dataclasses.replace(data, shard_rows=share)
         if not quiet:
             print_from_first(memory_table(plan, limit, shards=share.shards))
     run = Run(

@@ -13,8 +13,8 @@ FASTER = {
     "NUM_STEPS = 400": "NUM_STEPS = 4",
     "NUM_STEPS = 600": "NUM_STEPS = 4",
     '"configs/demo.py"': (
-        '"configs/demo.py", "--data.train.pairs", "grammar:train:500", "--data.num-buckets", "1", '
-        '"--data.validation.pairs", "grammar:validation:5", "--data.test.pairs", "grammar:test:5", '
+        '"configs/demo.py", "--data.train.pairs", "demo:train:500", "--data.num-buckets", "1", '
+        '"--data.validation.pairs", "demo:validation:5", "--data.test.pairs", "demo:test:5", '
         '"--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1"'
     ),
 }

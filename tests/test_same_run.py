@@ -154,7 +154,7 @@ def test_another_seed_is_another_order_of_the_data(files, tmp_path):
     )
     train(files, str(tmp_path / "run"), quiet=True)
     other = dataclasses.replace(changed(files, training={"num_steps": 6}), seed=1)
-    with pytest.raises(ValueError, match="what makes batches of the pairs has changed: the seed"):
+    with pytest.raises(ValueError, match="the way from pairs to batches has changed: the seed"):
         train(other, str(tmp_path / "run"), quiet=True)
 
 
@@ -171,7 +171,7 @@ def test_sigterm_in_the_midst_of_a_validation_saves_at_once(tmp_path):
     """Of 3,000 pairs with a beam of 8: it would take minutes."""
     config = changed(
         CONFIG,
-        data={"validation": CorpusConfig(pairs=("grammar:validation:3000",))},
+        data={"validation": CorpusConfig(pairs=("demo:train:3000",))},
         training={"validate_every": 2, "validation_pairs": 3000, "validation_beam_size": 8},
         decoding={"beam_size": 8, "max_target_length": 64},
     )

@@ -19,8 +19,8 @@ from flaxformer_mt.training.config import TrainingConfig
 
 config = Config(
     data=DataConfig(
-        train=CorpusConfig(pairs=("grammar:train:200",)),
-        validation=CorpusConfig(pairs=("grammar:validation:4",)),
+        train=CorpusConfig(pairs=("demo:train:200",)),
+        validation=CorpusConfig(pairs=("demo:validation:4",)),
         tokenizer=TokenizerConfig(vocab_size=400),
         tokens_per_batch=1024,
         num_buckets=1,

@@ -22,8 +22,8 @@ from flaxformer_mt.training.config import TrainingConfig
 
 CONFIG = Config(
     data=DataConfig(
-        train=CorpusConfig(pairs=("grammar:train:300",)),
-        validation=CorpusConfig(pairs=("grammar:validation:8",)),
+        train=CorpusConfig(pairs=("demo:train:300",)),
+        validation=CorpusConfig(pairs=("demo:validation:8",)),
         tokenizer=TokenizerConfig(vocab_size=400, sampling_alpha=0.5),
         tokens_per_batch=512,
         num_buckets=1,

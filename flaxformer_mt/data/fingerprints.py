@@ -1,7 +1,6 @@
-"""What the batches of a run are made of, in a few digits, for a resumed run to compare.
+"""Hashes of the training data, so that a resumed run notices changes.
 
-A run goes through the batches that its seed says only as long as the text, the vocabulary and the
-settings are what they were.
+The batches of a resumed run are the same only if text, vocabulary and settings are the same.
 """
 
 import hashlib
@@ -14,15 +13,15 @@ from flaxformer_mt.data.batching.plan import Epochs
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 
 BATCHES = "batches"
-"""The key of all that decides the batches beside the pairs."""
+"""The key for everything but the pairs that determines the batches."""
 
 
 def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
-    """A hash of each training corpus as token ids, and one of how they become batches.
+    """Returns a hash of the token ids of each corpus, and one of how they become batches.
 
     Args:
-      names: of the corpora, in order; one that comes again gets "#2" and so on.
-      epochs: their pairs, and what cuts and orders them.
+      names: of the corpora, in order; a repeated name gets "#2" and so on.
+      epochs: their pairs and how they become batches.
 
     Returns:
       {name: 16 hexadecimal digits}, with `BATCHES` as the last name.
@@ -31,11 +30,11 @@ def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
     for name, size in zip(_unique(names), epochs.corpus_sizes, strict=True):
         prints[name] = _of_pairs(epochs.pairs, start, start + size)
         start += size
-    sampling = None if epochs.resampler is None else epochs.resampler.tokenizer.settings
+    sampling = None if epochs.sampler is None else epochs.sampler.tokenizer.settings
     recipe = (
         epochs.seed,
         [tuple(shape) for shape in epochs.shapes],
-        "pack" if epochs.cut is pack_pairs else "bucket",
+        "pack" if epochs.batcher is pack_pairs else "bucket",
         list(epochs.weights),
         sampling and sampling.get("sampling_alpha"),
     )
@@ -43,9 +42,9 @@ def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
 
 
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """A line for each difference between two fingerprints, in words; none if nothing was known.
+    """Returns a sentence for each difference between two fingerprints; none if `before` is empty.
 
-    The same text under another name, in another directory say, is the same.
+    A corpus with another name, such as of another directory, but the same text is no difference.
     """
     if not before or list(before.values()) == list(now.values()):
         return []
@@ -57,16 +56,16 @@ def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
             lines.append(f"{name} is new")
         elif before[name] != now[name]:
             lines.append(
-                "what makes batches of the pairs has changed: the seed, the lengths and sizes of "
+                "the way from pairs to batches has changed: the seed, the lengths and sizes of "
                 "batches, bucketing or packing, the corpora and their weights, or sampling"
                 if name == BATCHES
                 else f"{name} has changed"
             )
-    return lines or ["the corpora stand in another order"]
+    return lines or ["the order of the corpora has changed"]
 
 
 def _of_pairs(pairs: TokenizedPairs, start: int, end: int) -> str:
-    """Of the pairs from `start` to `end`."""
+    """Returns the hash of the pairs from `start` to `end`."""
     parts = []
     for ids, offsets in (
         (pairs.inputs, pairs.inputs_offsets),
@@ -85,9 +84,9 @@ def _digits(*parts: bytes | memoryview) -> str:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """The names, from the second on that is equal with a number."""
+    """Returns the names, with numbers on repeated ones."""
     unique: list[str] = []
-    for place, name in enumerate(names):
-        earlier = names[:place].count(name)
+    for index, name in enumerate(names):
+        earlier = names[:index].count(name)
         unique.append(f"{name} #{earlier + 1}" if earlier or name == BATCHES else name)
     return unique

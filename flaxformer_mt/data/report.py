@@ -1,4 +1,4 @@
-"""What was read and what became of it: the first thing a training run prints."""
+"""The report on the data, which a training run prints first."""
 
 import dataclasses
 from collections import Counter
@@ -12,46 +12,44 @@ from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 from flaxformer_mt.data.tokenization.tokenizer import Vocabulary
 
-# Pairs looked at for the names of unknown tokens: enough for a ranking, quick on any corpus.
+# The most frequent unknown tokens are those of this many pairs, which is quick on any corpus.
 _MAX_PAIRS_NAMED = 20_000
 _NUM_TOKENS_NAMED = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitCounts:
-    """How many pairs of training, validation or test text were read, and why some are not used."""
+    """Numbers of pairs of training, validation or test text: read, kept, and dropped by reason."""
 
     read: int
     kept: int
-    left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Pairs left out, by reason."""
+    dropped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Numbers of dropped pairs by reason."""
 
     def __str__(self) -> str:
         if not self.read:
             return "none"
-        reasons = ", ".join(
-            f"{count:,} {reason}" for reason, count in sorted(self.left_out.items())
-        )
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.dropped.items()))
         return f"{self.read:,} pairs read, {self.kept:,} kept" + (
-            f", {sum(self.left_out.values()):,} left out ({reasons})" if reasons else ""
+            f", {sum(self.dropped.values()):,} dropped ({reasons})" if reasons else ""
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side:
-    """One side of the training text, and how much of it the vocabulary cannot express."""
+    """One side of the training text, and its unknown tokens."""
 
     vocabulary_size: int
     num_tokens: int
-    """Running tokens, end tokens not counted."""
+    """Number of tokens of the text, without EOS."""
     num_unknown: int
-    """Those of them that are unknown to the vocabulary."""
+    """Number of unknown tokens among them."""
     most_frequent_unknown: tuple[tuple[str, int], ...]
-    """The commonest unknown tokens with their counts, in the first 20,000 pairs that hold any."""
+    """Unknown tokens with their counts, in the first 20,000 pairs that have any."""
 
     @property
-    def unknown_share(self) -> float:
-        """Unknown tokens as a share of all running tokens."""
+    def unknown_fraction(self) -> float:
+        """Unknown tokens as a fraction of all tokens."""
         return self.num_unknown / max(self.num_tokens, 1)
 
     def __str__(self) -> str:
@@ -60,18 +58,18 @@ class Side:
         )
         return (
             f"{self.num_tokens:,} tokens, {self.vocabulary_size:,} different in the vocabulary, "
-            f"{self.unknown_share:.2%} unknown" + (f": {names}" if names else "")
+            f"{self.unknown_fraction:.2%} unknown" + (f": {names}" if names else "")
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataReport:
-    """Pairs kept and left out, batch shapes, padding, unknown tokens. `str()` is for people."""
+    """Kept and dropped pairs, batch shapes, padding, unknown tokens. `str()` is for people."""
 
     corpora: tuple[str, ...]
     """Names of the training corpora."""
     weights: tuple[float, ...]
-    """How often each is seen in an epoch."""
+    """How often an epoch contains each."""
     train: SplitCounts
     validation: SplitCounts
     test: SplitCounts
@@ -79,11 +77,11 @@ class DataReport:
     target: Side
     shapes: tuple[BatchShape, ...]
     padding: float
-    """Share of the cells of the first epoch's batches, both sides together, that hold no token."""
+    """Fraction of padding in the first epoch, both sides together."""
     pairs_per_row: float
-    """Pairs in a row, on average: 1 unless they are packed."""
+    """Mean number of pairs in a row: 1 unless they are packed."""
     steps_per_epoch: int
-    """Batches in the first epoch; fractional weights and sampling change it a little."""
+    """Batches in the first epoch; with weights or sampling, later epochs differ a little."""
 
     def __str__(self) -> str:
         packed = f"{self.pairs_per_row:.1f} pairs a row, " if self.pairs_per_row > 1 else ""
@@ -115,7 +113,7 @@ def describe_side(
     texts: Sequence[PairSource],
     pairs: TokenizedPairs,
 ) -> Side:
-    """Counts the tokens and the unknown ones among them, and names the most frequent of these.
+    """Counts tokens and unknown tokens, and lists the most frequent unknown ones.
 
     Args:
       texts: the pairs as text, source after source.
@@ -127,10 +125,10 @@ def describe_side(
         else (pairs.targets, pairs.targets_offsets)
     )
     unknown = np.flatnonzero(ids == vocabulary.unk_id)
-    holders = np.unique(np.searchsorted(offsets, unknown, side="right") - 1)
+    pairs_with_unknown = np.unique(np.searchsorted(offsets, unknown, side="right") - 1)
     starts = np.cumsum([0, *map(len, texts)])
     names: Counter[str] = Counter()
-    for index in holders[:_MAX_PAIRS_NAMED].tolist():
+    for index in pairs_with_unknown[:_MAX_PAIRS_NAMED].tolist():
         text = int(np.searchsorted(starts, index, side="right")) - 1
         pair = texts[text][index - int(starts[text])]
         names.update(_unknown_parts(vocabulary, getattr(pair, side)))
@@ -143,7 +141,7 @@ def describe_side(
 
 
 def _unknown_parts(vocabulary: Vocabulary, text: str) -> Iterator[str]:
-    """What in `text` becomes unknown: a word that is one token, or characters of a longer one."""
+    """Yields the unknown parts of `text`: a word that is one token, or characters of a word."""
     for word in text.split():
         ids = vocabulary.tokenize(word)[:-1]
         if ids == [vocabulary.unk_id]:

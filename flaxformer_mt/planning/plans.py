@@ -8,6 +8,7 @@ import jax
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.inspection.table import short
+from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.compiler import Estimate, estimate
 from flaxformer_mt.planning.hardware import Hardware
@@ -71,7 +72,8 @@ def make_plan(
     Returns:
       The plan; with `failure` if mesh, rules or memory limit do not fit the hardware.
     """
-    model = Transformer(config.model, *workload.vocabulary, workload.bos_id)
+    kernels = choose_kernels(config.model.kernels, hardware.devices[0].platform)
+    model = Transformer(config.model, *workload.vocabulary, workload.bos_id, kernels)
     plan = Plan(hardware=hardware)
     try:
         if "train" in programs:

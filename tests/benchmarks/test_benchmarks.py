@@ -16,7 +16,7 @@ from benchmarks.task import (
     target_tokens,
     untrained,
 )
-from flaxformer_mt.data.sources.synthetic import Grammar
+from flaxformer_mt.data.sources.demo_text import open_demo
 
 QUICK = ["--wait", "0", "--repeats", "1"]
 
@@ -26,7 +26,8 @@ def text(tmp_path_factory) -> Text:
     """300 pairs to learn from, 12 to translate."""
     folder = tmp_path_factory.mktemp("text")
     for split, size in (("train", 300), ("test", 12)):
-        pairs = [Grammar(split, size=size)[index] for index in range(size)]
+        source = open_demo(split)
+        pairs = [source[index] for index in range(size)]
         for language, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
             (folder / f"{split}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return Text(data=str(folder), vocab_size=400, tokens_per_batch=2048)

@@ -61,7 +61,7 @@ def test_where_sentences_end_and_what_cuts_batches_is_seen():
     other = TokenizedPairs(tokens, offsets, tokens, moved)
     now = fingerprint_data(["a"], dataclasses.replace(epochs, pairs=other))
     assert changed(before, now) == ["a has changed"]
-    now = fingerprint_data(["a"], dataclasses.replace(epochs, cut=pack_pairs))
+    now = fingerprint_data(["a"], dataclasses.replace(epochs, batcher=pack_pairs))
     assert [name for name in now if now[name] != before[name]] == [BATCHES]
 
 
@@ -77,13 +77,13 @@ def test_what_decides_the_batches_beside_the_pairs_is_seen(config, changes):
     before = build(config).fingerprints
     now = build(dataclasses.replace(config, **changes)).fingerprints
     (line,) = changed(before, now)
-    assert line.startswith("what makes batches of the pairs has changed")
+    assert line.startswith("the way from pairs to batches has changed")
 
 
 def test_another_order_of_the_corpora_is_seen(config):
     before = build(config).fingerprints
     turned = dataclasses.replace(config, train=CorpusConfig(pairs=("b.tsv", "a.tsv")))
-    assert changed(before, build(turned).fingerprints) == ["the corpora stand in another order"]
+    assert changed(before, build(turned).fingerprints) == ["the order of the corpora has changed"]
 
 
 def test_the_seed_is_seen(config):

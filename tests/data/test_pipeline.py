@@ -118,7 +118,7 @@ def test_the_report_counts_every_pair(config, build):
     data = build(config)
     report = data.report
     assert (report.train.read, report.train.kept) == (203, 197)
-    assert report.train.left_out == {
+    assert report.train.dropped == {
         "empty source": 1,
         "empty target": 1,
         "source longer than 100 tokens": 1,
@@ -154,7 +154,7 @@ def test_unknown_tokens_are_counted_and_named(config, build, tmp_path):
     report = data.report
     assert report.source.most_frequent_unknown[:1] == (("☃", 15),)
     assert dict(report.source.most_frequent_unknown)["☂"] == 5
-    assert 0 < report.source.unknown_share < 1
+    assert 0 < report.source.unknown_fraction < 1
     assert report.target.num_unknown == 0
     assert "'☃' 15 times" in str(report)
 
@@ -170,7 +170,7 @@ def test_validation_is_every_pair_once_in_the_same_order(config, build):
 
 def test_batches_do_not_depend_on_the_number_of_processes(config, build):
     alone = build(config)
-    pair = [build(config, share=share) for share in (first_half, second_half)]
+    pair = [build(config, shard_rows=rows) for rows in (first_half, second_half)]
     assert alone.shapes == pair[0].shapes
     streams = [one_epoch(data) for data in (alone, *pair)]
     for whole, *shares in zip(*streams, strict=True):
@@ -202,7 +202,7 @@ def test_sampling_gives_the_same_text_in_other_pieces_and_resumes(config, build)
 
 
 def test_worker_processes_sample_the_same(config, build, monkeypatch):
-    monkeypatch.setattr(workers, "_PAIRS_OF_A_PART", 64)  # 197 pairs: 3 whole parts and one of 5
+    monkeypatch.setattr(workers, "_CHUNK_SIZE", 64)  # 197 pairs: 3 full chunks and one of 5
     config = dataclasses.replace(
         config, tokenizer=dataclasses.replace(config.tokenizer, sampling_alpha=0.2)
     )
@@ -244,6 +244,22 @@ def test_workers_end_whenever_the_stream_is_closed(config, build):
         assert not left
 
 
+def test_python_exits_while_an_epoch_is_sampled(tmp_path):
+    code = """
+import sys
+from flaxformer_mt.data.pipeline import DataConfig, build_data
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+
+tokenizer = TokenizerConfig(vocab_size=400, sampling_alpha=0.2)
+train = CorpusConfig(pairs=("demo:train:4000",))
+config = DataConfig(train=train, tokenizer=tokenizer)
+data = build_data(config, tokenizer_directory=sys.argv[1], seed=0)
+next(data.train_iterator())  # a thread samples the second epoch
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+
 def test_settings_that_leave_nothing_or_make_no_sense_are_explained(config, build):
     with pytest.raises(ValueError, match="no training pair is left: 203 pairs read, 0 kept"):
         build(dataclasses.replace(config, max_source_length=2))
@@ -257,7 +273,7 @@ def test_settings_that_leave_nothing_or_make_no_sense_are_explained(config, buil
         build(config, seed=-1)
 
 
-def test_the_data_room_starts_no_jax():
+def test_data_starts_no_jax():
     code = """
 import sys, flaxformer_mt.data.pipeline
 assert "jax" not in sys.modules and "grain" not in sys.modules, "imported by data.pipeline"
@@ -292,7 +308,7 @@ def test_news_words_report_unknown_tokens_and_held_out_lines(shared_data, tmp_pa
     kept = [line.split() for line in lines("en.txt")[:1500] if line.strip() not in test_lines]
     known = {row.partition("\t")[0] for row in lines("en.txt.vocab.tsv")}
     unknown = Counter(word for words in kept for word in words if word not in known)
-    assert report.train.left_out == {"with a test line as source": 1500 - len(kept)}
+    assert report.train.dropped == {"with a test line as source": 1500 - len(kept)}
     assert report.source.num_tokens == sum(map(len, kept))
     assert report.source.num_unknown == unknown.total()
     assert report.source.most_frequent_unknown == tuple(unknown.most_common(8))

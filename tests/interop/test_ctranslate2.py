@@ -14,7 +14,7 @@ from random_models import random_model
 
 from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import WordVocabulary
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop.ctranslate2.export import (
     QUANTIZATIONS,
     unsupported,

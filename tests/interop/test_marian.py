@@ -13,7 +13,7 @@ from flax.traverse_util import flatten_dict
 from marian_directories import OURS, our_model, write_directory, write_tokenizer
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import WordVocabulary
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop.marian import weights
 from flaxformer_mt.interop.marian.convert import read_marian, write_marian
 from flaxformer_mt.model.positions import sinusoids

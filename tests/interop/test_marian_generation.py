@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from flaxformer_mt.data.tokenization.vocabulary import WordVocabulary
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop.marian.generation import to_decoding_config, to_generation_json
 from flaxformer_mt.search.config import DecodingConfig
 

@@ -10,8 +10,9 @@ import pytest
 from marian_directories import ENGLISH, GERMAN, LANGUAGE, sentencepiece_model, write_directory
 from random_models import random_model
 
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import SentencePieceVocabulary, WordVocabulary
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
 from flaxformer_mt.interop.marian.convert import read_marian
 from flaxformer_mt.interop.options import VerifyConfig

@@ -15,7 +15,7 @@ def with_data(name, **changes):
 
 
 def test_the_recipes_own_data():
-    train = CorpusConfig(pairs=("grammar:train:3000",))
+    train = CorpusConfig(pairs=("demo:train:3000",))
     workload = read_workload(with_data("demo", train=train))
     assert "own data, 3,000 pairs" in workload.origin
     assert 1 <= len(workload.shapes) <= 4 and workload.vocabulary[0] <= 1000

@@ -9,7 +9,7 @@ import pytest
 from toy_models import BOS, EOS, PAD, UNK, log_softmax, random_tables, search, sentences
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import WordVocabulary
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.translation.requests import suppressed_tokens
 

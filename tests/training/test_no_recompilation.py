@@ -15,7 +15,7 @@ def test_after_the_first_epoch_nothing_is_compiled(tmp_path, monkeypatch, compil
     """Updates in every shape, log lines, validation (loss and BLEU) and checkpoints."""
     data = dataclasses.replace(
         CONFIG.data,
-        train=CorpusConfig(pairs=("grammar:train:100",)),
+        train=CorpusConfig(pairs=("demo:train:100",)),
         tokenizer=TokenizerConfig(vocab_size=400),
         num_buckets=2,
     )

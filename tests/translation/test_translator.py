@@ -7,7 +7,7 @@ import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import hypothesis
@@ -52,7 +52,10 @@ class LetterVocabulary:
         ids = ids[: ids.index(EOS)] if EOS in ids else ids
         return "".join(LETTERS[token - 4] for token in ids if token >= 4)
 
-    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
+    def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.tokenize(text) for text in texts]
+
+    def sample(self, text: str, seed: int) -> list[int]:
         return self.tokenize(text)
 
     def to_bytes(self) -> bytes:

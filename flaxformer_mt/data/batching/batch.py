@@ -1,7 +1,4 @@
-"""What the model is fed: single examples, and rectangles of them, padded to a few fixed shapes.
-
-Numpy only. The sharding room turns a `Batch` into global `jax.Array`s.
-"""
+"""Batches of token ids, padded to a few fixed shapes. NumPy only: sharding makes `jax.Array`s."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,14 +8,14 @@ from jaxtyping import Int32, Int64
 
 
 class Example(NamedTuple):
-    """One tokenised sentence pair: the end token inside, no start token, no padding."""
+    """One tokenized sentence pair, with EOS, without BOS and padding."""
 
     inputs: Int32[np.ndarray, "s"]
     targets: Int32[np.ndarray, "t"]
 
 
 class BatchShape(NamedTuple):
-    """The size of a batch: each distinct one costs one compilation of the training step."""
+    """The shape of a batch. The training step is compiled once for each shape."""
 
     rows: int  # B
     source_length: int  # S
@@ -29,22 +26,22 @@ class BatchShape(NamedTuple):
 
 
 class PlannedBatch(NamedTuple):
-    """A batch as numbers of pairs, which is all that a plan keeps of it."""
+    """A batch as indices of pairs."""
 
     shape: int
-    """Index of its shape among the shapes of the plan."""
+    """Index into the shapes of the plan."""
     pairs: Int64[np.ndarray, "_"]
-    """Indices of its pairs, row after row."""
+    """Indices of the pairs, row after row."""
     row_sizes: Int64[np.ndarray, "_"]
-    """How many of them are in each row that has any."""
+    """Number of pairs in each row that is not empty."""
 
 
 class Batch(NamedTuple):
-    """Token ids of both sides, with what tells sentences from padding.
+    """Token ids of both sides, with the positions and segments of the sentences in each row.
 
-    Segment 0 is padding; segments 1, 2, ... number the sentences within a row (bucketed batches
-    have one a row), a sentence and its translation alike. Positions count from 0 within each
-    sentence. At padding, ids and positions are 0 and mean nothing.
+    Segment 0 is padding. Segments 1, 2, ... are the sentences of a row (one in a bucketed batch); a
+    sentence and its translation have the same number. Positions count from 0 within each sentence.
+    Padding has ids and positions 0.
     """
 
     inputs: Int32[np.ndarray, "B S"]
@@ -56,28 +53,28 @@ class Batch(NamedTuple):
 
 
 def pad_batch(examples: Sequence[Example], shape: BatchShape) -> Batch:
-    """Puts one example into each row and fills up with padding: columns, then whole rows.
+    """Returns a batch with one example in each row, padded to the shape.
 
     Raises:
-      ValueError: more examples than `shape.rows`, or one that is longer than the shape.
+      ValueError: more examples than `shape.rows`, or an example longer than the shape.
     """
     return pack_batch([[example] for example in examples], shape)
 
 
 def pack_batch(rows: Sequence[Sequence[Example]], shape: BatchShape) -> Batch:
-    """Puts several examples into each row, end to end, and fills up with padding.
+    """Returns a batch with several examples in each row, one after the other, padded.
 
     Args:
-      rows: the examples of each row, any number of them; rows left over at the end are padding.
+      rows: the examples of each row, any number of them; further rows are padding.
       shape: the size of the batch.
 
     Raises:
-      ValueError: more rows than `shape.rows`, or examples that are longer than a row.
+      ValueError: more rows than `shape.rows`, or examples longer than a row.
     """
     if len(rows) > shape.rows:
         raise ValueError(
             f"{len(rows)} rows of examples do not fit into the {shape.rows} of a batch of shape "
-            f"{shape}; cut them into batches of at most {shape.rows}."
+            f"{shape}; split them into batches of at most {shape.rows}."
         )
     sources = [[example.inputs for example in row] for row in rows]
     targets = [[example.targets for example in row] for row in rows]
@@ -104,7 +101,7 @@ class _Side(NamedTuple):
 def _fill_rows(
     rows: Sequence[Sequence[Int32[np.ndarray, "_"]]], num_rows: int, length: int, side: str
 ) -> _Side:
-    """The sentences of each row end to end, numbered from 1, in arrays that are 0 elsewhere."""
+    """Puts the sentences of each row one after the other, with segments 1, 2, ...; 0 elsewhere."""
     tokens, positions, segment_ids = np.zeros((3, num_rows, length), np.int32)  # each [B L]
     columns = np.arange(length, dtype=np.int32)
     for row, sentences in enumerate(rows):

@@ -1,8 +1,8 @@
-"""Which few batch shapes to compile for, chosen from the lengths that the corpus really has.
+"""Chooses a few batch shapes for the lengths of a corpus.
 
-The shapes are nested: each is at least as large as the one before it on both sides. A pair then
-goes into the smallest shape that holds it, and the pairs left over at the end of one bucket can
-fill up the next, so that an epoch pads hardly more than the shapes themselves do.
+The shapes are nested: each is at least as large as the previous one on both sides. A pair goes into
+the smallest shape that fits it. Pairs that do not fill a batch move to the next larger shape, so
+that an epoch has hardly any empty rows.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from jaxtyping import Bool, Float, Int
 
 from flaxformer_mt.data.batching.batch import BatchShape
 
-# Lengths tried as a shape's border, on each side: with more of them, padding falls by under 0.5 %.
+# Candidate lengths on each side. More of them reduce padding by less than 0.5 %.
 _MAX_BORDERS = 64
-# A border of one side is tried with those of the other that cut off about the same share of pairs.
-_SHARE_TOLERANCE = 0.15
+# Candidate shapes combine lengths that exclude similar fractions of the pairs.
+_TOLERANCE = 0.15
 
 
 def choose_bucket_shapes(
@@ -26,20 +26,20 @@ def choose_bucket_shapes(
     num_buckets: int,
     rows_multiple_of: int = 1,
 ) -> tuple[BatchShape, ...]:
-    """The at most `num_buckets` nested shapes that hold every pair with the least padding.
+    """Returns at most `num_buckets` nested shapes that fit every pair with the least padding.
 
     Args:
-      source_lengths: tokens of each pair's source, its end token counted.
-      target_lengths: the same of its target.
+      source_lengths: source tokens of each pair, EOS included.
+      target_lengths: target tokens of each pair, EOS included.
       tokens_per_batch: upper bound of rows x source_length and of rows x target_length.
-      num_buckets: upper bound of the number of shapes (each is compiled once).
-      rows_multiple_of: what the rows must divide by (the devices that share a batch).
+      num_buckets: largest number of shapes (each is compiled once).
+      rows_multiple_of: a divisor of the number of rows, for batches on several devices.
 
     Returns:
-      Shapes in ascending order; the last is as long as the longest source and the longest target.
+      Shapes in ascending order. The last has the length of the longest source and target.
 
     Raises:
-      ValueError: no lengths, or a longest pair of which `rows_multiple_of` rows exceed the bound.
+      ValueError: no lengths, or `rows_multiple_of` rows of the longest pair exceed the bound.
     """
     if len(source_lengths) == 0 or len(source_lengths) != len(target_lengths):
         raise ValueError(
@@ -61,7 +61,7 @@ def bucket_of(
     source_lengths: Int[np.ndarray, "n"],
     target_lengths: Int[np.ndarray, "n"],
 ) -> Int[np.ndarray, "n"]:
-    """Index of the smallest of the nested shapes that holds each pair; `len(shapes)` if none."""
+    """Returns the index of the smallest shape that fits each pair; `len(shapes)` if none does."""
     source_borders = [shape.source_length for shape in shapes]
     target_borders = [shape.target_length for shape in shapes]
     return np.maximum(
@@ -71,7 +71,7 @@ def bucket_of(
 
 
 def num_rows(longest: int, tokens_per_batch: int, rows_multiple_of: int) -> int:
-    """How many rows of `longest` tokens a batch has. Raises ValueError if there is not even one."""
+    """Returns the number of rows of `longest` tokens in a batch. Raises ValueError if it is 0."""
     rows = tokens_per_batch // longest // rows_multiple_of * rows_multiple_of
     if rows == 0:
         raise ValueError(
@@ -86,7 +86,7 @@ def num_rows(longest: int, tokens_per_batch: int, rows_multiple_of: int) -> int:
 def _candidate_corners(
     source_lengths: Int[np.ndarray, "n"], target_lengths: Int[np.ndarray, "n"]
 ) -> tuple[Int[np.ndarray, "P 2"], Int[np.ndarray, "P"]]:
-    """Sizes (source, target) worth trying, the largest last, and how many pairs fit into each."""
+    """Returns candidate shapes (source, target), largest last, and how many pairs fit each."""
     source_borders = _borders(source_lengths)  # [X]
     target_borders = _borders(target_lengths)  # [Y]
     counts = np.zeros((len(source_borders), len(target_borders)), np.int64)  # [X Y]
@@ -94,48 +94,50 @@ def _candidate_corners(
     y = np.searchsorted(target_borders, target_lengths)
     np.add.at(counts, (x, y), 1)
     below = counts.cumsum(axis=0).cumsum(axis=1)  # [X Y] pairs that fit
-    sensible = _cut_alike(counts.sum(axis=1), counts.sum(axis=0))  # [X Y]
+    sensible = _similar_fractions(counts.sum(axis=1), counts.sum(axis=0))  # [X Y]
     rows, columns = np.nonzero(sensible)
     corners = np.stack([source_borders[rows], target_borders[columns]], axis=1)  # [P 2]
     return corners, below[rows, columns]
 
 
 def _borders(lengths: Int[np.ndarray, "n"]) -> Int[np.ndarray, "X"]:
-    """The lengths present, or some 64 of them: dense where most pairs lie, and along the tail."""
+    """Returns candidate lengths: all, or about 64 at quantiles and along the tail."""
     present = np.unique(lengths)
     if len(present) <= _MAX_BORDERS:
         return present
-    by_share = np.quantile(lengths, np.linspace(0, 1, _MAX_BORDERS * 2 // 3), method="inverted_cdf")
+    by_quantile = np.quantile(
+        lengths, np.linspace(0, 1, _MAX_BORDERS * 2 // 3), method="inverted_cdf"
+    )
     by_ratio = np.geomspace(present[0], present[-1], _MAX_BORDERS // 3)
-    nearest = np.searchsorted(present, np.concatenate([by_share, by_ratio]))
+    nearest = np.searchsorted(present, np.concatenate([by_quantile, by_ratio]))
     return present[np.unique(np.minimum(nearest, len(present) - 1))]
 
 
-def _cut_alike(
+def _similar_fractions(
     source_counts: Int[np.ndarray, "X"], target_counts: Int[np.ndarray, "Y"]
 ) -> Bool[np.ndarray, "X Y"]:
-    """Whether a source and a target border cut off nearly the same share of the pairs.
+    """Whether a source length and a target length exclude similar fractions of the pairs.
 
-    Others lose: what one side lets in, the other side shuts out. Leaving them out keeps the search
-    a matter of milliseconds.
+    Other combinations are no good shapes: one side excludes pairs that the other side fits. Without
+    them the search takes milliseconds.
     """
-    source_share = np.cumsum(source_counts) / np.sum(source_counts)  # [X]
-    target_share = np.cumsum(target_counts) / np.sum(target_counts)  # [Y]
-    source_share_before = np.concatenate([[0.0], source_share[:-1]])
-    target_share_before = np.concatenate([[0.0], target_share[:-1]])
-    # Shares jump at each border by the pairs of just that length: compare the whole jumps.
-    return (source_share_before[:, None] <= target_share[None, :] + _SHARE_TOLERANCE) & (
-        target_share_before[None, :] <= source_share[:, None] + _SHARE_TOLERANCE
+    source_fraction = np.cumsum(source_counts) / np.sum(source_counts)  # [X]
+    target_fraction = np.cumsum(target_counts) / np.sum(target_counts)  # [Y]
+    source_fraction_before = np.concatenate([[0.0], source_fraction[:-1]])
+    target_fraction_before = np.concatenate([[0.0], target_fraction[:-1]])
+    # Each length adds many pairs at once, so compare the fractions before and after it.
+    return (source_fraction_before[:, None] <= target_fraction[None, :] + _TOLERANCE) & (
+        target_fraction_before[None, :] <= source_fraction[:, None] + _TOLERANCE
     )
 
 
 def _cheapest_chain(
     corners: Int[np.ndarray, "P 2"], pairs_below: Int[np.ndarray, "P"], num_buckets: int
 ) -> Int[np.ndarray, "K"]:
-    """Indices of the nested corners, ending with the last, whose rows hold the fewest cells.
+    """Returns the indices of the nested corners, ending with the last, with the least padding.
 
-    Dynamic programming. Pairs go into the first corner that holds them, so a chain ... < q < p
-    costs what the chain up to q costs plus (pairs_below[p] - pairs_below[q]) x cells[p]: the best
+    Dynamic programming. Pairs go into the first corner that fits them, so a chain ... < q < p
+    costs as much as the chain up to q, plus (pairs_below[p] - pairs_below[q]) x cells[p]: the best
     chain of k corners that ends in p extends the best of k - 1 that ends in some smaller q.
     """
     cells = corners.sum(axis=1).astype(np.float64)  # [P] of one row

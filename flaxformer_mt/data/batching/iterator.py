@@ -1,7 +1,6 @@
-"""The endless stream of training batches, prefetched by Grain, that can be put back where it was.
+"""The endless stream of training batches, prefetched by Grain, with a state to resume from.
 
-Apart from `pipeline.py` because Grain imports jax where it finds it: the rest of the data room, and
-with it every configuration and the translator, loads without either.
+A module of its own, because Grain imports jax if it is installed: configurations load without it.
 """
 
 import sys
@@ -12,37 +11,37 @@ import grain
 import numpy as np
 
 from flaxformer_mt.data.batching.batch import Batch
-from flaxformer_mt.data.batching.plan import BatchPlan, Epochs, RowShare
-from flaxformer_mt.data.batching.workers import SampledEpochs
+from flaxformer_mt.data.batching.plan import BatchPlan, Epochs, ShardRows
+from flaxformer_mt.data.batching.workers import SampledEpochs, split_into_chunks
+from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 
-# One thread suffices: it pads far faster than any model trains, and Python runs one at a time.
+# One thread is enough: it makes batches much faster than any model trains.
 _READ_OPTIONS = grain.ReadOptions(num_threads=1, prefetch_buffer_size=8)
 
 
 class BatchIterator(grain.DatasetIterator[Batch]):
-    """Batches of one process, epoch after epoch without end, made in the background.
+    """Iterates over the batches of one process, epoch after epoch without end.
 
-    The state is {"epoch": ..., "index": ...} of the batch that comes next: it counts batches handed
-    out, never those merely prefetched. JSON can hold it. Once it is set, on any number of
-    processes, the same global batches follow as did when it was taken.
+    A thread makes the batches ahead of time. The state, a JSON object, is {"epoch": ..., "index":
+    ...} of the next batch that `next` returns; prefetched batches do not count. After `set_state`
+    the same global batches follow, on any number of processes.
 
     Args:
-      epochs: what the batches are computed from.
-      share: which rows of each batch this process reads; None = all.
-      num_workers: processes that cut the text anew for each epoch, if that is asked for; 0 = a
-        thread.
+      epochs: plans the epochs.
+      shard_rows: selects the rows of each batch that this process reads; None = all rows.
+      num_workers: processes for subword sampling; 0 = a thread.
     """
 
     def __init__(
         self,
         epochs: Epochs,
         *,
-        share: RowShare | None = None,
+        shard_rows: ShardRows | None = None,
         num_workers: int = 0,
     ):
         super().__init__()
         self._epochs = epochs
-        self._share = share
+        self._shard_rows = shard_rows
         self._num_workers = num_workers
         self._state = {"epoch": 0, "index": 0}
         self._stream: _Stream | None = None
@@ -55,14 +54,14 @@ class BatchIterator(grain.DatasetIterator[Batch]):
         return batch
 
     def get_state(self) -> dict[str, int]:
-        """Where the next batch stands."""
+        """Returns epoch and index of the next batch."""
         return dict(self._state)
 
     def set_state(self, state: dict[str, int]) -> None:
-        """Goes to where `get_state` was called, in this or another process, forward or back.
+        """Continues at a state of `get_state`, of this or another process, forward or back.
 
         Raises:
-          ValueError: not a state of this iterator.
+          ValueError: this is no state of such an iterator.
         """
         if set(state) != {"epoch", "index"} or min(state.values()) < 0:
             raise ValueError(
@@ -73,7 +72,7 @@ class BatchIterator(grain.DatasetIterator[Batch]):
         self._state = dict(state)
 
     def start_prefetch(self) -> None:
-        """Begins to make batches before the first is asked for (while the model compiles, say)."""
+        """Starts to make batches before the first `next`, such as while the model compiles."""
         if self._prefetched is None:
             self._prefetched = self._start()
         self._prefetched.start_prefetch()
@@ -84,7 +83,7 @@ class BatchIterator(grain.DatasetIterator[Batch]):
         super().close()
 
     def close_prefetching(self) -> None:
-        """Throws away what was prefetched; the next batch starts it again."""
+        """Discards prefetched batches; the next call of `next` starts again."""
         if self._prefetched is not None:
             self._prefetched.close()
             self._prefetched = None
@@ -94,33 +93,43 @@ class BatchIterator(grain.DatasetIterator[Batch]):
 
     def _start(self) -> grain.DatasetIterator[tuple[dict[str, int], Batch]]:
         self._stream = _Stream(
-            self._epochs, **self._state, share=self._share, num_workers=self._num_workers
+            self._epochs,
+            **self._state,
+            shard_rows=self._shard_rows,
+            num_workers=self._num_workers,
         )
         return iter(grain.MapDataset.source(self._stream).to_iter_dataset(_READ_OPTIONS))
 
 
 class _Stream:
-    """The batches from (epoch, index) on as one endless sequence, each with the state after it.
+    """The batches from (epoch, index) on as an endless sequence, each with the state after it.
 
-    Grain reads it onwards, from one thread. While an epoch is read, the next is planned beside it:
-    with subword regularisation that takes seconds, for which training would otherwise stand still.
+    Grain reads it in order, from one thread. Another thread plans the next epoch meanwhile, because
+    with subword sampling this takes seconds.
     """
 
     def __init__(
-        self, epochs: Epochs, epoch: int, index: int, *, share: RowShare | None, num_workers: int
+        self,
+        epochs: Epochs,
+        epoch: int,
+        index: int,
+        *,
+        shard_rows: ShardRows | None,
+        num_workers: int,
     ):
         self._epochs = epochs
         self._first_epoch = epoch
         self._first_index = index
-        self._share = share
-        # Of each epoch from the first on: the position after its last batch.
+        self._shard_rows = shard_rows
+        # The position after the last batch of each epoch, from the first epoch on.
         self._ends: list[int] = []
         self._plans: dict[int, Future[BatchPlan]] = {}
+        self._closed = False
         self._sampled: SampledEpochs | None = None
-        if num_workers and epochs.resampler is not None:
+        if num_workers and epochs.sampler is not None:
             self._sampled = SampledEpochs(
-                epochs.resampler,
-                first_epoch=epoch if epochs.resamples(epoch) else epoch + 1,
+                epochs.sampler,
+                first_epoch=epoch if epochs.needs_sampling(epoch) else epoch + 1,
                 num_workers=num_workers,
             )
 
@@ -132,7 +141,7 @@ class _Stream:
         epoch = self._epoch_of(position)
         start = 0 if epoch == 0 else self._ends[epoch - 1]
         plan, step = self._plan(epoch), position - start
-        rows = None if self._share is None else self._share(plan.shape(step))
+        rows = None if self._shard_rows is None else self._shard_rows(plan.shape(step))
         batch = plan.batch(step, rows)
         epoch += self._first_epoch
         if step + 1 < len(plan):
@@ -144,8 +153,8 @@ class _Stream:
             plan = self._plan(len(self._ends))
             if len(plan) == 0:
                 raise ValueError(
-                    "an epoch without a single batch: the weights leave no training pair; raise "
-                    "them."
+                    "an epoch has no batch, because its weights select no training pair; raise "
+                    "data.train.weights."
                 )
             self._ends.append((self._ends[-1] if self._ends else 0) + len(plan))
         return int(np.searchsorted(self._ends, position, side="right"))
@@ -162,22 +171,33 @@ class _Stream:
 
         def plan() -> None:
             if after is not None:
-                wait([after])  # the workers give one epoch after the other
+                wait([after])  # the workers return one epoch after the other
             try:
                 planned.set_result(self._plan_epoch(self._first_epoch + epoch))
             except BaseException as error:
                 planned.set_exception(error)
 
-        # Not an executor: Python would wait for its threads before it ends.
-        threading.Thread(target=plan, name="plan-epoch", daemon=True).start()
+        # A daemon thread in SentencePiece aborts the process when Python exits, so Python waits for
+        # this thread, which stops early. A thread that waits for workers cannot stop.
+        daemon = self._sampled is not None
+        threading.Thread(target=plan, name="plan-epoch", daemon=daemon).start()
         return planned
 
     def _plan_epoch(self, epoch: int) -> BatchPlan:
-        if self._sampled is not None and self._epochs.resamples(epoch):
+        sampler = self._epochs.sampler
+        if sampler is None or not self._epochs.needs_sampling(epoch):
+            return self._epochs.plan(epoch)
+        if self._sampled is not None:
             return self._epochs.plan(epoch, next(self._sampled))
-        return self._epochs.plan(epoch)
+        chunks = []
+        for numbers in split_into_chunks(sampler):
+            if self._closed or not threading.main_thread().is_alive():
+                raise ValueError("this iterator has been closed")
+            chunks.append(sampler.pairs_of(epoch, numbers))
+        return self._epochs.plan(epoch, TokenizedPairs.concatenate(chunks))
 
     def close(self) -> None:
-        """Ends the workers."""
+        """Ends the workers and the sampling."""
+        self._closed = True
         if self._sampled is not None:
             self._sampled.close()

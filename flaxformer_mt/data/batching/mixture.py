@@ -1,4 +1,4 @@
-"""How often the pairs of each corpus are seen in an epoch of several corpora."""
+"""How often an epoch contains the pairs of each of several corpora."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,12 @@ from jaxtyping import Int64
 
 
 def temperature_weights(sizes: Sequence[int], temperature: float) -> tuple[float, ...]:
-    """Weights with which corpus i is seen in proportion to n_i ** (1 / temperature).
+    """Returns weights that show corpus i in proportion to n_i ** (1 / temperature).
 
-    An epoch keeps its number of pairs, sum(n_i), up to rounding. 1 leaves all as it is; the higher,
-    the more alike are small and large corpora (Arivazhagan et al. 2019, "Massively Multilingual
-    Neural Machine Translation in the Wild", section 4.2). An empty corpus gets weight 1.
+    An epoch keeps its number of pairs, sum(n_i), up to rounding. Temperature 1 changes nothing; a
+    higher one makes small and large corpora more equal (Arivazhagan et al. 2019, "Massively
+    Multilingual Neural Machine Translation in the Wild", section 4.2). An empty corpus gets weight
+    1.
     """
     pairs = np.array(sizes, np.float64)
     shares = np.maximum(pairs, 1) ** (1 / temperature) * (pairs > 0)
@@ -21,10 +22,10 @@ def temperature_weights(sizes: Sequence[int], temperature: float) -> tuple[float
     return tuple(np.where(pairs > 0, seen / np.maximum(pairs, 1), 1.0).tolist())
 
 
-def draw_mixture(
+def sample_mixture(
     rng: np.random.Generator, corpus_sizes: Sequence[int], weights: Sequence[float]
 ) -> Int64[np.ndarray, "n"]:
-    """Indices of the pairs of an epoch, each as often as the weight of its corpus says."""
+    """Returns the indices of the pairs of an epoch, by the weights of their corpora."""
     chosen, start = [], 0
     for size, weight in zip(corpus_sizes, weights, strict=True):
         times = int(weight)

@@ -1,7 +1,7 @@
-"""Which pairs make up which batch of an epoch: a pure function of (seed, epoch).
+"""Plans which pairs are in which batch of an epoch: a pure function of (seed, epoch).
 
-Nothing here depends on how many processes or devices there are, nor on what was read before: a run
-resumed on other hardware goes through the same batches.
+The plan does not depend on the number of processes or devices, nor on earlier epochs: a run resumed
+on other hardware trains on the same batches.
 """
 
 import dataclasses
@@ -12,54 +12,54 @@ from jaxtyping import Int, Int64
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, PlannedBatch, pack_batch
 from flaxformer_mt.data.batching.buckets import bucket_of
-from flaxformer_mt.data.batching.mixture import draw_mixture
-from flaxformer_mt.data.tokenization.tokenized import Resampler, TokenizedPairs
+from flaxformer_mt.data.batching.mixture import sample_mixture
+from flaxformer_mt.data.tokenization.tokenized import SubwordSampler, TokenizedPairs
 
-RowShare = Callable[[BatchShape], Int[np.ndarray, "r"]]
-"""The numbers of those rows of a batch of this shape that this process reads."""
+ShardRows = Callable[[BatchShape], Int[np.ndarray, "r"]]
+"""Returns the row numbers that this process reads of a batch with this shape."""
 
-Cut = Callable[
+Batcher = Callable[
     [TokenizedPairs, Sequence[BatchShape], Int64[np.ndarray, "n"]],
     list[PlannedBatch],
 ]
-"""How pairs in an order become batches: `bucket_pairs` here, or `packing.pack_pairs`."""
+"""Makes batches of pairs in a given order: `bucket_pairs` here, or `packing.pack_pairs`."""
 
 
 def bucket_pairs(
     pairs: TokenizedPairs, shapes: Sequence[BatchShape], order: Int64[np.ndarray, "n"]
 ) -> list[PlannedBatch]:
-    """One pair a row, in the smallest shape for it; all batches are full but at most one a shape.
+    """Puts one pair into a row, and each pair into the smallest shape that fits it.
 
-    What is left at the end of a bucket moves up into the next one, whose shape holds it too, unless
-    there it would take more cells than the empty rows that it would take here.
+    At most one batch of each shape has empty rows. Pairs that do not fill a batch move to the next
+    larger shape, unless this costs more padding than the empty rows.
 
     Raises:
-      ValueError: a pair that is longer than the last shape.
+      ValueError: a pair is longer than the last shape.
     """
     buckets = bucket_of(shapes, pairs.source_lengths[order], pairs.target_lengths[order])
     if np.any(buckets == len(shapes)):
         raise ValueError(
             f"{np.count_nonzero(buckets == len(shapes))} pairs are longer than the largest batch "
-            f"shape, {shapes[-1]}; choose the shapes from the lengths of all the pairs."
+            f"shape, {shapes[-1]}; choose the shapes for the lengths of all pairs."
         )
     batches: list[PlannedBatch] = []
-    left = order[:0]
+    rest = order[:0]
     for bucket, shape in enumerate(shapes):
-        waiting = np.concatenate([left, order[buckets == bucket]])
-        full = len(waiting) // shape.rows * shape.rows
-        alone = np.ones(shape.rows, np.int64)
+        in_bucket = np.concatenate([rest, order[buckets == bucket]])
+        full = len(in_bucket) // shape.rows * shape.rows
+        row_sizes = np.ones(shape.rows, np.int64)
         for start in range(0, full, shape.rows):
-            batches.append(PlannedBatch(bucket, waiting[start : start + shape.rows], alone))
-        left = waiting[full:]
-        if len(left) and not _moves_up(len(left), shapes[bucket : bucket + 2]):
-            batches.append(PlannedBatch(bucket, left, alone[: len(left)]))
-            left = order[:0]
+            batches.append(PlannedBatch(bucket, in_bucket[start : start + shape.rows], row_sizes))
+        rest = in_bucket[full:]
+        if len(rest) and not _moves_up(len(rest), shapes[bucket : bucket + 2]):
+            batches.append(PlannedBatch(bucket, rest, row_sizes[: len(rest)]))
+            rest = order[:0]
     return batches
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """The batches of one epoch, as indices; `batch(i)` makes the i-th when it is wanted."""
+    """The batches of one epoch as indices of pairs; `batch(i)` makes batch i."""
 
     pairs: TokenizedPairs
     shapes: tuple[BatchShape, ...]
@@ -68,29 +68,29 @@ class BatchPlan:
     order: Int64[np.ndarray, "n"]
     """Indices into `pairs`, row after row."""
     row_offsets: Int64[np.ndarray, "row_offsets"]
-    """Where each row begins in `order`: bucketed rows have one pair each, packed ones several."""
+    """Start of each row in `order`: bucketed rows have one pair each, packed rows several."""
     batch_offsets: Int64[np.ndarray, "batch_offsets"]
-    """Where each batch begins among the rows."""
+    """Start of each batch among the rows."""
 
     def __len__(self) -> int:
         return len(self.shape_of)
 
     def shape(self, index: int) -> BatchShape:
-        """The shape of batch `index` over all processes."""
+        """Returns the shape of batch `index` over all processes."""
         return self.shapes[self.shape_of[index]]
 
     def row(self, index: int, number: int) -> Int64[np.ndarray, "_"]:
-        """The pairs in row `number` of batch `index`; none in rows beyond the last that has any."""
-        place = self.batch_offsets[index] + number
-        if place >= self.batch_offsets[index + 1]:
+        """Returns the pairs in row `number` of batch `index`; none beyond its last row."""
+        row = self.batch_offsets[index] + number
+        if row >= self.batch_offsets[index + 1]:
             return self.order[:0]
-        return self.order[self.row_offsets[place] : self.row_offsets[place + 1]]
+        return self.order[self.row_offsets[row] : self.row_offsets[row + 1]]
 
     def batch(self, index: int, rows: Int[np.ndarray, "r"] | None = None) -> Batch:
-        """The rows of batch `index` that have these numbers, in this order; None = all of them.
+        """Returns the rows of batch `index` with these numbers, in this order; None = all rows.
 
-        A number beyond the rows of the shape gives an empty row: the hardware may need more rows
-        than the recipe has.
+        A number beyond the rows of the shape gives an empty row, because the devices may need more
+        rows than the recipe has.
 
         Raises:
           ValueError: a negative number.
@@ -99,8 +99,8 @@ class BatchPlan:
         numbers = np.arange(shape.rows) if rows is None else rows
         if len(numbers) and numbers.min() < 0:
             raise ValueError(
-                f"rows of a batch are numbered from 0, got {numbers.min()}; give the numbers of "
-                f"the rows wanted, those from {shape.rows} on being empty."
+                f"rows of a batch are numbered from 0, got {numbers.min()}; rows from {shape.rows} "
+                "on are empty."
             )
         examples = [
             [self.pairs.example(pair) for pair in self.row(index, number).tolist()]
@@ -110,12 +110,12 @@ class BatchPlan:
 
     @property
     def pairs_per_row(self) -> float:
-        """Mean number of pairs in a row that has any."""
+        """Mean number of pairs in a row that is not empty."""
         return len(self.order) / max(len(self.row_offsets) - 1, 1)
 
     @property
     def padding(self) -> float:
-        """Share of the cells of all batches, both sides together, that hold no token."""
+        """Fraction of padding in all batches, both sides together."""
         real = (self.pairs.source_lengths + self.pairs.target_lengths)[self.order].sum()
         cells = [shape.rows * (shape.source_length + shape.target_length) for shape in self.shapes]
         return 1.0 - float(real / np.array(cells)[self.shape_of].sum())
@@ -129,58 +129,59 @@ def plan_epoch(
     epoch: int,
     corpus_sizes: Sequence[int],
     weights: Sequence[float],
-    cut: Cut = bucket_pairs,
+    batcher: Batcher = bucket_pairs,
 ) -> BatchPlan:
-    """One shuffled epoch over a mixture of corpora.
+    """Plans one shuffled epoch over a mixture of corpora.
 
     Args:
       pairs: all corpora, one after the other.
       shapes: nested, in ascending order; see `choose_bucket_shapes`.
-      corpus_sizes: how many of `pairs` each corpus has.
-      weights: how often each corpus is seen: 2 is twice, 0.5 a random half, another one each epoch.
-      cut: how the shuffled pairs become batches, which are then shuffled.
+      corpus_sizes: number of `pairs` of each corpus.
+      weights: how often the epoch contains each corpus: 2 = twice, 0.5 = a random half, another one
+        each epoch.
+      batcher: makes batches of the shuffled pairs. The batches are shuffled, too.
     """
     rng = np.random.default_rng((seed, epoch))
-    order = rng.permutation(draw_mixture(rng, corpus_sizes, weights))
-    batches = cut(pairs, shapes, order)
+    order = rng.permutation(sample_mixture(rng, corpus_sizes, weights))
+    batches = batcher(pairs, shapes, order)
     return _assemble(pairs, shapes, [batches[i] for i in rng.permutation(len(batches))])
 
 
 def plan_in_order(
-    pairs: TokenizedPairs, shapes: Sequence[BatchShape], cut: Cut = bucket_pairs
+    pairs: TokenizedPairs, shapes: Sequence[BatchShape], batcher: Batcher = bucket_pairs
 ) -> BatchPlan:
-    """One pass for evaluation: every pair exactly once, always in the same order."""
-    return _assemble(pairs, shapes, cut(pairs, shapes, np.arange(len(pairs))))
+    """Plans one pass for evaluation: every pair exactly once, always in the same order."""
+    return _assemble(pairs, shapes, batcher(pairs, shapes, np.arange(len(pairs))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Epochs:
-    """All that the batches of any epoch are computed from."""
+    """Plans any epoch of the training data."""
 
     pairs: TokenizedPairs
     shapes: tuple[BatchShape, ...]
     seed: int
     corpus_sizes: tuple[int, ...]
     weights: tuple[float, ...]
-    cut: Cut = bucket_pairs
-    resampler: Resampler | None = None
-    """Tokenises the pairs anew for each epoch (subword regularisation)."""
+    batcher: Batcher = bucket_pairs
+    sampler: SubwordSampler | None = None
+    """Tokenizes the pairs again for each epoch (subword sampling)."""
     first: BatchPlan | None = None
-    """What `plan(0)` returns, where that is known already."""
+    """The result of `plan(0)`, if it is known already."""
 
-    def resamples(self, epoch: int) -> bool:
-        """Whether `plan` has all text to cut into tokens, which takes long."""
-        return self.resampler is not None and (epoch > 0 or self.first is None)
+    def needs_sampling(self, epoch: int) -> bool:
+        """Whether `plan` must tokenize all text, which takes long."""
+        return self.sampler is not None and (epoch > 0 or self.first is None)
 
     def plan(self, epoch: int, pairs: TokenizedPairs | None = None) -> BatchPlan:
-        """The batches of one epoch: a function of (seed, epoch) alone.
+        """Returns the batches of one epoch: a function of (seed, epoch) alone.
 
-        `pairs` are what the resampler makes of them, where that is known already.
+        `pairs` is the result of `sampler.pairs_of(epoch)`, if it is known already.
         """
         if epoch == 0 and self.first is not None:
             return self.first
         if pairs is None:
-            pairs = self.pairs if self.resampler is None else self.resampler.pairs_of(epoch)
+            pairs = self.pairs if self.sampler is None else self.sampler.pairs_of(epoch)
         return plan_epoch(
             pairs,
             self.shapes,
@@ -188,17 +189,17 @@ class Epochs:
             epoch=epoch,
             corpus_sizes=self.corpus_sizes,
             weights=self.weights,
-            cut=self.cut,
+            batcher=self.batcher,
         )
 
 
-def _moves_up(num_left: int, here_and_next: Sequence[BatchShape]) -> bool:
-    """Whether the pairs left over take fewer cells in the next bucket than as a batch here."""
+def _moves_up(num_pairs: int, here_and_next: Sequence[BatchShape]) -> bool:
+    """Whether these pairs take less space in the next bucket than as a batch of their own."""
     if len(here_and_next) < 2:
         return False
     here, above = here_and_next
     cells_here = here.rows * (here.source_length + here.target_length)
-    return num_left * (above.source_length + above.target_length) < cells_here
+    return num_pairs * (above.source_length + above.target_length) < cells_here
 
 
 def _assemble(

@@ -1,6 +1,6 @@
-"""Processes that cut text into tokens anew for each epoch: all that training waits for in its data.
+"""Processes that sample the segmentations of each epoch, which takes most of the time for data.
 
-Apart from the rest of the room because Grain imports jax where it finds it.
+A module of its own, because Grain imports jax if it is installed.
 """
 
 import multiprocessing
@@ -12,78 +12,86 @@ from typing import Any
 import grain
 from absl import flags
 
-from flaxformer_mt.data.tokenization.tokenized import Resampler, TokenizedPairs
+from flaxformer_mt.data.tokenization.tokenized import SubwordSampler, TokenizedPairs
 
-# A tenth of a second or less of work, which is worth the way between two processes.
-_PAIRS_OF_A_PART = 1024
+# Pairs in a message between processes: at most a tenth of a second of work.
+_CHUNK_SIZE = 1024
+
+
+def split_into_chunks(sampler: SubwordSampler) -> list[range]:
+    """Returns the numbers of all pairs, in chunks that `SubwordSampler.pairs_of` takes."""
+    numbers = range(len(sampler.plain))
+    return [numbers[start : start + _CHUNK_SIZE] for start in numbers[::_CHUNK_SIZE]]
 
 
 class SampledEpochs:
-    """The pairs of one epoch after another, as `Resampler.pairs_of` has them.
+    """Iterates over epochs; each is `SubwordSampler.pairs_of(epoch)`.
 
-    The processes are a few parts of an epoch ahead. One thread may close what another waits for.
+    The processes work a few chunks ahead. One thread may call `close` while another waits in
+    `next`.
 
     Args:
-      resampler: goes to each process, with all of its text.
-      first_epoch: which `next` gives first.
-      num_workers: how many processes.
+      sampler: is copied to each process, with all of its text.
+      first_epoch: of the iteration.
+      num_workers: number of processes.
     """
 
-    def __init__(self, resampler: Resampler, *, first_epoch: int, num_workers: int):
-        parts = _Parts(resampler, first_epoch)
-        self._num_parts = len(parts.of_an_epoch)
-        # Grain's workers ask for absl flags, which only absl's own `app.run` would have parsed.
+    def __init__(self, sampler: SubwordSampler, *, first_epoch: int, num_workers: int):
+        chunks = _Chunks(sampler, first_epoch)
+        self._chunks_per_epoch = len(chunks.numbers)
+        # Grain's workers read absl flags, which only `absl.app.run` parses.
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()
         unbuffered = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
         workers = grain.MultiprocessingOptions(num_workers=num_workers)
-        dataset = grain.MapDataset.source(parts).to_iter_dataset(unbuffered)
-        self._parts = iter(dataset.mp_prefetch(workers, worker_init_fn=_end_with_parent))
-        # Grain's iterators are for one thread at a time.
+        dataset = grain.MapDataset.source(chunks).to_iter_dataset(unbuffered)
+        self._chunks = iter(dataset.mp_prefetch(workers, worker_init_fn=_end_with_parent))
+        # Grain's iterators are not thread-safe.
         self._lock, self._closed = threading.Lock(), False
 
     def __next__(self) -> TokenizedPairs:
-        """Raises OSError if a process was ended from outside."""
-        return TokenizedPairs.concatenate([self._next_part() for _ in range(self._num_parts)])
+        """Returns the pairs of the next epoch. Raises OSError if a process was killed."""
+        return TokenizedPairs.concatenate(
+            [self._next_chunk() for _ in range(self._chunks_per_epoch)]
+        )
 
     def close(self) -> None:
-        """Ends the processes; who waits for an epoch gets a ValueError."""
+        """Ends the processes. A thread that waits in `next` gets a ValueError."""
         self._closed = True
         with self._lock:
-            self._parts.close()
+            self._chunks.close()
 
-    def _next_part(self) -> TokenizedPairs:
+    def _next_chunk(self) -> TokenizedPairs:
         with self._lock:
             if self._closed:
                 raise ValueError("these processes have been closed")
             try:
-                return TokenizedPairs(*next(self._parts))
+                return TokenizedPairs(*next(self._chunks))
             except RuntimeError as error:
                 raise OSError(
-                    "a process that samples subwords has ended; if memory ran out, give "
-                    f"data.num_workers fewer of them, as each has a copy of the text ({error})"
+                    "a process that samples subwords has ended. If memory ran out, lower "
+                    f"data.num_workers: each process has a copy of the text ({error})"
                 ) from error
 
 
-class _Parts:
-    """All epochs from one on as one endless sequence of parts, of which each worker makes some."""
+class _Chunks:
+    """The epochs from `first_epoch` on as one endless sequence of chunks."""
 
-    def __init__(self, resampler: Resampler, first_epoch: int):
-        self._resampler, self._first_epoch = resampler, first_epoch
-        numbers, size = range(len(resampler.plain)), _PAIRS_OF_A_PART
-        self.of_an_epoch = [numbers[start : start + size] for start in numbers[::size]]
+    def __init__(self, sampler: SubwordSampler, first_epoch: int):
+        self._sampler, self._first_epoch = sampler, first_epoch
+        self.numbers = split_into_chunks(sampler)
 
     def __len__(self) -> int:
         return sys.maxsize
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
-        epoch, part = divmod(index, len(self.of_an_epoch))
-        pairs = self._resampler.pairs_of(self._first_epoch + epoch, self.of_an_epoch[part])
+        epoch, chunk = divmod(index, len(self.numbers))
+        pairs = self._sampler.pairs_of(self._first_epoch + epoch, self.numbers[chunk])
         return pairs.inputs, pairs.inputs_offsets, pairs.targets, pairs.targets_offsets
 
 
 def _end_with_parent(worker: int, num_workers: int) -> None:
-    """In each process: Grain's go on for ever if training is killed."""
+    """Ends a worker process with its parent; Grain's workers do not end if training is killed."""
     del worker, num_workers
     parent = multiprocessing.parent_process()
 

@@ -1,8 +1,8 @@
-"""Tags such as `>>fr<<` before a source text, which say into which language to translate it.
+"""Tags such as `>>fr<<` before a source text, which select the target language.
 
-One model can so serve many languages (Johnson et al. 2017, "Google's Multilingual Neural Machine
-Translation System"). The form is that of OPUS-MT and Marian. Of every vocabulary a tag is one
-token, which stands first, and nothing is ever made of it but the choice of a language.
+So one model can translate into several languages (Johnson et al. 2017, "Google's Multilingual
+Neural Machine Translation System"). OPUS-MT and Marian have the same form. In every vocabulary a
+tag is one token, the first of the text.
 """
 
 import dataclasses
@@ -15,24 +15,24 @@ _TAG = re.compile(r">>([^\s<>]+)<<")
 
 
 def tag_of(language: str) -> str:
-    """`>>fr<<` of "fr"."""
+    """Returns `>>fr<<` for "fr"."""
     return f">>{language}<<"
 
 
 def languages_in(pieces: Iterable[str]) -> tuple[str, ...]:
-    """The languages whose tags are among the pieces of a vocabulary, in their order."""
+    """Returns the languages whose tags are pieces of a vocabulary, in the order of the pieces."""
     found = map(_TAG.fullmatch, pieces)
     return tuple(match[1] for match in found if match)
 
 
 def split_tag(text: str) -> tuple[str, str]:
-    """The tag that a text begins with, or "", and the rest without the space around it."""
+    """Splits a text into its tag, or "", and the rest without outer white space."""
     match = _TAG.match(text)
     return (match[0], text[match.end() :].strip()) if match else ("", text)
 
 
 def check_language(language: str) -> None:
-    """Raises ValueError for a name that no tag can hold."""
+    """Raises ValueError for a name that cannot be in a tag."""
     if not _TAG.fullmatch(tag_of(language)):
         raise ValueError(
             f"a language is named by a code such as 'fr' or 'zh-CN', without spaces and brackets, "
@@ -42,7 +42,7 @@ def check_language(language: str) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaggedPairs:
-    """The pairs of a source, each with the tag of its target language before its source text."""
+    """The pairs of a source, with the tag of the target language before each source text."""
 
     source: PairSource
     language: str

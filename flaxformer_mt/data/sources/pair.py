@@ -1,4 +1,4 @@
-"""A sentence and its translation, and anything that holds many of them."""
+"""Sentence pairs, and the interface of their sources."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -12,12 +12,12 @@ class Pair(NamedTuple):
 
 @runtime_checkable
 class PairSource(Protocol):
-    """Random access to sentence pairs: anything with a length and an index."""
+    """Random access to sentence pairs."""
 
     def __len__(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         ...
 
     def __getitem__(self, index: int, /) -> Pair:
-        """Pair `index`, from 0 to `len - 1`."""
+        """Returns pair `index`, from 0 to `len - 1`."""
         ...

@@ -1,4 +1,4 @@
-"""Some of the pairs of a source, in its place: those that are fit and allowed for training."""
+"""A subset of the pairs of a source."""
 
 import dataclasses
 from collections.abc import Iterable, Set
@@ -12,7 +12,7 @@ from flaxformer_mt.data.sources.pair import Pair, PairSource
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SelectedPairs:
-    """The pairs of `source` at `indices`, as a pair source itself."""
+    """The pairs of `source` at `indices`. A `PairSource`."""
 
     source: PairSource
     indices: Int64[np.ndarray, "n"]
@@ -25,16 +25,16 @@ class SelectedPairs:
 
 
 def source_lines(pairs: Iterable[Pair]) -> frozenset[str]:
-    """The source sentences of the pairs, without language tags and the white space around them."""
+    """Returns the source sentences of the pairs, without language tags and outer white space."""
     return frozenset(_sentence(pair) for pair in pairs)
 
 
 def without_lines(source: PairSource, lines: Set[str]) -> SelectedPairs:
-    """The pairs whose source sentence is none of `lines`, which are as `source_lines` has them."""
+    """Returns the pairs whose source sentence is not in `lines`, a result of `source_lines`."""
     fresh = (index for index in range(len(source)) if _sentence(source[index]) not in lines)
     return SelectedPairs(source, np.fromiter(fresh, np.int64))
 
 
 def _sentence(pair: Pair) -> str:
-    # Without the tag: who has seen a test sentence go into French knows it in German too.
+    # Without the tag, because a test sentence must not occur with any target language.
     return split_tag(pair.source)[1].strip()

@@ -1,6 +1,10 @@
-"""Text files as compact tables of sentences: one blob of bytes, and where each of them lies."""
+"""Reads text files as sentences: all bytes of a file in memory, and where each sentence lies.
+
+Half a million sentences as Python strings would take several times their size on disk.
+"""
 
 import codecs
+import dataclasses
 import gzip
 import json
 import lzma
@@ -13,16 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
+from flaxformer_mt.data.sources.pair import Pair
+
 _NEWLINE, _TAB = ord("\n"), ord("\t")
 _UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
-_CHECKED_AT_ONCE = 1 << 20  # bytes
+_DECODED_BYTES = 1 << 20  # at a time, to check them
 
 
 class PackedText(NamedTuple):
-    """Sentences as UTF-8 in one blob; sentence i lies from `starts[i]` to `ends[i]`.
-
-    Half a million sentences as Python strings would take several times their size on disk.
-    """
+    """Sentences as UTF-8 in one block; sentence i lies from `starts[i]` to `ends[i]`."""
 
     blob: bytes
     starts: Int64[np.ndarray, "n"]
@@ -30,19 +33,48 @@ class PackedText(NamedTuple):
 
     @property
     def num_sentences(self) -> int:
-        """How many sentences there are (`len` of this tuple is 3)."""
+        """The number of sentences (`len` of this tuple is 3)."""
         return len(self.starts)
 
     def sentence(self, index: int) -> str:
-        """Sentence `index`, without the carriage return that Windows puts before the line end."""
+        """Returns sentence `index`, without the carriage return of Windows line ends."""
         return self.blob[self.starts[index] : self.ends[index]].removesuffix(b"\r").decode("utf-8")
 
 
-def read_lines(path: Path, *, may_be_empty: bool = False) -> PackedText:
-    """One sentence a line, split at "\\n" only; `.gz` and `.xz` are unpacked.
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextPairs:
+    """Sentence pairs in memory. A `PairSource`."""
 
-    Raises FileNotFoundError (with what lies there instead), or ValueError for an empty file
-    (unless it `may_be_empty`), invalid UTF-8 (with its line) or a damaged archive.
+    source: PackedText
+    target: PackedText
+
+    def __len__(self) -> int:
+        return self.source.num_sentences
+
+    def __getitem__(self, index: int) -> Pair:
+        return Pair(self.source.sentence(index), self.target.sentence(index))
+
+
+def read_text_pair(source: Path, target: Path) -> TextPairs:
+    """Reads two files; line i of one is the translation of line i of the other.
+
+    Raises ValueError if the numbers of lines differ, and as `read_lines`.
+    """
+    sides = read_lines(source), read_lines(target)
+    counts = [side.num_sentences for side in sides]
+    if counts[0] != counts[1]:
+        raise ValueError(
+            f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: line i of the one "
+            "must be the translation of line i of the other."
+        )
+    return TextPairs(*sides)
+
+
+def read_lines(path: Path, *, may_be_empty: bool = False) -> PackedText:
+    """Reads one sentence a line, split at "\\n" only; unpacks `.gz` and `.xz`.
+
+    Raises FileNotFoundError (with the files that are there instead), or ValueError for an empty
+    file (unless `may_be_empty`), invalid UTF-8 (with its line) or a damaged archive.
     """
     blob = _read_bytes(path, may_be_empty=may_be_empty)
     if not blob:
@@ -54,10 +86,10 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> PackedText:
     return PackedText(blob, starts.astype(np.int64), ends.astype(np.int64))
 
 
-def read_tsv(path: Path) -> tuple[PackedText, PackedText]:
-    """The two sides of a file of lines `source<TAB>target`.
+def read_tsv(path: Path) -> TextPairs:
+    """Reads a file of lines `source<TAB>target`.
 
-    Raises ValueError with the number of a line that has not exactly one tab; else as read_lines.
+    Raises ValueError with the number of a line that has not exactly one tab, and as `read_lines`.
     """
     blob, starts, ends = read_lines(path)
     tabs = np.flatnonzero(np.frombuffer(blob, np.uint8) == _TAB)
@@ -68,17 +100,15 @@ def read_tsv(path: Path) -> tuple[PackedText, PackedText]:
             f"{path}, line {wrong[0] + 1}: a TSV line must be source<TAB>target, this one has "
             f"{tabs_in_line[wrong[0]] + 1} columns; `cut -f 1,2` keeps the first two of them."
         )
-    return PackedText(blob, starts, tabs), PackedText(blob, tabs + 1, ends)
+    return TextPairs(PackedText(blob, starts, tabs), PackedText(blob, tabs + 1, ends))
 
 
-def read_jsonl(
-    path: Path, source_language: str, target_language: str
-) -> tuple[PackedText, PackedText]:
-    """The two sides of a file with one JSON object a line.
+def read_jsonl(path: Path, source_language: str, target_language: str) -> TextPairs:
+    """Reads a file with one JSON object a line.
 
-    The sentences stand under the language codes, as in {"en": "...", "de": "..."}, or under
-    "source" and "target"; either may lie one level down under "translation", as in Hugging Face's.
-    Raises ValueError with the number of a line without both; else as read_lines.
+    The keys are the language codes, as in {"en": "...", "de": "..."}, or "source" and "target".
+    Both may lie one level down under "translation", as in Hugging Face's data sets.
+    Raises ValueError with the number of a line without both, and as `read_lines`.
     """
     lines = read_lines(path)
     source, target = _Packer(), _Packer()
@@ -90,16 +120,16 @@ def read_jsonl(
             target.append(target_text)
         except ValueError as error:
             raise ValueError(f"{path}, line {index + 1}: {error}") from error
-    return source.packed(), target.packed()
+    return TextPairs(source.packed(), target.packed())
 
 
 def one_line(text: str) -> str:
-    """`text` with "\\n" and "\\r" as spaces: a sentence is a line, whatever format it came in."""
+    """Returns `text` with line breaks as spaces, because a sentence is one line."""
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
 def missing_file(path: Path) -> FileNotFoundError:
-    """An error that names what lies where `path` was looked for."""
+    """Returns an error that lists the files in the folder of `path`."""
     folder = path.parent
     while not folder.is_dir():
         folder = folder.parent
@@ -110,7 +140,7 @@ def missing_file(path: Path) -> FileNotFoundError:
     )
 
 
-def _read_bytes(path: Path, *, may_be_empty: bool = False) -> bytes:
+def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
     opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
         with opener(path, "rb") as file:
@@ -130,11 +160,11 @@ def _read_bytes(path: Path, *, may_be_empty: bool = False) -> bytes:
 
 
 def _check_utf8(blob: bytes, path: Path) -> None:
-    """Checks piece by piece, so that a large file never stands in memory as a string."""
+    """Decodes part by part, because a large file as one string needs much memory."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        for start in range(0, len(blob), _CHECKED_AT_ONCE):
-            decoder.decode(blob[start : start + _CHECKED_AT_ONCE])
+        for start in range(0, len(blob), _DECODED_BYTES):
+            decoder.decode(blob[start : start + _DECODED_BYTES])
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         _raise_bad_line(blob, path)

@@ -1,37 +1,34 @@
-"""The vocabularies of a Hugging Face Marian model: SentencePiece cuts, JSON numbers.
+"""The vocabularies of a Hugging Face Marian model: SentencePiece pieces, ids from JSON.
 
-    source.spm, target.spm      SentencePiece models, which cut text; the ids in them mean nothing
+    source.spm, target.spm      SentencePiece models; their ids are not used
     vocab.json                  {piece: id}, of both languages, or of the source alone beside
     target_vocab.json           {piece: id} of the target, if tokenizer_config.json says so
     tokenizer_config.json       names of the special tokens, and a few switches (optional)
 
-Ids and text are those of `transformers.MarianTokenizer` (5.x). So text that spells a special token
-does get it here, and a line may begin with a target language, `>>fra<<`, which is one token.
+Ids and text equal those of `transformers.MarianTokenizer` (5.x). So the text of a special token
+becomes that token, and a line may begin with a target language, `>>fra<<`, which is one token.
 """
 
 import functools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, SupportsInt
 
 from sentencepiece import SentencePieceProcessor
 
 from flaxformer_mt.data.sources.text_files import missing_file
-from flaxformer_mt.data.tokenization.vocabulary import (
-    SentencePieceVocabulary,
-    until_end,
-    without_line_breaks,
-)
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import sample_pieces
+from flaxformer_mt.data.tokenization.vocabulary import until_end, without_line_breaks
 
 MODELS = {"source": "source.spm", "target": "target.spm"}
 VOCAB, TARGET_VOCAB, SETTINGS = "vocab.json", "target_vocab.json", "tokenizer_config.json"
 _REQUIRED = (*MODELS.values(), VOCAB)
 _SPACE = "▁"
 
-# What `clean_up_tokenization` of transformers replaces, in its order.
+# Replacements of `clean_up_tokenization` of transformers, in its order.
 _CLEAN_UP = {
     " .": ".",
     " ?": "?",
@@ -47,9 +44,9 @@ _CLEAN_UP = {
 
 
 def read_marian_files(directory: Path) -> dict[str, bytes]:
-    """The tokenizer's files in a directory, by name, as they are.
+    """Returns the contents of the tokenizer's files in a directory, by name.
 
-    Raises FileNotFoundError naming the one that is lacking and what is there instead.
+    Raises FileNotFoundError with the missing file and the files that are there instead.
     """
     files = {}
     for name in (*_REQUIRED, TARGET_VOCAB, SETTINGS):
@@ -63,21 +60,21 @@ def read_marian_files(directory: Path) -> dict[str, bytes]:
 
 
 def read_settings(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """The content of tokenizer_config.json; {} where there is none."""
+    """Returns the content of tokenizer_config.json; {} if there is none."""
     return _json_object(files, SETTINGS) if SETTINGS in files else {}
 
 
 def read_marian_vocabularies(
     directory: str | os.PathLike[str], *, bos_id: int | None = None, sampling_alpha: float = 0.0
 ) -> tuple["MarianVocabulary", "MarianVocabulary"]:
-    """Source and target from a directory with the files of a Marian model.
+    """Returns the source and target vocabulary of a Marian model.
 
     Args:
-      directory: holds the files named above.
+      directory: of the files above.
       bos_id: the token that starts a target; None = padding.
       sampling_alpha: as of `SentencePieceVocabulary`.
 
-    Raises FileNotFoundError for a lacking file, ValueError for one that is damaged.
+    Raises FileNotFoundError for a missing file, ValueError for a damaged one.
     """
     files = read_marian_files(Path(directory))
     try:
@@ -89,7 +86,7 @@ def read_marian_vocabularies(
 
 
 class MarianVocabulary:
-    """One side of a Marian tokenizer, made of the files of both."""
+    """One side of a Marian tokenizer."""
 
     suffix: ClassVar[str] = ".spm"
 
@@ -109,7 +106,7 @@ class MarianVocabulary:
           bos_id: the token that starts a target (decoder_start_token_id); None = padding.
           sampling_alpha: as of `SentencePieceVocabulary`.
 
-        Raises ValueError naming the file that is damaged, or that lacks a special token.
+        Raises ValueError with the file that is damaged or lacks a special token.
         """
         self.files, self._side, self._alpha = dict(files), side, sampling_alpha
         self.settings = settings = read_settings(files)
@@ -128,8 +125,8 @@ class MarianVocabulary:
         self._silent = {self._special(name) for name in special | {n for n, s in added if s}}
         self._whole = _whole_tokens(settings, special | {name for name, _ in added})
         self._pieces_of = _load_model(files, MODELS[side])
-        # As in transformers 5: with one vocabulary for both, also a target is put together by
-        # the model of the source.
+        # As in transformers 5: with one vocabulary for both, the source's model detokenizes
+        # targets too.
         self._text_of = _load_model(files, MODELS["target" if separate else "source"])
         self._clean_up = bool(settings.get("clean_up_tokenization_spaces"))
 
@@ -138,13 +135,17 @@ class MarianVocabulary:
         return functools.partial(MarianVocabulary, **arguments), (self.files, self._side)
 
     def tokenize(self, text: str) -> list[int]:
-        """Token ids of `text`, with EOS at the end and no BOS."""
+        """Returns the token ids of `text`, with EOS at the end and no BOS."""
         return self._tokenize(text, lambda part: self._pieces_of.encode(part, out_type=str))
 
-    def detokenize(self, ids: Iterable[SupportsInt]) -> str:
-        """The one line of text that `ids` stand for, up to the first EOS, without special tokens.
+    def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns `tokenize` of each text."""
+        return [self.tokenize(text) for text in texts]
 
-        The unknown word is one of those: nothing is written for it.
+    def detokenize(self, ids: Iterable[SupportsInt]) -> str:
+        """Returns the text of `ids` up to the first EOS, without special tokens.
+
+        The unknown token is one of these.
         """
         pieces = [self.pieces[token] for token in until_end(ids, self.eos_id, self._silent)]
         text = self._text_of.decode_pieces(pieces).replace(_SPACE, " ").strip()
@@ -153,22 +154,19 @@ class MarianVocabulary:
                 text = text.replace(spaced, joined)
         return without_line_breaks(text)
 
-    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        """As `tokenize`, but cut differently each time, as wildly as `sampling_alpha` says."""
+    def sample(self, text: str, seed: int) -> list[int]:
+        """Returns token ids of a random segmentation, or as `tokenize` if sampling is off."""
         if not self._alpha:
             return self.tokenize(text)
-        sampler = self._sampler
-        names = sampler.pieces
-        return self._tokenize(
-            text, lambda part: [names[token] for token in sampler.sample(part, random)[:-1]]
-        )
+        options: dict[str, Any] = {"alpha": self._alpha, "seed": seed, "out_type": str}
+        return self._tokenize(text, lambda part: sample_pieces(self._pieces_of, part, **options))
 
     def to_bytes(self) -> bytes:
-        """All that decides its ids and its text, one file after the other."""
+        """Returns all that determines its ids and text: the contents of all files."""
         side = f"{self._side} {self.bos_id} ".encode()
         return side + b"".join(f"{n} {len(b)} ".encode() + b for n, b in self.files.items())
 
-    def _tokenize(self, text: str, cut: Callable[[str], list[str]]) -> list[int]:
+    def _tokenize(self, text: str, segment: Callable[[str], list[str]]) -> list[int]:
         pieces: list[str] = []
         for part in self._whole.split(text):
             if self._whole.fullmatch(part):
@@ -176,7 +174,7 @@ class MarianVocabulary:
             elif part:
                 language, rest = _language_prefix(part)
                 pieces += language
-                pieces += cut(rest)
+                pieces += segment(rest)
         return [*(self._ids.get(piece, self.unk_id) for piece in pieces), self.eos_id]
 
     def _special(self, name: str) -> int:
@@ -187,15 +185,11 @@ class MarianVocabulary:
             )
         return self._ids[name]
 
-    @functools.cached_property
-    def _sampler(self) -> SentencePieceVocabulary:
-        return SentencePieceVocabulary(self.files[MODELS[self._side]], self._alpha)
-
 
 def read_vocab(files: Mapping[str, bytes], name: str) -> dict[str, int]:
-    """{piece: id} of one of the JSON files.
+    """Returns {piece: id} of one of the JSON files.
 
-    Raises ValueError unless the ids are 0, 1, 2, ... without gap or repetition.
+    Raises ValueError unless the ids are 0, 1, 2, ..., each once.
     """
     vocab = _json_object(files, name)
     if not all(type(token) is int for token in vocab.values()):
@@ -221,13 +215,13 @@ def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
 
 
 def _token_name(settings: Mapping[str, Any], name: str) -> str:
-    """Of a special token."""
+    """Returns the name of a special token."""
     usual = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}[name]
     return _content(settings.get(name) or usual)
 
 
 def _content(token: Any) -> str:
-    """Of a token in the settings: a string, or an object with the string as its "content"."""
+    """Returns the text of a token: a string, or an object with the string as its "content"."""
     content = token.get("content") if isinstance(token, dict) else token
     if not isinstance(content, str):
         raise ValueError(
@@ -238,7 +232,7 @@ def _content(token: Any) -> str:
 
 
 def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """Further tokens that are never cut: (name, whether it is left out of text)."""
+    """Returns further tokens that are never segmented: (name, whether text omits it)."""
     decoder = settings.get("added_tokens_decoder") or {}
     if not isinstance(decoder, dict) or not all(isinstance(e, dict) for e in decoder.values()):
         raise ValueError(
@@ -261,7 +255,7 @@ def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
 
 
 def _whole_tokens(settings: Mapping[str, Any], names: set[str]) -> re.Pattern[str]:
-    """What text is split at before SentencePiece sees it; nothing with split_special_tokens."""
+    """Returns a pattern of tokens that SentencePiece must not segment."""
     if settings.get("split_special_tokens"):
         return re.compile(r"(?!)")
     longest_first = sorted(names, key=len, reverse=True)
@@ -269,7 +263,7 @@ def _whole_tokens(settings: Mapping[str, Any], names: set[str]) -> re.Pattern[st
 
 
 def _language_prefix(text: str) -> tuple[list[str], str]:
-    """Takes ">>fra<<" off the beginning of a text."""
+    """Splits ">>fra<<" from the beginning of a text."""
     end = text.find("<<")
     if not text.startswith(">>") or end < 0:
         return [], text
@@ -278,7 +272,7 @@ def _language_prefix(text: str) -> tuple[list[str], str]:
 
 def _load_model(files: Mapping[str, bytes], name: str) -> SentencePieceProcessor:
     try:
-        if not files[name]:  # of which SentencePiece makes a processor that cuts nothing
+        if not files[name]:  # SentencePiece would accept it
             raise RuntimeError("an empty file")
         return SentencePieceProcessor(model_proto=files[name])
     except RuntimeError as error:

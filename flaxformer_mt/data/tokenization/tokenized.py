@@ -1,10 +1,10 @@
-"""A corpus as token ids, held in flat arrays: 513 k pairs are two of them, not a million lists."""
+"""A corpus as token ids in flat arrays, which need much less memory than lists."""
 
 import dataclasses
-import itertools
+import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -12,15 +12,14 @@ from jaxtyping import Int32, Int64
 from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import tokenize_texts
 
-# Enough to keep all cores at work; few enough to take no memory worth speaking of.
-_TOKENIZED_AT_ONCE = 4096
+# Pairs tokenized in one call: enough to use all cores, few enough to need little memory.
+_CHUNK_SIZE = 4096
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TokenizedPairs:
-    """Token ids of all pairs end to end; pair i lies from `offsets[i]` to `offsets[i + 1]`."""
+    """Token ids of all pairs, concatenated; pair i is at `offsets[i]` to `offsets[i + 1]`."""
 
     inputs: Int32[np.ndarray, "source_tokens"]
     inputs_offsets: Int64[np.ndarray, "offsets"]
@@ -32,16 +31,16 @@ class TokenizedPairs:
 
     @property
     def source_lengths(self) -> Int64[np.ndarray, "n"]:
-        """Source tokens of each pair, its end token counted."""
+        """The number of source tokens of each pair, EOS included."""
         return np.diff(self.inputs_offsets)
 
     @property
     def target_lengths(self) -> Int64[np.ndarray, "n"]:
-        """Target tokens of each pair, its end token counted."""
+        """The number of target tokens of each pair, EOS included."""
         return np.diff(self.targets_offsets)
 
     def example(self, index: int) -> Example:
-        """The pair `index`, as views into the flat arrays."""
+        """Returns pair `index`, as views of the flat arrays."""
         source, target = self.inputs_offsets, self.targets_offsets
         return Example(
             self.inputs[source[index] : source[index + 1]],
@@ -50,7 +49,7 @@ class TokenizedPairs:
 
     @classmethod
     def concatenate(cls, parts: Sequence["TokenizedPairs"]) -> "TokenizedPairs":
-        """The pairs of all `parts`, one after the other."""
+        """Returns the pairs of all `parts`, one after the other."""
         return cls(
             inputs=np.concatenate([part.inputs for part in parts]),
             inputs_offsets=_offsets([part.source_lengths for part in parts]),
@@ -61,26 +60,26 @@ class TokenizedPairs:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TokenizedSource:
-    """What became of one pair source: its usable pairs, and why the others are not."""
+    """The kept pairs of one source, and why the others were dropped."""
 
     pairs: TokenizedPairs
     kept: Int64[np.ndarray, "n"]
-    """Index in the source of each usable pair."""
+    """Index in the source of each kept pair."""
     dropped: Counter[str]
-    """Pairs left out, counted by reason."""
+    """Numbers of dropped pairs by reason."""
 
 
 def tokenize_source(
     source: PairSource, tokenizer: Tokenizer, *, max_source_length: int, max_target_length: int
 ) -> TokenizedSource:
-    """Tokenises every pair, and drops those empty on a side or longer than the limits.
+    """Tokenizes every pair, and drops those with an empty side or more tokens than the limits.
 
-    Both limits count tokens, the end token included.
+    Both limits include EOS.
     """
-    inputs, targets, kept = _Growing(), _Growing(), array("q")
+    inputs, targets, kept = _TokenBuffer(), _TokenBuffer(), array("q")
     dropped: Counter[str] = Counter()
     for index, (source_ids, target_ids) in enumerate(_tokenize_pairs(source, tokenizer)):
-        # Only the end token: blank text, or text that the tokeniser's normalisation wipes out.
+        # EOS alone: blank text, or text that becomes empty when it is normalised.
         if len(source_ids) <= 1 or len(target_ids) <= 1:
             dropped["empty source" if len(source_ids) <= 1 else "empty target"] += 1
         elif len(source_ids) > max_source_length:
@@ -97,42 +96,41 @@ def tokenize_source(
 def _tokenize_pairs(
     source: PairSource, tokenizer: Tokenizer
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Token ids of both sides of every pair."""
-    for start in range(0, len(source), _TOKENIZED_AT_ONCE):
-        end = min(start + _TOKENIZED_AT_ONCE, len(source))
+    """Yields the token ids of both sides of every pair."""
+    for start in range(0, len(source), _CHUNK_SIZE):
+        end = min(start + _CHUNK_SIZE, len(source))
         pairs = [source[index] for index in range(start, end)]
         yield from zip(
-            tokenize_texts(tokenizer.source, [pair.source for pair in pairs]),
-            tokenize_texts(tokenizer.target, [pair.target for pair in pairs]),
+            tokenizer.source.tokenize_texts([pair.source for pair in pairs]),
+            tokenizer.target.tokenize_texts([pair.target for pair in pairs]),
             strict=True,
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Resampler:
-    """Cuts the same pairs into other pieces each epoch: subword regularisation (Kudo 2018).
+class SubwordSampler:
+    """Samples another segmentation of each pair for each epoch (Kudo 2018).
 
-    What is drawn depends on (seed, epoch, index of the pair) alone. A side that would exceed its
-    limit keeps its plain tokens, so that the batch shapes chosen at the start hold every epoch.
+    The sample depends on (seed, epoch, index of the pair) alone. A side whose sample exceeds its
+    limit keeps its usual tokens, so that the batch shapes fit every epoch.
     """
 
     texts: tuple[PairSource, ...]
     plain: TokenizedPairs
-    """The pairs of all `texts`, one after the other, tokenised without sampling."""
+    """The pairs of all `texts`, one after the other, tokenized without sampling."""
     tokenizer: Tokenizer
     seed: int
     max_source_length: int
     max_target_length: int
 
     def pairs_of(self, epoch: int, numbers: range | None = None) -> TokenizedPairs:
-        """All pairs as this epoch sees them, or those of some numbers."""
-        inputs, targets = _Growing(), _Growing()
+        """Returns the pairs of this epoch, all of them or those with the given numbers."""
+        inputs, targets = _TokenBuffer(), _TokenBuffer()
         for index in range(len(self.plain)) if numbers is None else numbers:
-            pair = self._text(index)
-            random = _numbers(np.random.default_rng((self.seed, epoch, index)))
-            plain = self.plain.example(index)
-            source_ids = self.tokenizer.source.sample(pair.source, random)
-            target_ids = self.tokenizer.target.sample(pair.target, random)
+            pair, plain = self._text(index), self.plain.example(index)
+            source_seed, target_seed = _seeds(self.seed, epoch, index)
+            source_ids = self.tokenizer.source.sample(pair.source, source_seed)
+            target_ids = self.tokenizer.target.sample(pair.target, target_seed)
             inputs.append(source_ids if len(source_ids) <= self.max_source_length else plain.inputs)
             targets.append(
                 target_ids if len(target_ids) <= self.max_target_length else plain.targets
@@ -144,16 +142,17 @@ class Resampler:
             if index < len(text):
                 return text[index]
             index -= len(text)
-        raise IndexError("there are fewer pairs")
+        raise IndexError(f"there are {len(self.plain)} pairs")
 
 
-def _numbers(rng: np.random.Generator) -> Callable[[], float]:
-    """What `rng.random` gives one by one, drawn in blocks: in a fifth of the time."""
-    return itertools.chain.from_iterable(iter(lambda: rng.random(64).tolist(), None)).__next__
+def _seeds(*key: int) -> tuple[int, int]:
+    """Returns 32-bit seeds for source and target that depend on the key alone."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
 
-class _Growing:
-    """Token ids as they come, four bytes each."""
+class _TokenBuffer:
+    """Collects token ids, four bytes each."""
 
     def __init__(self) -> None:
         self.ids = array("i")
@@ -164,7 +163,7 @@ class _Growing:
         self.offsets.append(len(self.ids))
 
 
-def _frozen(inputs: _Growing, targets: _Growing) -> TokenizedPairs:
+def _frozen(inputs: _TokenBuffer, targets: _TokenBuffer) -> TokenizedPairs:
     return TokenizedPairs(
         inputs=np.array(inputs.ids, np.int32),
         inputs_offsets=np.array(inputs.offsets, np.int64),

@@ -1,41 +1,35 @@
-"""The vocabularies of both languages: learnt from the training text or given, kept in the workdir.
+"""The vocabularies of both languages, learnt from the training text or read from files.
 
-tokenizer.json                                         kind, shared or not, by which settings
-shared.model      or  source.model, target.model            SentencePiece
-shared.vocab.tsv  or  source.vocab.tsv, target.vocab.tsv    words
-source.spm, target.spm, vocab.json, ...                     Marian, see data.marian_vocabulary
+The workdir keeps them:
+
+    tokenizer.json                                              kind, shared or not, settings
+    shared.model      or  source.model, target.model            SentencePiece
+    shared.vocab.tsv  or  source.vocab.tsv, target.vocab.tsv    words
+    source.spm, target.spm, vocab.json, ...                     Marian, see marian_vocabulary.py
 """
 
 import dataclasses
 import functools
 import hashlib
-import io
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sentencepiece import SentencePieceTrainer
 
 from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
 from flaxformer_mt.data.sources.text_files import missing_file
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MarianVocabulary,
     read_marian_vocabularies,
 )
-from flaxformer_mt.data.tokenization.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
-    UNK_ID,
-    SentencePieceVocabulary,
-    Vocabulary,
-    WordVocabulary,
-)
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 
 __all__ = [
     "MarianVocabulary",
@@ -53,83 +47,6 @@ _KINDS = {
     "word": WordVocabulary,
     "marian": MarianVocabulary,
 }
-_READY_FILES = {
-    "sentencepiece": ("source_model", "target_model"),
-    "word": ("source_vocab", "target_vocab"),
-    "marian": ("source_model",),
-}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenizerConfig:
-    """How text becomes token ids. What is learnt, is learnt from the training text."""
-
-    kind: Literal["sentencepiece", "word", "marian"] = "sentencepiece"
-    """"sentencepiece": subword pieces; "word": words, as the text separates them by spaces;
-    "marian": the vocabularies of a Hugging Face Marian model, which are never learnt here."""
-    shared: bool = True
-    """One vocabulary for both languages, learnt from both (section 5.1); False = one for each."""
-    vocab_size: int = 8000
-    """Size of a vocabulary that is learnt, special tokens included. Little text may give less."""
-    model_type: Literal["unigram", "bpe"] = "unigram"
-    """SentencePiece: the algorithm that finds the pieces."""
-    byte_fallback: bool = True
-    """SentencePiece: spell rare characters as bytes (256 more ids), so that nothing is unknown."""
-    character_coverage: float = 1.0
-    """SentencePiece: share of the running characters that get a piece; 0.9995 suits Chinese and
-    Japanese, whose rarest characters would fill the vocabulary."""
-    normalization: Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"] = "nmt_nfkc"
-    """SentencePiece: how characters are unified first ("_cf" lower-cases too). All but "identity"
-    make Chinese punctuation Western: a Chinese target wants "identity"."""
-    max_lines: int = 100_000
-    """SentencePiece: learn from at most so many lines of a side, chosen at random; 0 = all."""
-    min_count: int = 1
-    """Words: leave those out of a learnt vocabulary that the training text has less often."""
-    source_model: str = ""
-    """SentencePiece: a ready .model file for the source, if shared for both; "" = learn it.
-    Marian: the directory that holds source.spm, target.spm and vocab.json."""
-    target_model: str = ""
-    """SentencePiece: a ready .model file for the target; "" = learn it."""
-    source_vocab: str = ""
-    """Words: a file of word<TAB>count rows for the source, if shared for both, the first four rows
-    being padding, unknown, start and end; "" = learn it."""
-    target_vocab: str = ""
-    """Words: such a file for the target; "" = learn it."""
-    sampling_alpha: float = 0.0
-    """Subword regularisation: cut the training text differently in each epoch; 0 = off. Unigram:
-    the exponent of the probabilities, 0.1 to 0.5 (less = wilder). BPE: how many merges to skip,
-    0.1."""
-
-    def __post_init__(self) -> None:
-        for name, valid, rule in (
-            ("vocab_size", self.vocab_size > EOS_ID + 1, "more than the 4 special tokens"),
-            ("character_coverage", 0 < self.character_coverage <= 1, "above 0 and at most 1"),
-            ("max_lines", self.max_lines >= 0, "0 (all) or positive"),
-            ("min_count", self.min_count >= 1, "at least 1"),
-            ("sampling_alpha", 0 <= self.sampling_alpha < 1, "0 (off) or between 0 and 1"),
-        ):
-            if not valid:
-                raise ValueError(f"{name} must be {rule}, got {getattr(self, name)}.")
-        allowed = _READY_FILES[self.kind]
-        for name in ("source_model", "target_model", "source_vocab", "target_vocab"):
-            if getattr(self, name) and name not in allowed:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} does not go with kind={self.kind!r}: "
-                    "SentencePiece takes source_model and target_model, words take source_vocab "
-                    "and target_vocab, Marian takes source_model (a directory)."
-                )
-        if self.kind == "word" and self.sampling_alpha:
-            raise ValueError("sampling_alpha needs kind='sentencepiece': words are never cut.")
-        source, target = self._files()
-        if self.shared and source and target and source != target:
-            raise ValueError(
-                "shared=True is one vocabulary for both languages, but two files are given, "
-                f"{source} and {target}. Give one of them, or set shared=False."
-            )
-
-    def _files(self) -> tuple[str, str]:
-        """The ready file of each side, or ""."""
-        return self.source_model or self.source_vocab, self.target_model or self.target_vocab
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -139,9 +56,9 @@ class Tokenizer:
     source: Vocabulary
     target: Vocabulary
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """The configuration that it was made by, to notice when a resumed run asks for another."""
+    """Its configuration, so that a resumed run with another one is refused."""
     languages: tuple[str, ...] = ()
-    """Target languages whose tags the source vocabulary has; see `data.language_tags`."""
+    """Target languages whose tags the source vocabulary has; see `language_tags`."""
 
     @property
     def shared(self) -> bool:
@@ -150,18 +67,18 @@ class Tokenizer:
 
     @property
     def needs_tag(self) -> bool:
-        """Whether every source text must begin with a tag. (Some Marian models can do without.)"""
+        """Whether every source text must begin with a tag. (Not for Marian: some need none.)"""
         return bool(self.languages) and not isinstance(self.source, MarianVocabulary)
 
     @functools.cached_property
     def target_tags(self) -> tuple[int, ...]:
-        """Ids that the tags have as target tokens, which no translation has use for."""
+        """Ids of the tags as target tokens, which no translation may contain."""
         tags = set(map(tag_of, self.languages))
         return tuple(token for token, piece in enumerate(self.target.pieces) if piece in tags)
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that differ when any token id would mean something else."""
+        """A hash, in 16 hexadecimal digits, of all that decides the meaning of token ids."""
         digest = hashlib.sha256()
         for vocabulary in (self.source, self.target):
             content = vocabulary.to_bytes()
@@ -169,7 +86,7 @@ class Tokenizer:
         return digest.hexdigest()[:16]
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the vocabularies, and last of all the index, without which `load` finds none."""
+        """Writes the vocabularies, and last the index, without which `load` finds nothing."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in self._contents().items():
@@ -177,14 +94,14 @@ class Tokenizer:
         kind = next(kind for kind, cls in _KINDS.items() if cls.suffix == self.source.suffix)
         index: dict[str, Any] = {"kind": kind, "shared": self.shared}
         if isinstance(self.target, MarianVocabulary):
-            index["bos_id"] = self.target.bos_id  # none of its files says it
+            index["bos_id"] = self.target.bos_id  # not in Marian's files
         if self.needs_tag:
             index["languages"] = list(self.languages)
         index["settings"] = dict(self.settings)
         _write(directory / _INDEX, json.dumps(index, indent=2).encode())
 
     def _contents(self) -> Mapping[str, bytes]:
-        """Its files by name, all but the index."""
+        """Returns the files by name, without the index."""
         if isinstance(self.source, MarianVocabulary):
             return self.source.files
         if self.shared:
@@ -194,7 +111,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, sampling_alpha: float = 0.0) -> "Tokenizer":
-        """Reads what `save` wrote. Sampling is not part of it: say it anew.
+        """Reads what `save` wrote, which does not include `sampling_alpha`.
 
         Raises FileNotFoundError if there is no tokenizer, ValueError if it is damaged.
         """
@@ -230,18 +147,18 @@ def build_tokenizer(
     directory: str | os.PathLike[str],
     data_directory: str | os.PathLike[str] = ".",
 ) -> Tokenizer:
-    """The tokenizer that `directory` holds; if none, learns one or reads ready files, and saves it.
+    """Returns the tokenizer in `directory`; if there is none, learns or reads one and saves it.
 
     Args:
       config: which vocabularies.
       corpus: the training text to learn from.
-      directory: the place for it in the workdir.
-      data_directory: where relative names of ready files start.
+      directory: of the tokenizer in the workdir.
+      data_directory: relative names of existing files start here.
 
     Raises:
-      FileNotFoundError: a ready file is not there.
-      ValueError: a ready file that is no vocabulary, too little text for one, or another
-        configuration than that of the tokenizer in `directory`.
+      FileNotFoundError: a file does not exist.
+      ValueError: a file that is no vocabulary, too little text to learn one, or a tokenizer in
+        `directory` with another configuration.
     """
     settings = dataclasses.asdict(config)
     if (Path(directory) / _INDEX).exists():
@@ -249,98 +166,68 @@ def build_tokenizer(
         _check_same_settings(tokenizer.settings, settings, directory)
         _check_languages(tokenizer, corpus.languages, directory)
         return tokenizer
-    source_file, target_file = config._files()
     base = Path(data_directory).expanduser()
+    source_file, target_file = config.existing_files()
+    languages = corpus.languages
     if config.kind == "marian":
-        tokenizer = _ready_marian(config, base, settings)
-        _check_languages(tokenizer, corpus.languages, config.source_model)
-        tokenizer.save(directory)
-        return tokenizer
-
-    def vocabulary(side: Literal["source", "target", "both"], file: str) -> Vocabulary:
-        if file:
-            return _read(base / Path(file).expanduser(), config.kind, config.sampling_alpha)
-        return _learn(config, corpus, side)
-
-    if config.shared:
-        both = vocabulary("both", source_file or target_file)
-        tokenizer = Tokenizer(both, both, settings, corpus.languages)
+        source, target = _read_marian(config, base)
+        languages = languages_in(source.pieces)
+    elif config.shared:
+        file = source_file or target_file
+        source = target = _learn_or_read(config, corpus, "both", file, base)
     else:
-        source, target = vocabulary("source", source_file), vocabulary("target", target_file)
-        tokenizer = Tokenizer(source, target, settings, corpus.languages)
-    known = dataclasses.replace(tokenizer, languages=languages_in(tokenizer.source.pieces))
+        source = _learn_or_read(config, corpus, "source", source_file, base)
+        target = _learn_or_read(config, corpus, "target", target_file, base)
+    tokenizer = Tokenizer(source, target, settings, languages)
+    known = dataclasses.replace(tokenizer, languages=languages_in(source.pieces))
     _check_languages(known, corpus.languages, source_file or target_file)
     tokenizer.save(directory)
     return tokenizer
 
 
-def _ready_marian(config: TokenizerConfig, base: Path, settings: Mapping[str, Any]) -> Tokenizer:
+def _read_marian(config: TokenizerConfig, base: Path) -> tuple[MarianVocabulary, MarianVocabulary]:
     if not config.source_model:
         raise ValueError(
             "kind='marian' is never learnt: set source_model to the directory of a Marian model, "
             "or import one with `python -m flaxformer_mt.convert --from marian`."
         )
     directory = base / Path(config.source_model).expanduser()
-    sides = read_marian_vocabularies(directory, sampling_alpha=config.sampling_alpha)
-    return Tokenizer(*sides, settings, languages_in(sides[0].pieces))
+    return read_marian_vocabularies(directory, sampling_alpha=config.sampling_alpha)
 
 
-def _learn(
-    config: TokenizerConfig, corpus: Corpus, side: Literal["source", "target", "both"]
+def _learn_or_read(
+    config: TokenizerConfig,
+    corpus: Corpus,
+    side: Literal["source", "target", "both"],
+    file: str,
+    base: Path,
 ) -> Vocabulary:
+    if file:
+        return _read(base / Path(file).expanduser(), config.kind, config.sampling_alpha)
     tags = [] if side == "target" else [tag_of(language) for language in corpus.languages]
     if config.kind == "word":
         lines = _lines(corpus, side, max_lines=0)
         return WordVocabulary.learn(
             lines, max_size=config.vocab_size, min_count=config.min_count, symbols=tags
         )
-    lines = _lines(corpus, side, max_lines=config.max_lines)
-    return SentencePieceVocabulary(_learn_pieces(config, lines, tags), config.sampling_alpha)
-
-
-def _learn_pieces(config: TokenizerConfig, lines: Iterator[str], tags: Sequence[str]) -> bytes:
-    model = io.BytesIO()
-    try:
-        SentencePieceTrainer.train(
-            sentence_iterator=lines,
-            model_writer=model,
-            model_type=config.model_type,
-            vocab_size=config.vocab_size,
-            hard_vocab_limit=False,  # little text: fewer pieces, no error
-            byte_fallback=config.byte_fallback,
-            character_coverage=config.character_coverage,
-            normalization_rule_name=config.normalization,
-            user_defined_symbols=tags,
-            pad_id=PAD_ID,
-            unk_id=UNK_ID,
-            bos_id=BOS_ID,
-            eos_id=EOS_ID,
-            minloglevel=2,  # errors only
-        )
-    except RuntimeError as error:
-        raise ValueError(_explain(str(error), config)) from error
-    return model.getvalue()
-
-
-def _explain(error: str, config: TokenizerConfig) -> str:
-    if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", error):
-        return (
-            f"vocab_size={config.vocab_size} is too small for this text: its characters, "
-            f"{'the 256 bytes of byte_fallback ' if config.byte_fallback else ''}and the special "
-            f"tokens alone are {match[1]}. Raise vocab_size, or lower character_coverage (from "
-            f"{config.character_coverage})."
-        )
-    if "sentences_.empty()" in error or "all_chars_count" in error:
-        return "there is no text to learn the vocabulary from: every training line is blank."
-    return f"SentencePiece cannot learn a vocabulary from this text: {error}"
+    return SentencePieceVocabulary.learn(
+        _lines(corpus, side, max_lines=config.max_lines),
+        max_size=config.vocab_size,
+        model_type=config.model_type,
+        byte_fallback=config.byte_fallback,
+        character_coverage=config.character_coverage,
+        normalization=config.normalization,
+        symbols=tags,
+        sampling_alpha=config.sampling_alpha,
+    )
 
 
 def _lines(
     corpus: Corpus, side: Literal["source", "target", "both"], *, max_lines: int
 ) -> Iterator[str]:
-    """The lines of one side or of both, or the same random `max_lines` pairs of them each time.
+    """Yields the text of one side or both, without tags: of all pairs, or of `max_lines` pairs.
 
-    Without language tags, which are not learnt.
+    These are random, but the same ones each time.
     """
     total = len(corpus)
     chosen = np.ones(total, bool)
@@ -373,9 +260,9 @@ def _check_same_settings(
     saved: Mapping[str, Any], wanted: Mapping[str, Any], directory: str | os.PathLike[str]
 ) -> None:
     def meaning(settings: Mapping[str, Any], name: str) -> Any:
-        # A ready file was copied: its name does not matter any more, only that there was one.
-        of_file = name.endswith(("_model", "_vocab"))
-        return bool(settings.get(name)) if of_file else settings.get(name)
+        # The workdir has a copy of an existing file, so its name may change.
+        is_file = name.endswith(("_model", "_vocab"))
+        return bool(settings.get(name)) if is_file else settings.get(name)
 
     differences = [
         f"{name} was {saved.get(name)!r} and is now {wanted[name]!r}"
@@ -384,27 +271,27 @@ def _check_same_settings(
     ]
     if differences:
         raise ValueError(
-            f"{directory} holds a tokenizer made by other settings: {'; '.join(differences)}. Take "
-            "those settings back, or start in a new workdir."
+            f"{directory} contains a tokenizer with other settings: {'; '.join(differences)}. "
+            "Restore those settings, or start in a new workdir."
         )
 
 
 def _check_languages(
-    tokenizer: Tokenizer, wanted: Sequence[str], place: str | os.PathLike[str]
+    tokenizer: Tokenizer, wanted: Sequence[str], path: str | os.PathLike[str]
 ) -> None:
     """Raises ValueError unless the tags of the training text are tokens of the vocabulary."""
     missing = [tag_of(language) for language in wanted if language not in tokenizer.languages]
     if missing:
         raise ValueError(
-            f"the vocabulary in {place} has no token for {', '.join(missing)}, which "
-            f"data.train.target_languages asks for; it has "
+            f"the vocabulary in {path} has no token for {', '.join(missing)}, which "
+            f"data.train.target_languages needs; it has "
             f"{', '.join(map(tag_of, tokenizer.languages)) or 'no such tags'}. Learn a new one in "
-            "a new workdir, or add them to the ready file as user-defined symbols."
+            "a new workdir, or add them to the file as user-defined symbols."
         )
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Writes a file that appears whole or not at all."""
+    """Writes a file atomically."""
     partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
     partial.write_bytes(content)
     os.replace(partial, file)

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from flaxformer_mt.data.tokenization.marian_vocabulary import MODELS, MarianVocabulary
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import SentencePieceVocabulary, Vocabulary
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 
 # A later name wins where one token has two roles: Marian starts a target with padding.
 SPECIAL = {"bos": "<s>", "pad": "<pad>", "unk": "<unk>", "eos": "</s>"}

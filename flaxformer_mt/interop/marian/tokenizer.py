@@ -14,8 +14,8 @@ from flaxformer_mt.data.tokenization.marian_vocabulary import (
     VOCAB,
     MarianVocabulary,
 )
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import SentencePieceVocabulary
 
 SPECIAL = {"pad_token": "pad_id", "unk_token": "unk_id", "eos_token": "eos_id"}
 

@@ -94,7 +94,8 @@ def test_processes_share_each_batch_and_may_change_in_number(epochs):
     take(alone, 3)
     state, batches = alone.get_state(), take(alone, 4)
     pair = [
-        BatchIterator(epochs, share=functools.partial(every_other_row, process=i)) for i in range(2)
+        BatchIterator(epochs, shard_rows=functools.partial(every_other_row, process=i))
+        for i in range(2)
     ]
     for iterator in pair:
         iterator.set_state(state)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.batching.mixture import draw_mixture, temperature_weights
+from flaxformer_mt.data.batching.mixture import sample_mixture, temperature_weights
 from flaxformer_mt.data.pipeline import DataConfig, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
@@ -16,7 +16,7 @@ SIZES = (90_000, 9_000, 1_000)
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 100.0])
 def test_corpora_are_seen_in_proportion_to_the_root_of_their_size(temperature):
     weights = temperature_weights(SIZES, temperature)
-    order = draw_mixture(np.random.default_rng(0), SIZES, weights)
+    order = sample_mixture(np.random.default_rng(0), SIZES, weights)
     starts = np.cumsum([0, *SIZES])
     seen = np.histogram(order, starts)[0]
     assert abs(len(order) - sum(SIZES)) <= 1
@@ -25,7 +25,7 @@ def test_corpora_are_seen_in_proportion_to_the_root_of_their_size(temperature):
 
 
 def test_temperature_1_is_every_pair_once():
-    order = draw_mixture(np.random.default_rng(0), SIZES, temperature_weights(SIZES, 1.0))
+    order = sample_mixture(np.random.default_rng(0), SIZES, temperature_weights(SIZES, 1.0))
     assert sorted(order.tolist()) == list(range(sum(SIZES)))
 
 

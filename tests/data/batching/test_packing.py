@@ -49,7 +49,7 @@ def random_pairs(size: int) -> TokenizedPairs:
 def plan(pairs: TokenizedPairs, epoch: int = 0) -> BatchPlan:
     sizes = (len(pairs),)
     return plan_epoch(
-        pairs, [SHAPE], seed=3, epoch=epoch, corpus_sizes=sizes, weights=(1.0,), cut=pack_pairs
+        pairs, [SHAPE], seed=3, epoch=epoch, corpus_sizes=sizes, weights=(1.0,), batcher=pack_pairs
     )
 
 
@@ -75,13 +75,13 @@ def unpack(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     st.integers(0, 3),
     st.sampled_from([7, 4096]),
 )
-def test_an_epoch_is_every_pair_once_as_it_was(lengths, epoch, packed_at_once):
+def test_an_epoch_is_every_pair_once_as_it_was(lengths, epoch, chunk_size):
     pairs = make_pairs(lengths)
     expected = Counter(
         (tuple(example.inputs.tolist()), tuple(example.targets.tolist()))
         for example in map(pairs.example, range(len(pairs)))
     )
-    with mock.patch.object(packing, "_PACKED_AT_ONCE", packed_at_once):
+    with mock.patch.object(packing, "_CHUNK_SIZE", chunk_size):
         plans = plan(pairs, epoch), plan_in_order(pairs, [SHAPE], pack_pairs)
     for this in plans:
         batches = [this.batch(index) for index in range(len(this))]
@@ -136,7 +136,12 @@ def test_a_restored_iterator_goes_on_as_the_uninterrupted_one_does():
 
     pairs = random_pairs(200)
     epochs = Epochs(
-        pairs=pairs, shapes=(SHAPE,), seed=3, corpus_sizes=(200,), weights=(1.5,), cut=pack_pairs
+        pairs=pairs,
+        shapes=(SHAPE,),
+        seed=3,
+        corpus_sizes=(200,),
+        weights=(1.5,),
+        batcher=pack_pairs,
     )
     uninterrupted, fresh = BatchIterator(epochs), BatchIterator(epochs)
     steps = len(epochs.plan(0)) - 2

@@ -3,8 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, TfdsPairs, open_corpus
+from flaxformer_mt.data.sources import registry
+from flaxformer_mt.data.sources.corpora import (
+    Corpus,
+    CorpusConfig,
+    first_missing,
+    open_corpus,
+)
+from flaxformer_mt.data.sources.demo_text import open_demo
 from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.tfds import TfdsPairs
 
 
 def opened(config: CorpusConfig, directory: Path, languages=("en", "de")) -> Corpus:
@@ -74,15 +82,15 @@ def test_files_of_unequal_length_are_reported_with_counts_and_names(folder):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"source": ("a", "b"), "target": ("c",)}, r"2 of the one \(a, b\) and 1 of the other"),
+        ({"source": ("a", "b"), "target": ("c",)}, r"2 source files \(a, b\) and 1 target files"),
         ({"pairs": ("a.tsv",), "weights": (1.0, 2.0)}, "1 other sources, but 2 weights"),
         ({"pairs": ("a.tsv",), "weights": (0.0,)}, "weights must be positive"),
         ({"pairs": ("a.tsv",), "weights": (float("nan"),)}, "weights must be positive"),
         ({"limit": -1}, "limit must be 0"),
-        ({"pairs": ("a.csv",)}, "'a.csv' is; expected one of"),
-        ({"pairs": ("grammar:dev",)}, "splits are train, validation and test"),
-        ({"pairs": ("grammar:train:0",)}, "cannot tell what source"),
-        ({"pairs": ("tfds:wmt14_translate/de-en",)}, "needs a split"),
+        ({"pairs": ("a.csv",)}, "'a.csv' is not a source of sentence pairs; expected one of"),
+        ({"pairs": ("demo:dev",)}, 'demo:dev.* is not .*"demo:train", "demo:validation"'),
+        ({"pairs": ("demo:train:0",)}, "not a source of sentence pairs"),
+        ({"pairs": ("tfds:wmt14_translate/de-en",)}, '"tfds:NAME:SPLIT"'),
     ],
 )
 def test_a_bad_configuration_is_refused(fields, message):
@@ -90,13 +98,48 @@ def test_a_bad_configuration_is_refused(fields, message):
         CorpusConfig(**fields)
 
 
-def test_the_built_in_grammar(tmp_path):
-    corpus = opened(CorpusConfig(pairs=("grammar:train:50", "grammar:validation")), tmp_path)
-    assert len(corpus.sources[0]) == 50
-    assert len(corpus.sources[1]) > 50
-    assert isinstance(corpus.sources[0][49], Pair)
+def test_the_demo_text(tmp_path):
+    corpus = opened(CorpusConfig(pairs=("demo:train:50", "demo:validation")), tmp_path)
+    assert [len(source) for source in corpus.sources] == [50, 500]
+    assert corpus.sources[0][49] == open_demo("train")[49]
+    with pytest.raises(IndexError):
+        corpus.sources[0][50]
     with pytest.raises(ValueError, match="from en to de, but the languages are de to en"):
-        opened(CorpusConfig(pairs=("grammar:train",)), tmp_path, ("de", "en"))
+        opened(CorpusConfig(pairs=("demo:train",)), tmp_path, ("de", "en"))
+    with pytest.raises(ValueError, match="has 500 pairs for validation, got 501; use 'demo:valid"):
+        opened(CorpusConfig(pairs=("demo:validation:501",)), tmp_path)
+
+
+def test_the_former_name_of_the_demo_text_is_answered_with_the_new_one(tmp_path):
+    config = CorpusConfig(pairs=("grammar:train:100000",))  # as in an old workdir, which must load
+    with pytest.raises(ValueError, match="Use 'demo:train'"):
+        opened(config, tmp_path)
+
+
+def test_a_new_kind_of_source_needs_one_entry(tmp_path, monkeypatch):
+    kind = registry.SourceKind(
+        pattern=r"count:(?P<size>\d+)",
+        form='"count:SIZE"',
+        open=lambda request: [Pair(str(i), str(i)) for i in range(int(request.match["size"]))],
+        is_here=lambda request: request.match["size"] != "9",
+    )
+    monkeypatch.setattr(registry, "SOURCE_KINDS", (*registry.SOURCE_KINDS, kind))
+    config = CorpusConfig(pairs=("count:3", "count:9"))
+    assert opened(config, tmp_path).sources[0][2] == Pair("2", "2")
+    assert first_missing(config, directory=str(tmp_path)) == "count:9"
+    with pytest.raises(ValueError, match="count:SIZE"):
+        CorpusConfig(pairs=("count:",))
+
+
+def test_the_first_missing_text_is_named(folder, monkeypatch):
+    def missing(**fields):
+        return first_missing(CorpusConfig(**fields), directory=str(folder))
+
+    monkeypatch.setenv("TFDS_DATA_DIR", str(folder))
+    assert missing(source=("a.en",), target=("a.de",), pairs=("b.tsv", "demo:train")) == ""
+    assert missing(source=("a.en",), target=("b.de",), pairs=("c.tsv",)) == "b.de"
+    assert missing(pairs=("b.tsv", "d.jsonl.gz")) == "d.jsonl.gz"
+    assert missing(pairs=("tfds:wmt14_translate/de-en:train",)).startswith("tfds:wmt14")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig, build_tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import tokenize_texts
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.model_arguments import ModelArguments
@@ -153,18 +152,18 @@ def test_tags_are_no_part_of_the_text_that_pieces_are_learnt_from(corpus, tmp_pa
 
 def test_many_texts_are_tokenized_as_one_by_one(tokenizer):
     texts = [">>fr<< the dog", "the small", "", ">>zh-TW<< ", ">>fr<<"] * 10
-    assert tokenize_texts(tokenizer.source, texts) == list(map(tokenizer.source.tokenize, texts))
+    assert tokenizer.source.tokenize_texts(texts) == list(map(tokenizer.source.tokenize, texts))
 
 
-def test_sampling_never_cuts_a_tag(tokenizer, rng):
+def test_sampling_never_cuts_a_tag(tokenizer):
     texts = [">>zh-TW<< the small Cat walked under a green tree"] * 30
-    draws = [tokenizer.source.sample(text, rng.random) for text in texts]
-    assert {tokenizer.source.pieces[draw[0]] for draw in draws} == {">>zh-TW<<"}
+    samples = [tokenizer.source.sample(text, seed) for seed, text in enumerate(texts)]
+    assert {tokenizer.source.pieces[sample[0]] for sample in samples} == {">>zh-TW<<"}
     plain = tokenizer.source.tokenize(texts[0])
-    assert {tokenizer.source.detokenize(draw[1:]) for draw in draws} == {
+    assert {tokenizer.source.detokenize(sample[1:]) for sample in samples} == {
         tokenizer.source.detokenize(plain[1:])
     }
-    assert tokenizer.source.sample(">>fr<< ", rng.random) == [tokenizer.source.eos_id]
+    assert tokenizer.source.sample(">>fr<< ", 0) == [tokenizer.source.eos_id]
 
 
 def test_tags_are_kept_with_the_tokenizer(tokenizer, tmp_path):
@@ -189,7 +188,7 @@ def test_no_translation_contains_a_tag(tokenizer):
 def test_a_vocabulary_without_the_tags_is_refused(corpus, tmp_path):
     plain = dataclasses.replace(corpus, languages=())
     build_tokenizer(KINDS["word"], plain, directory=tmp_path / "old")
-    message = "has no token for >>fr<<, >>zh-TW<<, which data.train.target_languages asks for"
+    message = "has no token for >>fr<<, >>zh-TW<<, which data.train.target_languages needs"
     with pytest.raises(ValueError, match=message):
         build_tokenizer(KINDS["word"], corpus, directory=tmp_path / "old")
     ready = TokenizerConfig(kind="word", source_vocab="ready.tsv")
@@ -204,7 +203,7 @@ def test_a_vocabulary_without_the_tags_is_refused(corpus, tmp_path):
     assert build_tokenizer(ready, corpus, **options).languages == LANGUAGES
 
 
-def test_a_held_out_sentence_is_left_out_whatever_language_it_goes_into(tmp_path):
+def test_a_held_out_sentence_is_dropped_for_every_target_language(tmp_path):
     (tmp_path / "fr.tsv").write_text("a dog\tun chien\na cat\tun chat\n")
     (tmp_path / "de.tsv").write_text("a dog\tein Hund\na tree\tein Baum\n")
     (tmp_path / "test.tsv").write_text("a dog \tein Hund\n")
@@ -216,7 +215,7 @@ def test_a_held_out_sentence_is_left_out_whatever_language_it_goes_into(tmp_path
         tokenizer=TokenizerConfig(kind="word"),
     )
     data = build_data(config, tokenizer_directory=str(tmp_path / "tokenizer"), seed=0)
-    assert data.report.train.left_out == {"with a test line as source": 2}
+    assert data.report.train.dropped == {"with a test line as source": 2}
     assert data.test == read_pairs(config, config.test) == ((">>de<< a dog ", "ein Hund"),)
 
 

@@ -91,9 +91,9 @@ def test_a_directory_is_no_file(tmp_path):
 
 
 def test_tsv(tmp_path):
-    source, target = read_tsv(file_of(tmp_path, "a b\tä b\r\n\tonly target\nc\td"))
-    assert sentences(source) == ["a b", "", "c"]
-    assert sentences(target) == ["ä b", "only target", "d"]
+    pairs = read_tsv(file_of(tmp_path, "a b\tä b\r\n\tonly target\nc\td"))
+    assert sentences(pairs.source) == ["a b", "", "c"]
+    assert sentences(pairs.target) == ["ä b", "only target", "d"]
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_jsonl_in_its_three_forms(tmp_path):
         '{"source": "dog\\r\\nhouse", "target": "Hund\\n"}\n'
         '{"translation": {"en": "\\u00fc", "de": "y"}}\n',
     )
-    source, target = read_jsonl(path, "en", "de")
-    assert sentences(source) == ["cat", "dog house", "ü"]
-    assert sentences(target) == ["Katze", "Hund ", "y"]
+    pairs = read_jsonl(path, "en", "de")
+    assert sentences(pairs.source) == ["cat", "dog house", "ü"]
+    assert sentences(pairs.target) == ["Katze", "Hund ", "y"]
     with pytest.raises(ValueError, match='line 1: expected an object with .* under "en" and "fr"'):
         read_jsonl(path, "en", "fr")
 

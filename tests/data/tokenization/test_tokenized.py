@@ -1,6 +1,6 @@
 """Tokenising a corpus: nothing is lost, nothing too long is kept, and sampling can be repeated."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -8,7 +8,11 @@ import pytest
 
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization import tokenized
-from flaxformer_mt.data.tokenization.tokenized import Resampler, TokenizedPairs, tokenize_source
+from flaxformer_mt.data.tokenization.tokenized import (
+    SubwordSampler,
+    TokenizedPairs,
+    tokenize_source,
+)
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 
 
@@ -22,14 +26,17 @@ class Letters:
     def tokenize(self, text: str) -> list[int]:
         return [ord(letter) - ord("a") + 4 for letter in text.replace(" ", "")] + [self.eos_id]
 
+    def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.tokenize(text) for text in texts]
+
     def detokenize(self, ids) -> str:
         return "".join(chr(token + ord("a") - 4) for token in ids if token > 3)
 
     def to_bytes(self) -> bytes:
         return b""
 
-    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        return [self.unk_id] * int(4 * random()) + self.tokenize(text)
+    def sample(self, text: str, seed: int) -> list[int]:
+        return [self.unk_id] * (seed % 4) + self.tokenize(text)
 
 
 class Pairs(list[Pair]):
@@ -60,7 +67,7 @@ def as_text(pairs: TokenizedPairs) -> list[tuple[str, str]]:
     return [(detokenize(example.inputs), detokenize(example.targets)) for example in examples]
 
 
-def test_unusable_pairs_are_left_out_and_counted_by_reason(tokenizer):
+def test_unusable_pairs_are_dropped_and_counted_by_reason(tokenizer):
     result = tokenize_source(PAIRS, tokenizer, max_source_length=5, max_target_length=6)
     assert as_text(result.pairs) == [("ab", "xyz"), ("abcd", "abcde"), ("c", "d")]
     assert result.kept.tolist() == [0, 5, 6]
@@ -86,7 +93,7 @@ def test_concatenation_keeps_every_pair_in_order(tokenizer):
 
 def test_sampling_is_repeatable_differs_by_epoch_and_respects_the_limits(tokenizer):
     plain = tokenize_source(PAIRS[3:], tokenizer, max_source_length=9, max_target_length=9).pairs
-    resampler = Resampler(
+    sampler = SubwordSampler(
         texts=(Pairs(PAIRS[3:5]), Pairs(PAIRS[5:])),
         plain=plain,
         tokenizer=tokenizer,
@@ -94,24 +101,23 @@ def test_sampling_is_repeatable_differs_by_epoch_and_respects_the_limits(tokeniz
         max_source_length=7,
         max_target_length=8,
     )
-    epochs = [resampler.pairs_of(epoch) for epoch in range(20)]
+    epochs = [sampler.pairs_of(epoch) for epoch in range(20)]
     assert all(as_text(pairs) == as_text(plain) for pairs in epochs)
     assert max(pairs.source_lengths.max() for pairs in epochs) == 7
     assert max(pairs.target_lengths.max() for pairs in epochs) == 8
-    np.testing.assert_array_equal(resampler.pairs_of(3).inputs, epochs[3].inputs)
+    np.testing.assert_array_equal(sampler.pairs_of(3).inputs, epochs[3].inputs)
+    for index in reversed(range(len(plain))):  # a pair does not depend on those before it
+        alone = sampler.pairs_of(3, range(index, index + 1)).example(0)
+        for ids, expected in zip(alone, epochs[3].example(index), strict=True):
+            np.testing.assert_array_equal(ids, expected)
     assert len({pairs.inputs.tobytes() for pairs in epochs}) > 10
-
-
-def test_numbers_drawn_in_blocks_are_those_of_the_generator():
-    number, rng = tokenized._numbers(np.random.default_rng(7)), np.random.default_rng(7)
-    assert [number() for _ in range(200)] == [rng.random() for _ in range(200)]
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 7])
 def test_how_many_are_tokenized_at_once_changes_nothing(tokenizer, monkeypatch, at_once):
     limits = {"max_source_length": 4, "max_target_length": 5}
     expected = tokenize_source(PAIRS, tokenizer, **limits)
-    monkeypatch.setattr(tokenized, "_TOKENIZED_AT_ONCE", at_once)
+    monkeypatch.setattr(tokenized, "_CHUNK_SIZE", at_once)
     found = tokenize_source(PAIRS, tokenizer, **limits)
     assert as_text(found.pairs) == as_text(expected.pairs)
     assert (found.kept.tolist(), found.dropped) == (expected.kept.tolist(), expected.dropped)

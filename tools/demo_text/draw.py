@@ -4,8 +4,8 @@ from functools import cache
 from hashlib import blake2b
 from typing import TypeVar
 
-from flaxformer_mt.data.sources.grammar import english, phrases
-from flaxformer_mt.data.sources.grammar.lexicon import (
+from tools.demo_text import english, phrases
+from tools.demo_text.lexicon import (
     ADJECTIVES,
     BE,
     DEGREES,
@@ -21,7 +21,7 @@ from flaxformer_mt.data.sources.grammar.lexicon import (
     Noun,
     Verb,
 )
-from flaxformer_mt.data.sources.grammar.phrases import (
+from tools.demo_text.phrases import (
     BARE,
     HE,
     KEIN,

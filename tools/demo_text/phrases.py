@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from flaxformer_mt.data.sources.grammar.lexicon import (
+from tools.demo_text.lexicon import (
     ACCUSATIVE,
     DATIVE,
     NOMINATIVE,

@@ -6,8 +6,8 @@ Questions end in "?"; the full stop of the others is left to `draw_sentence`.
 from collections.abc import Callable
 from functools import cache
 
-from flaxformer_mt.data.sources.grammar import english, german, phrases
-from flaxformer_mt.data.sources.grammar.draw import (
+from tools.demo_text import english, german, phrases
+from tools.demo_text.draw import (
     DEFINITE,
     Dice,
     adjectives_for,
@@ -19,7 +19,7 @@ from flaxformer_mt.data.sources.grammar.draw import (
     draw_subject,
     nouns_of,
 )
-from flaxformer_mt.data.sources.grammar.lexicon import (
+from tools.demo_text.lexicon import (
     ADULTS,
     NOUNS,
     RAIN,
@@ -30,7 +30,7 @@ from flaxformer_mt.data.sources.grammar.lexicon import (
     Noun,
     Verb,
 )
-from flaxformer_mt.data.sources.grammar.phrases import IT, THE, WHAT, WHO, Clause, Phrase
+from tools.demo_text.phrases import IT, THE, WHAT, WHO, Clause, Phrase
 
 Sentence = tuple[str, str]
 

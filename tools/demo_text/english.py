@@ -3,8 +3,8 @@
 from functools import cache
 from typing import NamedTuple
 
-from flaxformer_mt.data.sources.grammar.lexicon import BE, Verb
-from flaxformer_mt.data.sources.grammar.phrases import ENGLISH_OBJECT, Clause, join_words
+from tools.demo_text.lexicon import BE, Verb
+from tools.demo_text.phrases import ENGLISH_OBJECT, Clause, join_words
 
 
 class EnglishVerb(NamedTuple):

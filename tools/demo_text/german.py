@@ -12,8 +12,8 @@ closes, and what the clause tells lies in the middle.
 from functools import cache
 from typing import NamedTuple
 
-from flaxformer_mt.data.sources.grammar.lexicon import BE, DATIVE, NOMINATIVE, Adverbial, Verb
-from flaxformer_mt.data.sources.grammar.phrases import Clause, join_words, prepositional
+from tools.demo_text.lexicon import BE, DATIVE, NOMINATIVE, Adverbial, Verb
+from tools.demo_text.phrases import Clause, join_words, prepositional
 
 HABEN = ("habe", "hat", "haben")
 SEIN = ("bin", "ist", "sind")

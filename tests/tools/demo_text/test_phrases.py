@@ -2,8 +2,8 @@
 
 import pytest
 
-from flaxformer_mt.data.sources.grammar.lexicon import ADJECTIVES, NOUNS, Adjective, Noun
-from flaxformer_mt.data.sources.grammar.phrases import (
+from tools.demo_text.lexicon import ADJECTIVES, NOUNS, Adjective, Noun
+from tools.demo_text.phrases import (
     BARE,
     HE,
     KEIN,

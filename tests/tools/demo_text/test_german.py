@@ -2,8 +2,8 @@
 
 import pytest
 
-from flaxformer_mt.data.sources.grammar import english, german
-from flaxformer_mt.data.sources.grammar.lexicon import (
+from tools.demo_text import english, german
+from tools.demo_text.lexicon import (
     BE,
     FREQUENCIES,
     MODALS,
@@ -14,7 +14,7 @@ from flaxformer_mt.data.sources.grammar.lexicon import (
     Adverbial,
     Verb,
 )
-from flaxformer_mt.data.sources.grammar.phrases import (
+from tools.demo_text.phrases import (
     BARE,
     HE,
     KEIN,

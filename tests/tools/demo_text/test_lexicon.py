@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from flaxformer_mt.data.sources.grammar.lexicon import (
+from tools.demo_text.lexicon import (
     ADJECTIVES,
     FREQUENCIES,
     MODALS,

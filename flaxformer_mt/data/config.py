@@ -1,0 +1,82 @@
+"""Which data to use and how it becomes batches: the configuration of `data`."""
+
+import dataclasses
+from typing import Literal
+
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which text to train, validate and test on, and how it becomes batches."""
+
+    directory: str = "."
+    """Directory of the files below."""
+    source_language: str = "en"
+    """Language translated from, as an ISO 639 code."""
+    target_language: str = "de"
+    """Language translated into, as an ISO 639 code."""
+    train: CorpusConfig = CorpusConfig()
+    """Training text."""
+    validation: CorpusConfig = CorpusConfig()
+    """Text that measures progress and selects the best checkpoint."""
+    test: CorpusConfig = CorpusConfig()
+    """Text for the final score."""
+    exclude: tuple[Literal["validation", "test"], ...] = ()
+    """Drop training pairs whose source line is also in these sets."""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """How text becomes token ids."""
+    max_source_length: int = 256
+    """Training pairs with more source tokens, EOS included, are dropped (and counted)."""
+    max_target_length: int = 256
+    """Training pairs with more target tokens, EOS included, are dropped (and counted)."""
+    batching: Literal["bucket", "pack"] = "bucket"
+    """"bucket": one pair in a row, pairs of similar lengths in a batch, several batch shapes.
+    "pack": several pairs in a row (they do not attend to each other), one batch shape. Its rows
+    have max_source_length and max_target_length tokens; several times the usual sentence pads
+    least, in proportion to the tokens of the two languages."""
+    tokens_per_batch: int = 4096
+    """Largest number of source tokens in a batch, and of target tokens, padding included."""
+    num_buckets: int = 16
+    """Bucketing: largest number of batch shapes. More shapes pad less; each is compiled once."""
+    num_workers: int = 0
+    """With tokenizer.sampling_alpha: processes that sample segmentations for each epoch, each with
+    a copy of the text; 0 = a thread, which is enough for some 10,000 pairs a second."""
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("max_source_length", 2),
+            ("max_target_length", 2),
+            ("tokens_per_batch", 1),
+            ("num_buckets", 1),
+            ("num_workers", 0),
+        ):
+            if getattr(self, name) < least:
+                raise ValueError(
+                    f"data.{name} must be at least {least}, got {getattr(self, name)}."
+                )
+        if self.batching not in ("bucket", "pack"):
+            raise ValueError(f"data.batching is 'bucket' or 'pack', got {self.batching!r}.")
+        self._check_languages()
+        for split in self.exclude:
+            if split not in ("validation", "test"):
+                raise ValueError(f"data.exclude takes 'validation' and 'test', got {split!r}.")
+            if getattr(self, split) == CorpusConfig():
+                raise ValueError(
+                    f"data.exclude names {split!r}, but data.{split} lists no text; list it "
+                    f"there, or remove {split!r} from data.exclude."
+                )
+
+    def _check_languages(self) -> None:
+        """Raises ValueError unless held-out text has languages of the training text."""
+        known = self.train.target_languages
+        for split in ("validation", "test"):
+            corpus: CorpusConfig = getattr(self, split)
+            given = corpus.target_languages
+            if (known and corpus.names and not given) or set(given) - set(known):
+                raise ValueError(
+                    f"data.{split}.target_languages must name the language of each corpus, one of "
+                    f"those of data.train ({', '.join(dict.fromkeys(known)) or 'none'}), got "
+                    f"{', '.join(given) or 'none'}."
+                )

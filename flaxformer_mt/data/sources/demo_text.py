@@ -1,0 +1,34 @@
+"""The demo's English-German sentence pairs, which the package contains.
+
+`tools/demo_text` generates them: sentences of a small grammar, whose translation needs agreement,
+verbs that split and another word order.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from flaxformer_mt.data.sources.pair import PairSource
+from flaxformer_mt.data.sources.selection import SelectedPairs
+from flaxformer_mt.data.sources.text_files import read_tsv
+
+_DIRECTORY = Path(__file__).parent / "demo"
+
+
+def open_demo(split: str, count: int = 0, languages: tuple[str, str] = ("en", "de")) -> PairSource:
+    """Returns the first `count` pairs of a split (0 = all of them).
+
+    Raises ValueError for other languages than English to German, or more pairs than there are.
+    """
+    if languages != ("en", "de"):
+        raise ValueError(
+            "the demo text translates from en to de, but the languages are "
+            f"{languages[0]} to {languages[1]}."
+        )
+    pairs = read_tsv(_DIRECTORY / f"{split}.tsv.xz")
+    if count > len(pairs):
+        raise ValueError(
+            f"the demo text has {len(pairs):,} pairs for {split}, got {count:,}; use "
+            f"'demo:{split}' for all of them."
+        )
+    return SelectedPairs(pairs, np.arange(count)) if count else pairs

@@ -1,0 +1,132 @@
+"""The kinds of pair sources, and what a specification such as "tfds:NAME:SPLIT" means.
+
+To add a source, write a function that opens it as a `PairSource` and add a `SourceKind` to
+`SOURCE_KINDS`. Configurations, error messages and planning need no other change.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from flaxformer_mt.data.sources.demo_text import open_demo
+from flaxformer_mt.data.sources.pair import PairSource
+from flaxformer_mt.data.sources.text_files import read_jsonl, read_tsv
+from flaxformer_mt.data.sources.tfds import TfdsPairs, is_prepared
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceRequest:
+    """Which source to open."""
+
+    match: re.Match[str]
+    """The specification, matched by the pattern of its kind."""
+    directory: Path
+    """Relative file names start here."""
+    source_language: str
+    target_language: str
+
+    @property
+    def file(self) -> Path:
+        """The specification as a file name."""
+        return self.directory / Path(self.match[0]).expanduser()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceKind:
+    """One kind of pair source."""
+
+    pattern: str
+    """Regular expression that matches the whole specification."""
+    form: str
+    """The specification in error messages; "" = not shown."""
+    open: Callable[[SourceRequest], PairSource]
+    """Opens the source. Raises ValueError or FileNotFoundError, with what to do."""
+    is_here: Callable[[SourceRequest], bool] = lambda request: request.file.exists()
+    """Whether the data is on this machine. Must not download anything."""
+
+
+def _open_tfds(request: SourceRequest) -> PairSource:
+    return TfdsPairs(
+        request.match["name"],
+        request.match["split"],
+        source_language=request.source_language,
+        target_language=request.target_language,
+    )
+
+
+def _open_demo(request: SourceRequest) -> PairSource:
+    languages = (request.source_language, request.target_language)
+    return open_demo(request.match["split"], int(request.match["count"] or 0), languages)
+
+
+def _open_jsonl(request: SourceRequest) -> PairSource:
+    return read_jsonl(request.file, request.source_language, request.target_language)
+
+
+def _refuse_grammar(request: SourceRequest) -> PairSource:
+    raise ValueError(
+        f"{request.match[0]!r} generated text that the package no longer contains. Use "
+        "'demo:train', 'demo:validation' or 'demo:test': the first pairs are the same."
+    )
+
+
+SOURCE_KINDS = (
+    SourceKind(
+        # The name of a TFDS data set may end in a version with a colon, its split may have a slice.
+        pattern=r"tfds:(?P<name>[^:\[]+(:\d[\d.*]*)?):(?P<split>.+)",
+        form='"tfds:NAME:SPLIT", such as "tfds:wmt14_translate/de-en:train"',
+        open=_open_tfds,
+        is_here=lambda request: is_prepared(request.match["name"]),
+    ),
+    SourceKind(
+        pattern=r"demo:(?P<split>train|validation|test)(:(?P<count>[1-9]\d*))?",
+        form='"demo:train", "demo:validation", "demo:test", or the first pairs, "demo:train:1000"',
+        open=_open_demo,
+        is_here=lambda request: True,
+    ),
+    SourceKind(
+        pattern=r".*\.tsv(\.gz|\.xz)?",
+        form='"file.tsv" (also .gz, .xz)',
+        open=lambda request: read_tsv(request.file),
+    ),
+    SourceKind(
+        pattern=r".*\.jsonl(\.gz|\.xz)?",
+        form='"file.jsonl" (also .gz, .xz)',
+        open=_open_jsonl,
+    ),
+    # Configurations of earlier versions still load, although their text is gone.
+    SourceKind(pattern="grammar:.*", form="", open=_refuse_grammar, is_here=lambda request: True),
+)
+
+
+def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
+    """Returns the kind of a specification, and its match. Raises ValueError for an unknown one."""
+    for kind in SOURCE_KINDS:
+        if match := re.fullmatch(kind.pattern, spec):
+            return kind, match
+    forms = "; ".join(kind.form for kind in SOURCE_KINDS if kind.form)
+    raise ValueError(f"{spec!r} is not a source of sentence pairs; expected one of: {forms}.")
+
+
+def open_source(
+    spec: str, directory: Path, source_language: str, target_language: str
+) -> PairSource:
+    """Opens the source that a specification names."""
+    kind, match = find_source_kind(spec)
+    return kind.open(
+        SourceRequest(
+            match=match,
+            directory=directory,
+            source_language=source_language,
+            target_language=target_language,
+        )
+    )
+
+
+def is_here(spec: str, directory: Path) -> bool:
+    """Whether the data of a source is on this machine. Downloads nothing."""
+    kind, match = find_source_kind(spec)
+    return kind.is_here(
+        SourceRequest(match=match, directory=directory, source_language="", target_language="")
+    )

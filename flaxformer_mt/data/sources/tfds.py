@@ -1,0 +1,75 @@
+"""Translation data sets of TensorFlow Datasets, read through `tfds.data_source`: no TensorFlow."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.text_files import one_line
+
+
+class TfdsPairs:
+    """One split of a translation data set of TensorFlow Datasets, read from disk as needed."""
+
+    def __init__(
+        self,
+        name: str,
+        split: str,
+        *,
+        source_language: str,
+        target_language: str,
+        data_dir: str | None = None,
+    ) -> None:
+        """Opens the data set, after downloading and preparing it the first time.
+
+        Args:
+          name: as in TFDS, "wmt14_translate/de-en". Either direction can be read from it.
+          split: as in TFDS, "train" or "train[:1%]".
+          source_language: the feature to translate from.
+          target_language: the feature to translate into.
+          data_dir: directory of TFDS's data; None = TFDS_DATA_DIR, or the default of TFDS.
+
+        Raises ValueError if TFDS has no such name, split or languages.
+        """
+        self._keys = (source_language, target_language)
+        self._records = _open(name, split, data_dir)
+        features = sorted(self._records[0]) if len(self._records) else []
+        if missing := [key for key in self._keys if key not in features]:
+            raise ValueError(
+                f"tfds:{name}:{split} has no feature {' or '.join(missing)} to be the source "
+                f"({source_language}) or target ({target_language}) language; it has: "
+                f"{', '.join(features) or 'none'}."
+            )
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, index: int) -> Pair:
+        record = self._records[index]
+        return Pair(*(one_line(record[key].decode("utf-8")) for key in self._keys))
+
+
+def is_prepared(name: str) -> bool:
+    """Whether TFDS has the data set on disk. Looks at the files, because TFDS might download."""
+    home = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
+    return any((home / name.split(":")[0]).glob("*/dataset_info.json"))
+
+
+def _open(name: str, split: str, data_dir: str | None) -> Sequence[dict[str, Any]]:
+    # Imported here, because few runs need TFDS. The first import registers its data sets.
+    import tensorflow_datasets.translate as tfds_translate
+    from tensorflow_datasets import data_source
+
+    del tfds_translate
+    try:
+        records: Any = data_source(name, split=split, data_dir=data_dir)
+        return records
+    except NotImplementedError as error:
+        raise ValueError(
+            f"tfds:{name}:{split} was prepared in a format without random access. Point "
+            "TFDS_DATA_DIR at another directory, and TFDS prepares it there as array_record."
+        ) from error
+    except ValueError as error:
+        reason = str(error).partition("Available datasets")[0].strip()  # hundreds of names follow
+        raise ValueError(f"tfds:{name}:{split} cannot be read: {reason}") from error

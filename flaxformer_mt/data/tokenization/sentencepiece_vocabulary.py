@@ -1,0 +1,197 @@
+"""Subword pieces of a SentencePiece unigram or BPE model."""
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal, SupportsInt
+
+from sentencepiece import (
+    SentencePieceProcessor,
+    SentencePieceTrainer,
+    set_random_generator_seed,
+)
+
+from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
+from flaxformer_mt.data.tokenization.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    until_end,
+    without_line_breaks,
+)
+
+
+class SentencePieceVocabulary:
+    """Subword pieces (Kudo and Richardson 2018), from a SentencePiece unigram or BPE model.
+
+    A model from elsewhere keeps its ids. Special tokens that it lacks (T5 has no BOS, many models
+    have no padding) get the ids after its last piece.
+    """
+
+    suffix: ClassVar[str] = ".model"
+
+    def __init__(self, model: bytes, sampling_alpha: float = 0.0) -> None:
+        """Loads a model.
+
+        Args:
+          model: content of a SentencePiece `.model` file.
+          sampling_alpha: randomness of `sample`. 0 = none; unigram: exponent of the
+            probabilities (smaller = more random); BPE: probability to skip a merge.
+
+        Raises ValueError if these bytes are no model.
+        """
+        self._model, self._alpha = model, sampling_alpha
+        try:
+            processor = SentencePieceProcessor(model_proto=model) if model else None
+        except RuntimeError as error:
+            raise ValueError("not a SentencePiece model") from error
+        if processor is None or not processor.get_piece_size():
+            raise ValueError("not a SentencePiece model: it is empty")
+        self._processor: SentencePieceProcessor = processor
+        self.size: int = processor.get_piece_size()
+        self.unk_id: int = processor.unk_id()
+        self.pad_id: int = self._special(processor.pad_id())
+        self.bos_id: int = self._special(processor.bos_id())
+        self.eos_id: int = self._special(processor.eos_id())
+        self._silent = {self.pad_id, self.bos_id}
+        names = map(processor.id_to_piece, range(processor.get_piece_size()))
+        self._tags = {
+            tag_of(language): processor.piece_to_id(tag_of(language))
+            for language in languages_in(names)
+        }
+
+    @classmethod
+    def learn(
+        cls,
+        lines: Iterable[str],
+        *,
+        max_size: int,
+        model_type: Literal["unigram", "bpe"] = "unigram",
+        byte_fallback: bool = True,
+        character_coverage: float = 1.0,
+        normalization: str = "nmt_nfkc",
+        symbols: Sequence[str] = (),
+        sampling_alpha: float = 0.0,
+    ) -> "SentencePieceVocabulary":
+        """Learns a model from `lines`; `TokenizerConfig` describes the arguments.
+
+        Raises ValueError if the text is too little, or has too many characters for `max_size`.
+        """
+        model = io.BytesIO()
+        try:
+            SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type=model_type,
+                vocab_size=max_size,
+                hard_vocab_limit=False,  # little text gives fewer pieces, not an error
+                byte_fallback=byte_fallback,
+                character_coverage=character_coverage,
+                normalization_rule_name=normalization,
+                user_defined_symbols=list(symbols),
+                pad_id=PAD_ID,
+                unk_id=UNK_ID,
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
+                minloglevel=2,  # errors only
+            )
+        except RuntimeError as error:
+            if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
+                raise ValueError(
+                    f"vocab_size={max_size} is too small for this text: its characters, "
+                    f"{'the 256 bytes of byte_fallback ' if byte_fallback else ''}and the special "
+                    f"tokens alone are {match[1]}. Raise vocab_size, or lower character_coverage "
+                    f"(from {character_coverage})."
+                ) from error
+            if "sentences_.empty()" in str(error) or "all_chars_count" in str(error):
+                raise ValueError(
+                    "there is no text to learn the vocabulary from: every training line is blank."
+                ) from error
+            raise ValueError(
+                f"SentencePiece cannot learn a vocabulary from this text: {error}"
+            ) from error
+        return cls(model.getvalue(), sampling_alpha)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickles the model once, not also as part of the processor.
+        return SentencePieceVocabulary, (self._model, self._alpha)
+
+    def tokenize(self, text: str) -> list[int]:
+        """Returns the piece ids of `text`, with EOS at the end and no BOS."""
+        tag, text = self._split_tag(text)
+        return self._join(tag, self._processor.encode(text))
+
+    def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the same for many texts, on all cores."""
+        tags_and_texts = [self._split_tag(text) for text in texts]
+        found = self._processor.encode([text for _, text in tags_and_texts])
+        return [self._join(tag, ids) for (tag, _), ids in zip(tags_and_texts, found, strict=True)]
+
+    def detokenize(self, ids: Iterable[SupportsInt]) -> str:
+        """Returns the text of `ids` up to the first EOS, without padding and BOS.
+
+        Line breaks, which byte pieces can spell, become spaces. An unknown piece becomes " ⁇ ".
+        """
+        return without_line_breaks(
+            self._processor.decode(until_end(ids, self.eos_id, self._silent))
+        )
+
+    def sample(self, text: str, seed: int) -> list[int]:
+        """Returns token ids of a random segmentation, or as `tokenize` if sampling is off."""
+        if not self._alpha:
+            return self.tokenize(text)
+        tag, text = self._split_tag(text)
+        ids = sample_pieces(self._processor, text, alpha=self._alpha, seed=seed)
+        return self._join(tag, ids)
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The text of every token id; "<pad>", "<s>" and "</s>" if the model lacks these."""
+        names = {self.pad_id: "<pad>", self.bos_id: "<s>", self.eos_id: "</s>"}
+        in_model = self._processor.get_piece_size()
+        return tuple(
+            self._processor.id_to_piece(token) if token < in_model else names[token]
+            for token in range(self.size)
+        )
+
+    def to_bytes(self) -> bytes:
+        """Returns the content of the model file."""
+        return self._model
+
+    def _split_tag(self, text: str) -> tuple[str, str]:
+        """Splits a tag that is a piece, or "", from the text to normalise and segment."""
+        tag, rest = split_tag(text)
+        return (tag, rest) if tag in self._tags else ("", text)
+
+    def _join(self, tag: str, ids: list[int]) -> list[int]:
+        """Adds tag and EOS; drops a tag without text."""
+        return [*([self._tags[tag]] if tag and ids else []), *ids, self.eos_id]
+
+    def _special(self, token_id: int) -> int:
+        if token_id >= 0:
+            return token_id
+        self.size += 1
+        return self.size - 1
+
+
+def sample_pieces(
+    processor: SentencePieceProcessor, text: str, *, alpha: float, seed: int, out_type: type = int
+) -> list[Any]:
+    """Returns a random segmentation of `text`, as piece ids or (out_type=str) pieces.
+
+    It depends on the arguments alone: SentencePiece keeps one random generator for each thread, and
+    the seed sets it. Unigram: Kudo 2018, section 3.2; BPE: Provilkov et al. 2020.
+
+    Raises ValueError for a model that is neither unigram nor BPE.
+    """
+    set_random_generator_seed(seed)
+    try:
+        return processor.encode(
+            text, out_type=out_type, enable_sampling=True, nbest_size=-1, alpha=alpha
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            "sampling_alpha needs a SentencePiece model of type unigram or BPE; this one has whole "
+            "words or characters. Set sampling_alpha to 0."
+        ) from error

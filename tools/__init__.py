@@ -1,0 +1,1 @@
+"""Programs for maintainers. They are no part of the installed package."""
