@@ -39,7 +39,7 @@ def test_empty_corpora_change_nothing():
     [
         ({"temperature": 0.5}, "temperature must be 0 .* got 0.5"),
         ({"temperature": float("inf")}, "temperature must be 0 .* got inf"),
-        ({"temperature": 2.0, "weights": (1.0,)}, "both say how often a corpus is seen"),
+        ({"temperature": 2.0, "weights": (1.0,)}, "both say how often an epoch contains a corpus"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):
