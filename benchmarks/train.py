@@ -25,10 +25,10 @@ from benchmarks.task import (
     target_tokens,
     untrained,
 )
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.cli import run_verb
 from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.inspection.costs import count_costs
-from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.training.optimizer import make_optimizer
 
 OURS = "benchmarks.contenders.ours:Training"

@@ -16,11 +16,11 @@ import tyro
 from flaxformer_mt import __version__
 from flaxformer_mt.cli import run_verb
 from flaxformer_mt.interop.quantization import Quantization
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 
 if TYPE_CHECKING:
+    from flaxformer_mt.checkpoints.loading import LoadedModel
     from flaxformer_mt.interop.verify import VerifyConfig
-    from flaxformer_mt.training.checkpoint import LoadedModel
 
 MARKER = "flaxformer_mt.json"
 """In every export, so that the next one may take its place."""
@@ -134,7 +134,7 @@ def write_out(arguments: ConvertArguments) -> None:
         replaceable=MARKER,
     )
 
-    from flaxformer_mt.training.checkpoint import load_model
+    from flaxformer_mt.checkpoints.loading import load_model
 
     loaded = load_model(arguments.workdir, arguments.checkpoint)
     with fresh_directory(output) as fresh:
@@ -252,4 +252,4 @@ def describe(loaded: "LoadedModel") -> str:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

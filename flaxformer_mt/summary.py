@@ -11,7 +11,7 @@ from flaxformer_mt.inspection.letters import axis_sizes
 from flaxformer_mt.inspection.table import axis_legend, cost_table, walk_table
 from flaxformer_mt.inspection.walk import walk
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.training.optimizer import make_optimizer
 
 
@@ -67,4 +67,4 @@ def summary(config: Config, source_length: int = 20, target_length: int = 20) ->
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

@@ -14,10 +14,10 @@ from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.inspection.table import short
 from flaxformer_mt.inspection.walk import Step, batch_like, walk
 from flaxformer_mt.model.config import TransformerConfig, preset
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.state import init_params
 from flaxformer_mt.training.step import batch_loss
 
 SHAPE = BatchShape(1, 12, 9)

@@ -12,8 +12,8 @@ import optax
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.inspection.walk import batch_like
+from flaxformer_mt.model.initialization import Params, init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.state import Params, init_params
 from flaxformer_mt.training.step import batch_loss
 
 

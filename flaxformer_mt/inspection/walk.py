@@ -20,8 +20,8 @@ from flaxformer_mt.inspection.letters import PROBE_SHAPE, axis_sizes, letters_of
 from flaxformer_mt.inspection.places import Place, places_of, step_name
 from flaxformer_mt.inspection.program import Program, Shape
 from flaxformer_mt.inspection.source_names import lines_of
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.state import init_params
 from flaxformer_mt.training.step import batch_loss
 
 _LAYOUT = {"broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "transpose"}

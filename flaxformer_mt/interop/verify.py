@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from flaxformer_mt import __version__
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.evaluation.metrics import default_tokenize
 from flaxformer_mt.interop.comparison import Comparison, compare
 from flaxformer_mt.interop.ctranslate2.runner import CTranslate2Runner
@@ -24,7 +25,6 @@ from flaxformer_mt.interop.marian.runner import MarianRunner
 from flaxformer_mt.interop.runner import Runner, Translation
 from flaxformer_mt.runtime.files import read_parallel, read_text
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 

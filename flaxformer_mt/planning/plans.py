@@ -7,6 +7,7 @@ import jax
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.estimates import Estimate, Plan, SearchEstimate, TrainEstimate
 from flaxformer_mt.planning.memory import bytes_on_device, plan_micro_batches
@@ -24,7 +25,6 @@ from flaxformer_mt.planning.workload import Workload
 from flaxformer_mt.runtime.sharding import make_mesh, num_shards, parse_memory
 from flaxformer_mt.training.adapting import make_adaptation
 from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.state import boxed_params
 
 
 def make_plan(

@@ -2,6 +2,7 @@
 translation would compile."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -15,22 +16,23 @@ from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.ensemble import read_sources, start_ensemble
 from flaxformer_mt.inference.grouping import length_menu
 from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search_batch
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.batch_partition import Share
+from flaxformer_mt.runtime.batch_partition import ProcessRows
 from flaxformer_mt.runtime.sharding import BatchPlacement, make_mesh, num_shards, replicated
 from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.adapting import Adaptation
-from flaxformer_mt.training.state import TrainState, init_params, place, state_maker
-from flaxformer_mt.training.step import make_eval_step, train_step_of
+from flaxformer_mt.training.state import TrainState, abstract_state, init_state
+from flaxformer_mt.training.step import make_eval_step, make_train_step
 
 Program = tuple[Any, tuple[Any, ...]]
 """What is jitted, and the shapes (with shardings) of its arguments."""
 
 
-def whole_share(mesh: Mesh, tokens_per_device: int = 0) -> Share:
+def all_rows(mesh: Mesh, tokens_per_device: int = 0) -> ProcessRows:
     """All rows: one plan is made for all processes."""
     shards = num_shards(mesh)
-    return Share(shards, tuple(range(shards)), tokens_per_device)
+    return ProcessRows(shards, tuple(range(shards)), tokens_per_device)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +52,8 @@ class BatchProgram:
 
     def __call__(self, shape: BatchShape, tokens_per_device: int) -> Program:
         """The program and its arguments."""
-        share = whole_share(self.mesh, tokens_per_device)
-        return self.jitted, (self.held, BatchPlacement(self.mesh, share, (shape,)).like(shape))
+        rows = all_rows(self.mesh, tokens_per_device)
+        return self.jitted, (self.held, BatchPlacement(self.mesh, rows, (shape,)).like(shape))
 
 
 def train_program(
@@ -65,9 +67,17 @@ def train_program(
 
     Raises ValueError where the rules of the mesh do not fit the model.
     """
-    step = train_step_of(config.training, model, optimizer, adaptation)
-    make = state_maker(config.training, model, optimizer, adaptation, config.seed)
-    return BatchProgram(step, place(make, model, adaptation, mesh, config.mesh.rules), mesh)
+    step = make_train_step(model, optimizer, config.training, adaptation)
+    make = functools.partial(
+        init_state,
+        model,
+        optimizer,
+        config.seed,
+        adaptation=adaptation,
+        with_ema=config.training.ema_decay > 0,
+    )
+    state = abstract_state(make, model, adaptation, mesh, config.mesh.rules)
+    return BatchProgram(step, state, mesh)
 
 
 def eval_program(model: Transformer, mesh: Mesh, state: TrainState) -> BatchProgram:

@@ -7,8 +7,8 @@ from marian_directories import SHAPE, tensor_shapes
 
 from flaxformer_mt.interop.marian import table as names
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.state import init_params
 
 SIZES = {"D": 8, "N": 2, "H": 4, "F": 12, "V": 7, "Vs": 7}
 TIED = {"all": (True, True), "target": (False, True), "none": (False, False)}

@@ -10,6 +10,7 @@ import pytest
 from marian_directories import ENGLISH, GERMAN, LANGUAGE, sentencepiece_model, write_directory
 from random_models import random_model
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import SentencePieceVocabulary, WordVocabulary
 from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
@@ -22,7 +23,6 @@ from flaxformer_mt.interop.verify import (
 )
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.checkpoint import LoadedModel
 
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 

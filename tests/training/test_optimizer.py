@@ -10,10 +10,11 @@ import optax
 import pytest
 from flax.traverse_util import flatten_dict
 
+from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.checkpoint import Checkpoints
 from flaxformer_mt.training.config import OptimizerName, ScheduleName, TrainingConfig
 from flaxformer_mt.training.optimizer import (
     kernel_mask,
@@ -21,7 +22,7 @@ from flaxformer_mt.training.optimizer import (
     make_schedule,
     muon_dimensions,
 )
-from flaxformer_mt.training.state import TrainState, init_params
+from flaxformer_mt.training.state import TrainState
 
 # Every kind of parameter that there is, the widths of heads unequal.
 MODEL = Transformer(

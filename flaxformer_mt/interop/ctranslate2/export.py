@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
 from flaxformer_mt.interop.ctranslate2.layout import fill, set_array
 from flaxformer_mt.interop.ctranslate2.limits import reasons_against
@@ -24,7 +25,6 @@ from flaxformer_mt.interop.ctranslate2.vocabulary import register_vocabularies, 
 from flaxformer_mt.interop.quantization import Quantization
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.positions import sinusoids
-from flaxformer_mt.training.checkpoint import LoadedModel
 
 QUANTIZATIONS = get_args(Quantization)
 FEWEST_POSITIONS = 1025
@@ -39,7 +39,7 @@ def write_ctranslate2(
 
     Args:
       directory: is created; must be empty if it is there.
-      loaded: the model, as `training.checkpoint.load_model` gives it.
+      loaded: the model, as `checkpoints.loading.load_model` gives it.
       quantization: how the weights are stored, one of `Quantization`; float32 is exact.
 
     Raises:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.text_files import missing_file
@@ -48,7 +49,6 @@ from flaxformer_mt.interop.marian.weights import (
 )
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.training.config import TrainingConfig
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
