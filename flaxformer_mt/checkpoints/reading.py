@@ -144,8 +144,7 @@ def check_fit(path: Path, item: str, expected: Any, found: Any = None) -> None:
 
 def _stored(path: Path, item: str) -> Any:
     """Returns names, shapes and types of an item's arrays, as a tree."""
-    with ocp.StandardCheckpointer() as checkpointer:
-        return checkpointer.metadata(path / item).item_metadata.tree
+    return ocp.StandardCheckpointHandler().metadata(path / item).tree
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:

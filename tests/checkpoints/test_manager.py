@@ -235,7 +235,7 @@ def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path):
     script = f"""
         import itertools, sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
-        from test_checkpoint import *
+        from test_manager import *
         checkpoints = open_checkpoints(Path({str(tmp_path)!r}), keep_last=2)
         for step in itertools.count(1):
             save(checkpoints, step)
