@@ -1,17 +1,23 @@
 """Only commands change settings of the process: not an import, and not a call of the library."""
 
+import dataclasses
 import gc
 import os
 import signal
 import subprocess
 import sys
 
-import pytest
 from tiny_run import CONFIG
 
+from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.runtime import host_memory
 from flaxformer_mt.train import train
 
+ONE_STEP = dataclasses.replace(
+    CONFIG,
+    data=dataclasses.replace(CONFIG.data, validation=CorpusConfig()),
+    training=dataclasses.replace(CONFIG.training, num_steps=1),
+)
 IMPORTS = """
 import atexit, gc, os, pkgutil, signal, sys
 
@@ -85,20 +91,20 @@ def test_train_changes_nothing_in_the_process_of_its_caller(tmp_path, monkeypatc
     monkeypatch.setattr(gc, "set_threshold", refuse)
     monkeypatch.setattr(signal, "signal", refuse)
     environment = dict(os.environ)
-    train(CONFIG, str(tmp_path), quiet=True)
+    train(ONE_STEP, str(tmp_path), quiet=True)
     assert dict(os.environ) == environment
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_train_replaces_the_handlers_only_if_asked_and_restores_them(tmp_path, monkeypatch, number):
-    before, seen = signal.getsignal(number), []
-    loop = "flaxformer_mt.training.loop.Run.loop"
+def test_train_replaces_the_handlers_only_if_asked_and_restores_them(tmp_path, monkeypatch):
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before, seen = [signal.getsignal(number) for number in numbers], []
 
     def look(run, state, *arguments):
-        seen.append(signal.getsignal(number) != before)
+        seen.append([signal.getsignal(number) for number in numbers] != before)
         return state, "interrupted"
 
-    monkeypatch.setattr(loop, look)
+    monkeypatch.setattr("flaxformer_mt.training.loop.Run.loop", look)
     for handle in (False, True):
-        train(CONFIG, str(tmp_path), quiet=True, handle_signals=handle)
-    assert seen == [False, True] and signal.getsignal(number) == before
+        train(ONE_STEP, str(tmp_path), quiet=True, handle_signals=handle)
+    assert seen == [False, True]
+    assert [signal.getsignal(number) for number in numbers] == before
