@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-# Before all libraries, as in our own commands: it lets malloc keep freed memory (`host_memory`).
 from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.runtime.host_memory import keep_freed_memory
 
 ROOT = Path(__file__).parents[1]
 Device = Literal["cpu", "gpu"]
@@ -149,4 +149,5 @@ def main(contender: str, job: str) -> None:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()  # as in our own commands, before all other libraries
     main(*sys.argv[1:])

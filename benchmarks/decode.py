@@ -26,11 +26,11 @@ from benchmarks.rounds import (
 )
 from benchmarks.table import Row, make_rows, publish
 from benchmarks.task import NEEDS, Model, export
+from flaxformer_mt.checkpoints.loading import LoadedModel, load_model
 from flaxformer_mt.cli import run_verb
 from flaxformer_mt.data.pipeline import read_pairs
 from flaxformer_mt.inspection.costs import params_by_part
 from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.training.checkpoint import LoadedModel, load_model
 
 OURS = "benchmarks.contenders.ours:Decoding"
 PYTORCH = "benchmarks.contenders.pytorch:Decoding"

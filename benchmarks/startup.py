@@ -12,8 +12,8 @@ from benchmarks.child import Entry
 from benchmarks.rounds import Settings, compete, workplace
 from benchmarks.table import make_rows, publish
 from benchmarks.task import NEEDS, Model, export
+from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.cli import run_verb
-from flaxformer_mt.training.checkpoint import load_model
 
 COMMAND = "benchmarks.contenders.command:Command"
 IMPORTS = {

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from benchmarks.rounds import installed, say
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config, save_config, to_json
 from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
@@ -21,10 +22,9 @@ from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
 from flaxformer_mt.interop.marian.convert import write_marian
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.model.config import preset
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.training.config import TrainingConfig
-from flaxformer_mt.training.state import init_params
 
 Size = Literal["tiny", "small", "base", "big"]
 TRAINED = Path(".cache/benchmarks/trained")

@@ -25,10 +25,10 @@ from benchmarks.task import (
     target_tokens,
     untrained,
 )
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.cli import run_verb
 from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.inspection.costs import training_flops
-from flaxformer_mt.training.checkpoint import LoadedModel
 
 OURS = "benchmarks.contenders.ours:Training"
 PYTORCH = "benchmarks.contenders.pytorch:Training"

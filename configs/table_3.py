@@ -2,8 +2,8 @@
 
     python -m flaxformer_mt.sweep --config configs/table_3.py --workdir runs/table_3
 
-trains every row of `variants`, scaled down to the demo text, and writes table.md and
-table.png. The rows at the paper's own scale, on WMT 2014 English-German, are `paper_variants`:
+trains every row of `variants`, scaled down to the demo text, and writes table.md.
+The rows at the paper's own scale, on WMT 2014 English-German, are `paper_variants`:
 
     python -m flaxformer_mt.sweep --config configs/table_3.py --variants paper_variants \
         --workdir runs/table_3_wmt14

@@ -1,19 +1,16 @@
-"""The Transformer for machine translation, in JAX and Flax: a table of contents.
+"""The Transformer for machine translation, in JAX and Flax.
 
     Config       data, model, training, decoding and mesh of a run   config.py
     Tokenizer    text <-> token ids                                  data/tokenization/
     Transformer  token ids -> logits                                 model/transformer.py
     Translator   a trained workdir -> translations                   translation/translator.py
 
-The commands are modules: `python -m flaxformer_mt.train --help`, and likewise translate, score,
-evaluate and average.
+The commands are modules, such as `python -m flaxformer_mt.train --help`; `flaxformer-mt --help`
+lists them. Importing this package changes nothing in the process.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
-
-from flaxformer_mt.runtime.exit import exit_at_once_after_signal
-from flaxformer_mt.runtime.host_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from flaxformer_mt.config import Config
@@ -21,13 +18,10 @@ if TYPE_CHECKING:
     from flaxformer_mt.model.transformer import Transformer
     from flaxformer_mt.translation.translator import Translator
 
-keep_freed_memory()
-exit_at_once_after_signal()  # here, before jax has registered its own end
-
 __version__ = "0.1.0"
 __all__ = ["Config", "Tokenizer", "Transformer", "Translator", "__version__"]
 
-_HOMES = {
+_MODULES = {
     "Config": "flaxformer_mt.config",
     "Tokenizer": "flaxformer_mt.data.tokenization.tokenizer",
     "Transformer": "flaxformer_mt.model.transformer",
@@ -36,7 +30,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of the table at first use, so that importing one room never loads another."""
-    if name not in _HOMES:
+    """Imports a public name at its first use, because the other modules may not be needed."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -14,7 +14,7 @@ from flaxformer_mt.cli import run_verb
 from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.capture import AttentionMaps, attention_weights, capture
 from flaxformer_mt.inspection.paper_figures import draw_masks, draw_positions, draw_schedule
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 
 __all__ = [
     "AttentionMaps",
@@ -81,4 +81,4 @@ def attention_maps(arguments: AttentionMapsArguments) -> None:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

@@ -1,25 +1,25 @@
-"""Average the parameters of several checkpoints: `python -m flaxformer_mt.average`."""
+"""Averages the parameters of several checkpoints: `python -m flaxformer_mt.average`."""
 
 import dataclasses
 
 from flaxformer_mt.cli import run_verb
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AverageArguments:
     """Average the parameters of several checkpoints of one run.
 
-    The paper averages the last 5 (base) or 20 (big) checkpoints (section 6.1). The result lies in
-    WORKDIR/averaged; `translate`, `score` and `evaluate` prefer it from then on (--checkpoint).
+    The paper averages the last 5 (base) or 20 (big) checkpoints (section 6.1). The result is in
+    WORKDIR/averaged, and is the default of `translate`, `score` and `evaluate` (--checkpoint).
     """
 
     workdir: str
     """Directory of a trained model: the --workdir of training."""
     last: int | None = None
-    """Average so many of the newest checkpoints."""
+    """Number of newest checkpoints to average."""
     best: int | None = None
-    """Average so many of the checkpoints with the best validation BLEU."""
+    """Number of checkpoints with the best validation BLEU to average."""
 
     def __post_init__(self) -> None:
         if (self.last is None) == (self.best is None):
@@ -29,13 +29,13 @@ class AverageArguments:
 
 
 def main(args: list[str] | None = None) -> int:
-    """The verb `average`; returns the exit status."""
+    """Runs the command `average` and returns its exit status."""
     return run_verb(average, AverageArguments, args, verb="average")
 
 
 def average(arguments: AverageArguments) -> None:
-    """Write WORKDIR/averaged and say what went into it."""
-    from flaxformer_mt.training.averaging import average_checkpoints
+    """Writes WORKDIR/averaged and prints the averaged steps."""
+    from flaxformer_mt.checkpoints.averaging import average_checkpoints
 
     averaged = average_checkpoints(arguments.workdir, last=arguments.last, best=arguments.best)
     steps = ", ".join(map(str, averaged.steps))
@@ -43,4 +43,4 @@ def average(arguments: AverageArguments) -> None:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.cli import run_verb
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.files import open_output, read_parallel
 
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def _measure(
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

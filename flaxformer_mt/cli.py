@@ -4,8 +4,6 @@ A verb is a module with a frozen dataclass of its arguments (each field's docstr
 and `main(args) -> exit status`, so that `python -m flaxformer_mt.VERB` does the same.
 """
 
-import atexit
-import gc
 import importlib
 import os
 import sys
@@ -18,15 +16,11 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from flaxformer_mt import __version__
+from flaxformer_mt.runtime.command import exit_process, prepare_process
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.old_names import refuse_old_flags
 
 T = TypeVar("T")
-
-# Python looks through the million objects of JAX for cycles, again and again while programs are
-# traced (half a second of a start), and once more before it ends (a third).
-gc.set_threshold(100_000)
-atexit.register(gc.freeze)
 
 VERBS = {
     "train": "train a model, or go on training one",
@@ -51,7 +45,7 @@ ABOUT_CACHE = (
 
 def program() -> NoReturn:
     """The console script `flaxformer-mt`."""
-    leave(main())
+    exit_process(main())
 
 
 def main(args: list[str] | None = None) -> int:
@@ -89,6 +83,7 @@ def guard(work: Callable[[], None]) -> int:
     That is, ValueError and OSError. Set the environment variable FLAXFORMER_MT_DEBUG for their
     traceback instead. Other exceptions are mistakes of ours and keep theirs.
     """
+    prepare_process()
     warnings.formatwarning, python_format = _format_warning, warnings.formatwarning
     try:
         work()
@@ -120,7 +115,9 @@ def parse_arguments(
     """Read `args` (None: the command line) into the dataclass `kind`.
 
     Exits with status 2 and the nearest right flag if they do not fit, and with 0 after --help.
+    Raises ValueError for a flag with an old name.
     """
+    refuse_old_flags(sys.argv[1:] if args is None else args)
     parsed = tyro.cli(
         kind,
         args=args,

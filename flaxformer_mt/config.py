@@ -1,4 +1,4 @@
-"""`Config`: everything that decides what a run does; composed here, explained where it is used.
+"""`Config`: all settings of a run. Each section is defined beside the code that uses it.
 
 A config file (`configs/*.py`) is Python that defines `config = Config(...)`. The command line
 overrides any field by its dotted path, and a run keeps its config as JSON in its workdir.
@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.runtime.dataclass_json import from_dict
+from flaxformer_mt.runtime import old_names
+from flaxformer_mt.runtime.dataclass_json import from_dict, rename_keys
 from flaxformer_mt.runtime.sharding import MeshConfig
 from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
@@ -30,7 +31,7 @@ CONFIG_FILE = "config.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """One run: its text, its model, its training, and how it translates."""
+    """All settings of one run."""
 
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: TransformerConfig = dataclasses.field(default_factory=TransformerConfig)
@@ -38,7 +39,7 @@ class Config:
     decoding: DecodingConfig = dataclasses.field(default_factory=DecodingConfig)
     mesh: MeshConfig = dataclasses.field(default_factory=MeshConfig)
     seed: int = 0
-    """Decides everything random: initial parameters, order of the data, dropout."""
+    """Seed of everything random: initial parameters, order of the data, dropout."""
 
     def __post_init__(self) -> None:
         if self.model.positions != "learned":
@@ -51,17 +52,20 @@ class Config:
         for name, length in longest.items():
             if length > self.model.max_positions:
                 raise ValueError(
-                    f"{name} ({length}) is more than the {self.model.max_positions} positions that "
-                    f"are learned (model.max_positions): lower the one or raise the other"
+                    f"{name} ({length}) is more than the {self.model.max_positions} learned "
+                    "positions (model.max_positions): lower the one or raise the other"
                 )
 
 
 def load_config(path: str) -> Config:
-    """The `config` that a file such as configs/demo.py defines, or that a workdir's config.json is.
+    """Returns the config of a Python file such as configs/demo.py, or of a workdir's config.json.
 
-    A relative path is also looked up beside the package, so that `configs/demo.py` is found from
-    any directory. Raises FileNotFoundError (naming the configs that exist), or ValueError if the
-    file fails, defines no `config`, or gives a field a value of the wrong type.
+    A relative path is also looked up beside the package, so that any directory finds
+    `configs/demo.py`.
+
+    Raises:
+      FileNotFoundError: there is no such file; the message lists the existing configs.
+      ValueError: the file fails, defines no `config`, or gives a field a wrong value.
     """
     file = _find(path)
     if file.suffix == ".json":
@@ -76,9 +80,9 @@ def load_config(path: str) -> Config:
 
 
 def load_variants(path: str, name: str) -> dict[str, Config]:
-    """The dict `name` of several configs that a file such as configs/table_3.py defines.
+    """Returns the dict `name` of configs from a file such as configs/table_3.py.
 
-    Raises FileNotFoundError or ValueError as `load_config` does.
+    Raises as `load_config`.
     """
     file = _find(path)
     found = _run_file(file).get(name)
@@ -89,8 +93,8 @@ def load_variants(path: str, name: str) -> dict[str, Config]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Place:
-    """What a verb is told beside the config. Verbs add fields of their own."""
+class Arguments:
+    """The arguments of a command beside the config. Commands add fields of their own."""
 
     config: str = "configs/demo.py"
     """Python file that defines `config = Config(...)`, or the config.json of a workdir; options
@@ -99,36 +103,38 @@ class Place:
     """Directory of this run: checkpoints, tokenizer, config, metrics. Resumed if it exists."""
 
 
-PlaceType = TypeVar("PlaceType", bound=Place)
+ArgumentsType = TypeVar("ArgumentsType", bound=Arguments)
 
 
 def parse(
-    args: list[str] | None, place: type[PlaceType], *, verb: str, description: str
-) -> tuple[Config, PlaceType]:
-    """The config and the fields of `place`, from `--config FILE`, its other flags and overrides.
+    args: list[str] | None, kind: type[ArgumentsType], *, verb: str, description: str
+) -> tuple[Config, ArgumentsType]:
+    """Returns the config and the arguments `kind`, from `--config FILE` and the other flags.
 
-    `--help` lists every field with the value that the chosen config file gives it. A key that does
-    not exist or a value that does not fit ends the program with status 2 and the nearest right key;
-    errors as in `load_config`.
+    `--help` lists every field with the value from the chosen config file. An unknown key or a
+    wrong value ends the program with status 2 and the nearest key.
+
+    Raises:
+      ValueError: a flag has an old name; else as `load_config`.
     """
-    path = config_argument(args, verb=verb, default=place().config)
+    path = config_argument(args, verb=verb, default=kind().config)
 
-    # Flat, not a field that holds a Config: tyro's messages name fields by their way from here.
+    # Flat, not a field that holds a Config: tyro's messages name fields by their path from here.
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Run(Config, place):
+    class Run(Config, kind):
         pass
 
-    default = Run(**{**vars(place()), "config": path, **vars(load_config(path))})
+    default = Run(**{**vars(kind()), "config": path, **vars(load_config(path))})
     run = parse_arguments(Run, args, verb=verb, description=description, default=default)
 
-    def part(kind: type[Any]) -> dict[str, Any]:
-        return {field.name: getattr(run, field.name) for field in dataclasses.fields(kind)}
+    def part(of: type[Any]) -> dict[str, Any]:
+        return {field.name: getattr(run, field.name) for field in dataclasses.fields(of)}
 
-    return Config(**part(Config)), place(**part(place))
+    return Config(**part(Config)), kind(**part(kind))
 
 
 def config_argument(args: list[str] | None, *, verb: str, default: str) -> str:
-    """The value of --config, needed before the rest can be read: it gives the other defaults."""
+    """Returns the value of --config, which defines the defaults of the other flags."""
     parser = argparse.ArgumentParser(
         prog=f"python -m flaxformer_mt.{verb}", add_help=False, allow_abbrev=False
     )
@@ -137,17 +143,27 @@ def config_argument(args: list[str] | None, *, verb: str, default: str) -> str:
 
 
 def to_json(config: Config) -> str:
-    """The whole config as JSON; `from_json` gives an equal one back."""
+    """Returns the config as JSON; `from_json` returns an equal one."""
     return json.dumps(dataclasses.asdict(config), indent=2, ensure_ascii=False) + "\n"
 
 
 def from_json(text: str) -> Config:
-    """The config that `to_json` wrote; raises ValueError naming what is unknown or does not fit."""
-    return from_dict(Config, json.loads(text))
+    """Returns the config that `to_json` wrote. Raises ValueError as `config_from_dict`."""
+    return config_from_dict(json.loads(text))
+
+
+def config_from_dict(values: Any) -> Config:
+    """Returns a config from nested dicts, of this version or an earlier one.
+
+    Raises ValueError for an unknown key or a wrong value; the message names it.
+    """
+    if isinstance(values, dict):
+        values = rename_keys(values, old_names.RENAMED, old_names.REMOVED)
+    return from_dict(Config, values)
 
 
 def save_config(config: Config, workdir: str) -> None:
-    """Write workdir/config.json, whole or not at all."""
+    """Writes workdir/config.json atomically."""
     path = Path(workdir, CONFIG_FILE)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
@@ -156,9 +172,9 @@ def save_config(config: Config, workdir: str) -> None:
 
 
 def workdir_config(workdir: str) -> Config:
-    """The config that a run keeps in its workdir.
+    """Returns the config of a workdir.
 
-    Raises FileNotFoundError if the directory holds none, ValueError if it cannot be read.
+    Raises FileNotFoundError if the directory has none, ValueError if it is damaged.
     """
     path = Path(workdir, CONFIG_FILE)
     if not path.is_file():
@@ -170,7 +186,7 @@ def workdir_config(workdir: str) -> Config:
 
 
 def differences(old: Any, new: Any, *, where: str = "") -> list[str]:
-    """One line for each field in which two configs of one type differ: "path: old -> new"."""
+    """Returns a line "path: old -> new" for each field that differs between two configs."""
     lines = []
     for field in dataclasses.fields(old):
         before, after = getattr(old, field.name), getattr(new, field.name)
@@ -183,15 +199,15 @@ def differences(old: Any, new: Any, *, where: str = "") -> list[str]:
 
 
 def _run_file(file: Path) -> dict[str, Any]:
-    """The variables that a config file defines."""
+    """Returns the variables that a config file defines."""
     try:
         return runpy.run_path(str(file))
-    except Exception as error:  # a config file is the user's code: it may raise anything
-        raise ValueError(f"{_place(file, error)}: {error}{_hint(error)}") from error
+    except Exception as error:  # a config file may raise anything
+        raise ValueError(f"{_line_of(file, error)}: {error}{_hint(error)}") from error
 
 
 def _checked(config: Config, where: str) -> Config:
-    """The config with its types checked, and lists made tuples."""
+    """Returns the config after a check of its types, with tuples instead of lists."""
     try:
         return from_json(to_json(config))
     except (TypeError, ValueError) as error:
@@ -215,19 +231,23 @@ def _find(path: str) -> Path:
     raise FileNotFoundError(f"no config file {path}; there are: {found or f'none in {directory}'}")
 
 
-def _place(file: Path, error: Exception) -> str:
+def _line_of(file: Path, error: Exception) -> str:
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
     return f"{file}, line {lines[-1]}" if lines else str(file)
 
 
 def _hint(error: Exception) -> str:
-    """For a misspelt keyword of a config dataclass: the nearest right one."""
-    misspelt = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-    homes = {
+    """Returns advice for an unknown keyword of a config dataclass: a new or the nearest name."""
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if not unknown:
+        return ""
+    if message := old_names.explain(unknown[1], last_part=True):
+        return f"; {message}"
+    owners = {
         f.name: kind.__name__ for kind in _config_types(Config) for f in dataclasses.fields(kind)
     }
-    nearest = difflib.get_close_matches(misspelt[1], homes, n=1) if misspelt else []
-    return "".join(f"; did you mean {name} (of {homes[name]})?" for name in nearest)
+    nearest = difflib.get_close_matches(unknown[1], owners, n=1)
+    return "".join(f"; did you mean {name} (of {owners[name]})?" for name in nearest)
 
 
 def _config_types(kind: Any) -> Iterator[Any]:

@@ -16,10 +16,10 @@ import tyro
 from flaxformer_mt import __version__
 from flaxformer_mt.cli import run_verb
 from flaxformer_mt.interop.options import Format, Quantization, VerifyConfig
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 
 if TYPE_CHECKING:
-    from flaxformer_mt.training.checkpoint import LoadedModel
+    from flaxformer_mt.checkpoints.loading import LoadedModel
 
 MARKER = "flaxformer_mt.json"  # in every export: a later export may replace it
 
@@ -111,7 +111,7 @@ def export_model(arguments: ConvertArguments) -> None:
         output, "--output", overwrite=arguments.overwrite, source=source, replaceable=MARKER
     )
 
-    from flaxformer_mt.training.checkpoint import load_model
+    from flaxformer_mt.checkpoints.loading import load_model
 
     loaded = load_model(source, arguments.checkpoint)
     with new_directory(output) as directory:
@@ -219,4 +219,4 @@ def describe(loaded: "LoadedModel") -> str:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

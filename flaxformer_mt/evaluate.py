@@ -12,7 +12,7 @@ from flaxformer_mt.model_arguments import (
     output_of_first,
     run_model_verb,
 )
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.files import open_output, read_parallel
 
 if TYPE_CHECKING:
@@ -129,4 +129,4 @@ def _print(
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

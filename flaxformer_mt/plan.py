@@ -11,7 +11,7 @@ import sys
 from typing import Literal
 
 from flaxformer_mt.cli import guard
-from flaxformer_mt.config import Config, Place, parse
+from flaxformer_mt.config import Arguments, Config, parse
 from flaxformer_mt.planning.hardware import Hardware, local_devices, open_topology
 from flaxformer_mt.planning.plans import (
     HEADER,
@@ -23,12 +23,12 @@ from flaxformer_mt.planning.plans import (
     table_rows,
 )
 from flaxformer_mt.planning.workload import assume_workload, read_workload
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.sharding import configure_cpu_devices
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanArguments(Place):
+class PlanArguments(Arguments):
     """The arguments of `plan` beside the config."""
 
     workdir: str = ""
@@ -101,4 +101,4 @@ def _hardware(config: Config, arguments: PlanArguments) -> list[Hardware]:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

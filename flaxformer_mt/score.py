@@ -10,7 +10,7 @@ from flaxformer_mt.model_arguments import (
     output_of_first,
     run_model_verb,
 )
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.files import open_output, read_parallel
 
 if TYPE_CHECKING:
@@ -94,4 +94,4 @@ def _scores(sources: list[str], targets: list[str], arguments: ScoreArguments) -
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

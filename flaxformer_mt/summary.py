@@ -14,9 +14,9 @@ from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
 from flaxformer_mt.inspection.costs import params_by_part, training_flops
 from flaxformer_mt.inspection.modules import module_rows
 from flaxformer_mt.inspection.table import module_table, short
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.exit import leave
-from flaxformer_mt.training.state import init_params
+from flaxformer_mt.runtime.command import exit_process
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,4 +103,4 @@ def _totals(config: Config, model: Transformer, shape: BatchShape, *, forward: i
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

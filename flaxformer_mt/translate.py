@@ -12,7 +12,7 @@ from flaxformer_mt.model_arguments import (
     output_of_first,
     run_model_verb,
 )
-from flaxformer_mt.runtime.exit import leave
+from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.files import open_output, read_text
 
 if TYPE_CHECKING:
@@ -179,4 +179,4 @@ def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

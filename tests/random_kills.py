@@ -1,14 +1,14 @@
-"""Kills a training run at random moments and resumes it on other hardware; is it the same run?
+"""Kills a training run at random moments, resumes it, and compares it with an uninterrupted one.
 
     python tests/random_kills.py --kills 24 --seed 1 --directory runs/kills
 
-Not a test but a recorded run (docs/same_run.md): it takes a minute for each kill. Two runs of
-one config are killed with SIGKILL, uniformly in time, so in all phases, saving and validating too:
+This is a recorded run (docs/same_run.md), not a test: each kill takes a minute. SIGKILL ends two
+runs of one config at random moments, also while they save and validate:
 
     same      always resumed on 2 devices; its parameters must equal, bit for bit, those of a run
               that was never killed
-    elastic   resumed on 1, 2, 4 or 8 devices, or on 2 processes of 1, 2 or 4, by chance; the loss
-              of every step must be that of the run that was never killed but for rounding
+    elastic   resumed on 1, 2, 4 or 8 devices, or on 2 processes of 1, 2 or 4, at random; the loss
+              of every step must equal that of the run that was never killed, except for rounding
 """
 
 import argparse
@@ -34,11 +34,11 @@ ARGUMENTS = shlex.split(
     --training.log-every 1 --training.validate-every 40 --training.checkpoint-every 10
     --training.average-last 3"""
 )
-PLACES = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4)]  # processes, devices of each
+HARDWARE = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4)]  # processes, devices of each
 
 
 def start(workdir: Path, processes: int, devices: int) -> list[subprocess.Popen[bytes]]:
-    """The verb `train`, each process with its number of CPU devices."""
+    """Starts the command `train` in each process, with its number of CPU devices."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -61,11 +61,11 @@ def start(workdir: Path, processes: int, devices: int) -> list[subprocess.Popen[
     return started
 
 
-def run(workdir: Path, places: list[tuple[int, int]], kills: int, chance: random.Random) -> None:
-    """Trains to the end, killed so many times on the way."""
+def run(workdir: Path, hardware: list[tuple[int, int]], kills: int, chance: random.Random) -> None:
+    """Trains to the end, and kills the run `kills` times before."""
     done = 0
     while True:
-        processes, devices = chance.choice(places)
+        processes, devices = chance.choice(hardware)
         begun = time.monotonic()
         running = start(workdir, processes, devices)
         patience = chance.uniform(10, 60) if done < kills else float("inf")
@@ -92,7 +92,7 @@ def run(workdir: Path, places: list[tuple[int, int]], kills: int, chance: random
 
 
 def phase(workdir: Path) -> str:
-    """Where the kill hit, from what it left."""
+    """Returns the phase in which the kill came, from the files it left."""
     checkpoints = workdir / "checkpoints"
     names = [path.name for path in checkpoints.iterdir()] if checkpoints.is_dir() else []
     steps = sorted(int(name) for name in names if name.isdecimal())
@@ -113,11 +113,11 @@ def metrics(workdir: Path) -> list[dict[str, float]]:
 
 
 def compare(workdir: Path, other: Path) -> str:
-    """Largest differences of losses and parameters between two finished runs."""
+    """Returns the largest differences of losses and parameters between two finished runs."""
     import jax
     import numpy as np
 
-    from flaxformer_mt.training.checkpoint import load_model
+    from flaxformer_mt.checkpoints.loading import load_model
 
     losses = [
         np.array([line["loss"] for line in metrics(path) if line["kind"] == "train"])
@@ -141,14 +141,14 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=24, help="half of them for each run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--directory", type=Path, required=True)
-    told = parser.parse_args()
-    shutil.rmtree(told.directory, ignore_errors=True)
-    told.directory.mkdir(parents=True)
-    chance = random.Random(told.seed)
-    whole, same, elastic = (told.directory / name for name in ("whole", "same", "elastic"))
+    arguments = parser.parse_args()
+    shutil.rmtree(arguments.directory, ignore_errors=True)
+    arguments.directory.mkdir(parents=True)
+    chance = random.Random(arguments.seed)
+    whole, same, elastic = (arguments.directory / name for name in ("whole", "same", "elastic"))
     run(whole, [(1, 2)], 0, chance)
-    run(same, [(1, 2)], told.kills // 2, chance)
-    run(elastic, PLACES, told.kills - told.kills // 2, chance)
+    run(same, [(1, 2)], arguments.kills // 2, chance)
+    run(elastic, HARDWARE, arguments.kills - arguments.kills // 2, chance)
     os.environ["JAX_PLATFORMS"] = "cpu"
     print("same against whole:   ", compare(same, whole))
     print("elastic against whole:", compare(elastic, whole))

@@ -13,6 +13,7 @@ LAYERS = (  # each imports those before it only
     "data",
     "runtime",
     "model",
+    "checkpoints",
     "search",
     "evaluation",
     "inference",
@@ -25,7 +26,6 @@ LAYERS = (  # each imports those before it only
 UPWARDS = {  # imports that still point upwards, to be removed
     ("search", "inference"),
     ("search", "evaluation"),
-    ("translation", "training"),
 }
 COMMANDS = {
     "train",

@@ -14,12 +14,12 @@ import pytest
 from tiny_run import two_processes
 
 from flaxformer_mt import average, cli, evaluate, lines, score, translate
+from flaxformer_mt.checkpoints import averaging
 from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.evaluation.quality_flags import Flag, GuardConfig
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training import averaging
 from flaxformer_mt.translation.hypotheses import Details, Hypothesis
 from flaxformer_mt.translation.translator import Translator
 
@@ -628,10 +628,10 @@ class TestAverage:
 def test_after_a_signal_nothing_is_taken_apart(status, seen):
     """XLA may be compiling still, and would crash in what the C library calls on its way out."""
     program = (
-        "import atexit, ctypes; from flaxformer_mt.runtime.exit import leave; "
+        "import atexit, ctypes; from flaxformer_mt.runtime.command import exit_process; "
         "libc = ctypes.CDLL(None); "
         "libc.on_exit(libc.abort, None); atexit.register(print, 'last words', end=''); "
-        f"leave({status})"
+        f"exit_process({status})"
     )
     ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=False)
     assert (ended.returncode, ended.stdout) == (seen, b"last words")
@@ -640,9 +640,9 @@ def test_after_a_signal_nothing_is_taken_apart(status, seen):
 def test_processes_part_from_each_other_before_they_leave():
     """The first one holds what connects them: without a word it would take the other one along."""
     program = (
-        "import flaxformer_mt, jax, sys, time; from flaxformer_mt.runtime.exit import leave; "
+        "import jax, time; from flaxformer_mt.runtime.command import exit_process; "
         "from flaxformer_mt.runtime.processes import connect; connect(); "
-        "time.sleep(4 * jax.process_index()); leave(143)"
+        "time.sleep(4 * jax.process_index()); exit_process(143)"
     )
     processes = [
         subprocess.Popen([sys.executable, "-c", program], env=os.environ | place)

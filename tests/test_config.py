@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from flaxformer_mt.config import (
+    Arguments,
     Config,
-    Place,
     differences,
     from_json,
     load_config,
@@ -55,7 +55,7 @@ def config_file(tmp_path: Path) -> str:
 
 
 def run_parse(config_file: str, *args: str) -> Config:
-    return parse(["--config", config_file, *args], Place, verb="train", description="Train.")[0]
+    return parse(["--config", config_file, *args], Arguments, verb="train", description="Train.")[0]
 
 
 class TestJson:
@@ -168,7 +168,7 @@ class TestParse:
 
     def test_workdir(self, config_file: str) -> None:
         args = ["--config", config_file, "--workdir", "w"]
-        assert parse(args, Place, verb="train", description="Train.")[1].workdir == "w"
+        assert parse(args, Arguments, verb="train", description="Train.")[1].workdir == "w"
 
     @pytest.mark.parametrize(
         "arguments",

@@ -1,4 +1,4 @@
-"""Every file in configs/: it loads, and its model can be built, trained and decoded with."""
+"""Every file in configs/ loads, and its model can be built, trained and decoded."""
 
 from pathlib import Path
 

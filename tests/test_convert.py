@@ -10,13 +10,13 @@ import pytest
 from marian_directories import ENGLISH, GERMAN, OURS, our_model, write_directory
 
 from flaxformer_mt import convert, train
+from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.config import workdir_config
 from flaxformer_mt.interop.ctranslate2.export import QUANTIZATIONS
 from flaxformer_mt.interop.marian.convert import read_marian
 from flaxformer_mt.interop.options import Quantization
 from flaxformer_mt.interop.verify import VerificationFailed
 from flaxformer_mt.interop.workdir import write_workdir
-from flaxformer_mt.training.checkpoint import load_model
 from flaxformer_mt.translation.translator import Translator
 
 pytest.importorskip("safetensors", reason="needs the extra [marian] (safetensors)")

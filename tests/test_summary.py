@@ -16,8 +16,8 @@ from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.inspection.modules import batch_like, fold_layers, module_rows
 from flaxformer_mt.inspection.table import short
 from flaxformer_mt.model.config import TransformerConfig, preset
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.state import init_params
 
 SHAPE = BatchShape(1, 12, 9)
 VOCAB = 300

@@ -1,4 +1,4 @@
-"""Whole runs of a tiny model: killed and resumed, stopped, early-stopped, and a used workdir."""
+"""Whole runs of a tiny model: killed and resumed, stopped, stopped early, and in a used workdir."""
 
 import dataclasses
 import re
@@ -34,7 +34,7 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
     assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
 
 
-def test_sigterm_saves_and_says_so_by_the_exit_status(uninterrupted, tmp_path):
+def test_sigterm_saves_and_sets_the_exit_status(uninterrupted, tmp_path):
     endless = dataclasses.replace(
         CONFIG,
         training=dataclasses.replace(CONFIG.training, num_steps=100_000, checkpoint_every=100_000),
@@ -59,7 +59,7 @@ def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted,
     assert "flaxformer_mt.translate --workdir" in output
 
 
-def test_it_translates_in_the_precision_that_is_asked_for(uninterrupted):
+def test_it_translates_in_the_given_precision(uninterrupted):
     sentences = ["the dog sleeps.", "a cat sees the house."]
     found = {}
     for dtype in (None, "float32", "bfloat16"):
@@ -70,7 +70,7 @@ def test_it_translates_in_the_precision_that_is_asked_for(uninterrupted):
     np.testing.assert_allclose(found["bfloat16"], found["float32"], rtol=0.05)
 
 
-def test_metrics_say_what_was_learnt(uninterrupted):
+def test_metrics_are_written_at_every_step(uninterrupted):
     lines = metric_lines(uninterrupted)
     assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, 13))
     validations = [line for line in lines if line["kind"] == "validation"]
@@ -101,7 +101,7 @@ def test_a_refused_run_leaves_the_workdir_as_it_was(uninterrupted, capsys):
 
 
 @pytest.mark.parametrize("field", ["average_best", "patience"])
-def test_what_needs_a_validation_set_is_refused_without_one_at_the_start(tmp_path, field):
+def test_settings_that_need_a_validation_set_are_refused_without_one(tmp_path, field):
     config = dataclasses.replace(
         CONFIG,
         data=dataclasses.replace(CONFIG.data, validation=CorpusConfig()),
@@ -135,7 +135,7 @@ def test_patience_counts_validations_without_a_better_bleu():
 
 
 def test_early_stopping_ends_the_run(tmp_path, capsys):
-    """At learning rate ~0 the BLEU cannot rise: two validations in vain, and it stops."""
+    """At learning rate ~0 BLEU cannot rise, so the run stops after two more validations."""
     training = dataclasses.replace(
         CONFIG.training,
         num_steps=50,
@@ -143,9 +143,9 @@ def test_early_stopping_ends_the_run(tmp_path, capsys):
         validate_every=2,
         patience=2,
         keep_last=9,
-        average_last=9,  # more than there will be: what there is, is averaged
+        average_last=9,  # more than there will be
     )
     train(dataclasses.replace(CONFIG, training=training), str(tmp_path), quiet=True)
     assert metric_lines(tmp_path)[-1]["step"] == 6
-    # Of those there are (2, 4 and 6) those of the last third.
+    # There are 2, 4 and 6; only 6 is in the last third.
     assert "averaged the checkpoints of steps 6\n" in capsys.readouterr().out

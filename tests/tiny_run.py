@@ -1,4 +1,4 @@
-"""A tiny model that trains in seconds, here and in processes of its own."""
+"""A tiny model that trains in seconds, in this process or another."""
 
 import json
 import os
@@ -11,13 +11,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.checkpoint import load_model
 from flaxformer_mt.training.config import TrainingConfig
 
 CONFIG = Config(
@@ -46,7 +46,7 @@ CONFIG = Config(
 
 
 def start(config: Config, directory: Path, *arguments: str, devices: int = 0, **environment: str):
-    """The verb in a process of its own, with the devices of this one or another number."""
+    """Starts the command `train` in a new process, by default with the devices of this one."""
     file = directory / "config.py"
     text = f"from flaxformer_mt.config import from_json\nconfig = from_json({to_json(config)!r})\n"
     file.write_text(text, encoding="utf-8")
@@ -77,19 +77,19 @@ def params(workdir: Path) -> list[np.ndarray]:
 
 
 def metric_lines(workdir: Path) -> list[dict]:
-    """metrics.jsonl without what depends on the clock."""
+    """Returns the lines of metrics.jsonl without times."""
     lines = (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     timed = ("time", "tokens_per_second")
     return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines]
 
 
 def losses(workdir: Path) -> list[float]:
-    """Of all steps."""
+    """Returns the loss of each step."""
     return [line["loss"] for line in metric_lines(workdir) if line["kind"] == "train"]
 
 
 def two_processes() -> list[dict[str, str]]:
-    """The environments of two processes that find each other."""
+    """Returns the environments of two processes of one run."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"

@@ -1,6 +1,7 @@
 """Ours, by the way that `train` and `translate` take."""
 
 import dataclasses
+import functools
 import itertools
 import math
 import time
@@ -14,6 +15,7 @@ import numpy as np
 from benchmarks.child import Answer
 from benchmarks.contenders.given import read, search_rules, shape_of
 from benchmarks.rounds import pin
+from flaxformer_mt.checkpoints.loading import LoadedModel, load_model
 from flaxformer_mt.config import from_json
 from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.data.pipeline import build_data
@@ -25,13 +27,12 @@ from flaxformer_mt.runtime.sharding import (
     MeshConfig,
     configure_cpu_devices,
     make_mesh,
-    make_share,
+    process_rows,
 )
 from flaxformer_mt.training.adapting import TRAIN_ALL
-from flaxformer_mt.training.checkpoint import LoadedModel, load_model
 from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.state import place, state_maker
-from flaxformer_mt.training.step import Metrics, train_step_of
+from flaxformer_mt.training.state import abstract_state, init_state
+from flaxformer_mt.training.step import Metrics, make_train_step
 from flaxformer_mt.translation.requests import Request
 from flaxformer_mt.translation.translator import Translator
 
@@ -90,16 +91,16 @@ class Training:
         loaded, here = load(workdir, dtype), accelerator(device)
         self.config, model, training = loaded.config, loaded.model, loaded.config.training
         optimizer = make_optimizer(training, self.config.model.d_model)
-        self._step = train_step_of(training, model, optimizer, TRAIN_ALL)
+        self._step = make_train_step(model, optimizer, training)
         mesh = make_mesh(self.config.mesh)
-        make_state = state_maker(training, model, optimizer, TRAIN_ALL, self.config.seed)
-        like = place(make_state, model, TRAIN_ALL, mesh, self.config.mesh.rules)
+        make_state = functools.partial(init_state, model, optimizer, self.config.seed)
+        like = abstract_state(make_state, model, TRAIN_ALL, mesh, self.config.mesh.rules)
         places = jax.tree.map(lambda x: x.sharding, like)
         start = jax.jit(lambda params: make_state(params=params), out_shardings=places)
         self._state = start(jax.device_get(loaded.params))
         self.batches = read(batches)
         one_of_each = {shape_of(batch): batch for batch in self.batches}
-        self._placement = BatchPlacement(mesh, make_share(mesh), tuple(one_of_each))
+        self._placement = BatchPlacement(mesh, process_rows(mesh), tuple(one_of_each))
         losses = [float(self.update(batch).loss) for batch in one_of_each.values()]
         for batch in self.batches:  # memory grows in the first steps of each shape, and then stays
             self.update(batch)

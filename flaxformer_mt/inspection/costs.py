@@ -8,8 +8,8 @@ import jax
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.inspection.modules import batch_like
+from flaxformer_mt.model.initialization import Params, init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.state import Params, init_params
 from flaxformer_mt.training.step import batch_loss
 
 

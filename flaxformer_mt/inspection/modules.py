@@ -18,8 +18,8 @@ import jax.numpy as jnp
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.inspection.flops import equation_flops
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.state import init_params
 
 Shape = tuple[int, ...]
 Path = tuple[str, ...]

@@ -25,6 +25,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from flaxformer_mt import __version__
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
 from flaxformer_mt.evaluation.metrics import default_tokenize
@@ -33,7 +34,6 @@ from flaxformer_mt.interop.options import Format, VerifyConfig
 from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.files import read_parallel, read_text
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 

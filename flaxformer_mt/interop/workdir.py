@@ -5,8 +5,9 @@ from pathlib import Path
 
 import jax
 
-from flaxformer_mt.config import save_config, to_json
-from flaxformer_mt.training.checkpoint import Checkpoints, LoadedModel
+from flaxformer_mt.checkpoints.loading import LoadedModel
+from flaxformer_mt.checkpoints.manager import Checkpoints
+from flaxformer_mt.config import save_config
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import init_state
 
@@ -32,7 +33,7 @@ def write_workdir(workdir: str | os.PathLike[str], loaded: LoadedModel) -> None:
             state,
             data_state=FIRST_BATCH,
             metrics=None,
-            config_json=to_json(config),
+            config=config,
             tokenizer_fingerprint=loaded.tokenizer.fingerprint,
         )
     finally:

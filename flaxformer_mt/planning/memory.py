@@ -2,7 +2,7 @@
 
 plan = plan_micro_batches(config, model, optimizer, adaptation, mesh, shapes, limit)
 print(memory_table(plan, limit, shards=...))
-share = make_share(mesh, plan.tokens_per_device)
+rows = process_rows(mesh, plan.tokens_per_device)
 """
 
 import math
@@ -20,7 +20,7 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.compiler import peak_bytes, requested_bytes
 from flaxformer_mt.planning.recipe import train_program
 from flaxformer_mt.planning.workload import attention_cells
-from flaxformer_mt.runtime.batch_partition import divide
+from flaxformer_mt.runtime.batch_partition import partition_batch
 from flaxformer_mt.runtime.sharding import num_shards
 from flaxformer_mt.training.adapting import Adaptation
 
@@ -61,8 +61,8 @@ def choose_tokens_per_device(
     known: dict[tuple[BatchShape, int], int] = {}
 
     def peak(shape: BatchShape, tokens: int) -> int:
-        division = divide(shape, shards=shards, tokens_per_device=tokens)
-        key = shape, division.rows // shards
+        partition = partition_batch(shape, shards=shards, tokens_per_device=tokens)
+        key = shape, partition.rows // shards
         if key not in known:
             known[key] = peak_of(shape, tokens)
         return known[key]
@@ -88,8 +88,8 @@ def _fitting(
     Regula falsi over the possible numbers of rows of a micro-batch.
     """
     longest = max(shape[1:])
-    division = divide(shape, shards=shards, tokens_per_device=tokens)
-    counts = range(division.micro_batches, -(-shape.rows // shards) + 1)
+    partition = partition_batch(shape, shards=shards, tokens_per_device=tokens)
+    counts = range(partition.micro_batches, -(-shape.rows // shards) + 1)
     sizes = sorted({-(-shape.rows // (shards * count)) for count in counts})
     low, high = -1, len(sizes) - 1  # sizes[low] fits (-1: none known to), sizes[high] does not
     at_high, known_low = peak(shape, sizes[high] * longest), (0, state)
@@ -172,9 +172,9 @@ def memory_table(plan: MicroBatchPlan, limit: int, *, shards: int) -> str:
         f"device by the compiler's estimate (limit {limit / 2**30:.2f} GiB):"
     ]
     for shape, peak in plan.peaks.items():
-        division = divide(shape, shards=shards, tokens_per_device=plan.tokens_per_device)
+        partition = partition_batch(shape, shards=shards, tokens_per_device=plan.tokens_per_device)
         lines.append(
-            f"  {shape!s:>24}  {division.micro_batches:>3} x {division.rows} rows  "
+            f"  {shape!s:>24}  {partition.micro_batches:>3} x {partition.rows} rows  "
             f"{peak / 2**30:>7.2f} GiB  {peak / limit:>4.0%}"
         )
     return "\n".join(lines)

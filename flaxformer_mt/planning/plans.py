@@ -9,6 +9,7 @@ import jax
 from flaxformer_mt.config import Config
 from flaxformer_mt.inspection.table import short
 from flaxformer_mt.kernels.choose import choose_kernels
+from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.compiler import Estimate, estimate
 from flaxformer_mt.planning.hardware import Hardware
@@ -18,7 +19,6 @@ from flaxformer_mt.planning.workload import Workload
 from flaxformer_mt.runtime.sharding import make_mesh, num_shards, parse_memory
 from flaxformer_mt.training.adapting import make_adaptation
 from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.state import boxed_params
 
 NOTICE = "Estimates of the compiler, not measurements: nothing ran."
 HEADER = (

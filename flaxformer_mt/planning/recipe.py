@@ -1,6 +1,7 @@
 """The programs of a recipe: the training step and the search, for abstract arguments."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,14 +14,15 @@ from flaxformer_mt.config import Config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.inference.ensemble import encode_sources
 from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search_batch
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.batch_partition import Share
+from flaxformer_mt.runtime.batch_partition import ProcessRows
 from flaxformer_mt.runtime.sharding import BatchPlacement, make_mesh, num_shards, replicated
 from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.search.loop import SentenceOptions
 from flaxformer_mt.training.adapting import Adaptation
-from flaxformer_mt.training.state import TrainState, init_params, place, state_maker
-from flaxformer_mt.training.step import train_step_of
+from flaxformer_mt.training.state import TrainState, abstract_state, init_state
+from flaxformer_mt.training.step import make_train_step
 
 Program = tuple[Any, tuple[Any, ...]]
 """A jitted function, and the shapes and shardings of its arguments."""
@@ -46,8 +48,8 @@ class TrainProgram:
         Raises ValueError if the batch cannot be divided among the devices.
         """
         shards = num_shards(self.mesh)
-        share = Share(shards, tuple(range(shards)), tokens_per_device)
-        return self.step, (self.state, BatchPlacement(self.mesh, share, (shape,)).like(shape))
+        rows = ProcessRows(shards, tuple(range(shards)), tokens_per_device)
+        return self.step, (self.state, BatchPlacement(self.mesh, rows, (shape,)).like(shape))
 
 
 def train_program(
@@ -61,9 +63,17 @@ def train_program(
 
     Raises ValueError if the sharding rules of the mesh do not fit the model.
     """
-    step = train_step_of(config.training, model, optimizer, adaptation)
-    make = state_maker(config.training, model, optimizer, adaptation, config.seed)
-    return TrainProgram(step, place(make, model, adaptation, mesh, config.mesh.rules), mesh)
+    step = make_train_step(model, optimizer, config.training, adaptation)
+    make = functools.partial(
+        init_state,
+        model,
+        optimizer,
+        config.seed,
+        adaptation=adaptation,
+        with_ema=config.training.ema_decay > 0,
+    )
+    state = abstract_state(make, model, adaptation, mesh, config.mesh.rules)
+    return TrainProgram(step, state, mesh)
 
 
 def search_shapes(config: DecodingConfig, lengths: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,1 +1,1 @@
-"""Around the computation: devices, sharding, processes, memory, caches, signals."""
+"""Devices, sharding, processes, memory, caches and process settings."""

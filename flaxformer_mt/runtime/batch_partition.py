@@ -1,9 +1,8 @@
-"""How one batch of the recipe is divided among the hardware at hand: a few integers, no JAX.
+"""Partitions a global batch over micro-batches, devices and processes: integers only, no JAX.
 
-The recipe says what a batch holds; nothing here can change that. Rows are accumulated in A
-micro-batches where memory is short, each micro-batch is split over the devices that share a batch
-(the shards), and rows without a sentence fill up what does not come out even. NumPy only:
-the data room, which starts no backend, asks which rows are its own.
+The config defines the batch, and a partition does not change it. The rows are accumulated over A
+micro-batches if memory is short. Each micro-batch is split over the devices of the mesh axes `data`
+and `fsdp` (the shards). Empty rows fill up the last ones.
 """
 
 import dataclasses
@@ -15,29 +14,31 @@ from jaxtyping import Int
 from flaxformer_mt.data.batching.batch import BatchShape
 
 
-class Division(NamedTuple):
+class BatchPartition(NamedTuple):
     """A batch as `micro_batches` of `rows` each; rows beyond those of the batch are empty."""
 
     micro_batches: int  # A
-    rows: int  # B of one micro-batch, over all shards
+    rows: int  # B: of one micro-batch, over all shards
 
     @property
     def total(self) -> int:
-        """Rows of all micro-batches, the empty ones among them."""
+        """Rows of all micro-batches, including empty ones."""
         return self.micro_batches * self.rows
 
 
-def divide(shape: BatchShape, *, shards: int, tokens_per_device: int = 0) -> Division:
-    """The fewest micro-batches in which no device takes more than `tokens_per_device`.
+def partition_batch(
+    shape: BatchShape, *, shards: int, tokens_per_device: int = 0
+) -> BatchPartition:
+    """Returns the partition with the fewest micro-batches that fit `tokens_per_device`.
 
     Args:
-      shape: of a whole batch.
-      shards: devices that a batch is split over.
-      tokens_per_device: source cells, and target cells, that one device takes at once, padding
-        included; 0 = as many as come.
+      shape: of a global batch.
+      shards: number of devices that split a batch.
+      tokens_per_device: largest number of source cells, and of target cells, including padding,
+        of one micro-batch on one device; 0 = no limit.
 
     Raises:
-      ValueError: fewer rows than shards, or not even one row fits.
+      ValueError: there are fewer rows than shards, or a single row exceeds the limit.
     """
     if shape.rows < shards:
         raise ValueError(
@@ -53,31 +54,31 @@ def divide(shape: BatchShape, *, shards: int, tokens_per_device: int = 0) -> Div
             f"{shape}: it must be at least {longest}"
         )
     micro_batches = _ceil(shape.rows, shards * most)
-    return Division(micro_batches, shards * _ceil(shape.rows, shards * micro_batches))
+    return BatchPartition(micro_batches, shards * _ceil(shape.rows, shards * micro_batches))
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
-    """Which rows of a batch one process reads: those of its own shards.
+class ProcessRows:
+    """The rows of each batch that one process reads: those of its own shards.
 
     Attributes:
-      shards: devices that a batch is split over, over all processes.
+      shards: number of devices that split a batch, over all processes.
       mine: the shards of this process; several processes may hold the same ones.
-      tokens_per_device: as in `divide`.
+      tokens_per_device: as in `partition_batch`.
     """
 
     shards: int = 1
     mine: tuple[int, ...] = (0,)
     tokens_per_device: int = 0
 
-    def division(self, shape: BatchShape) -> Division:
-        """How a batch of this shape is divided, over all processes."""
-        return divide(shape, shards=self.shards, tokens_per_device=self.tokens_per_device)
+    def partition(self, shape: BatchShape) -> BatchPartition:
+        """Returns the partition of a batch of this shape, over all processes."""
+        return partition_batch(shape, shards=self.shards, tokens_per_device=self.tokens_per_device)
 
     def __call__(self, shape: BatchShape) -> Int[np.ndarray, " r"]:
-        """Numbers of this process's rows, micro-batch after micro-batch."""
-        division = self.division(shape)
-        rows = np.arange(division.total).reshape(division.micro_batches, self.shards, -1)
+        """Returns the row numbers of this process, micro-batch after micro-batch."""
+        partition = self.partition(shape)
+        rows = np.arange(partition.total).reshape(partition.micro_batches, self.shards, -1)
         return rows[:, list(self.mine)].ravel()
 
 

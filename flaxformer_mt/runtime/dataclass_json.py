@@ -1,24 +1,31 @@
-"""Config dataclasses from JSON, strictly: what does not fit is named, with what would.
+"""Builds config dataclasses from JSON and checks every key and type.
 
-(The other direction is `dataclasses.asdict`.) Field types may be int, float, bool, str, Literal,
+`dataclasses.asdict` is the other direction. Field types may be int, float, bool, str, Literal,
 `tuple[X, ...]` and dataclasses of these.
 """
 
 import dataclasses
 import difflib
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
 
 def from_dict(kind: type[T], values: Any, *, where: str = "") -> T:
-    """The dataclass `kind` from nested dicts and lists, as `dataclasses.asdict` and JSON give them.
+    """Returns the dataclass `kind` from nested dicts and lists, as JSON gives them.
 
-    A missing key keeps its default. Raises ValueError, naming the dotted path below `where`, for
-    an unknown key (with the nearest one), a value of the wrong type, or a value that the dataclass
-    itself refuses.
+    A missing key keeps its default.
+
+    Args:
+      kind: the dataclass.
+      values: its fields.
+      where: dotted path of `values`, for messages.
+
+    Raises:
+      ValueError: a key is unknown (the message names the nearest one), a value has the wrong type,
+        or the dataclass refuses a value.
     """
     if not isinstance(values, dict):
         raise ValueError(f"{where or 'the config'}: expected an object of keys, got {values!r}")
@@ -31,11 +38,49 @@ def from_dict(kind: type[T], values: Any, *, where: str = "") -> T:
     return kind(**fields)
 
 
+def rename_keys(
+    values: dict[str, Any], renamed: Mapping[str, str], removed: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Returns nested dicts with old keys replaced, so that files of earlier versions load.
+
+    Args:
+      values: nested dicts; not changed.
+      renamed: old dotted path -> new dotted path.
+      removed: dotted paths of keys to drop.
+    """
+    values = _copy(values)
+    for old in removed:
+        _pop(values, old.split("."))
+    for old, new in renamed.items():
+        found = _pop(values, old.split("."))
+        if found:
+            *sections, name = new.split(".")
+            place = values
+            for section in sections:
+                place = place.setdefault(section, {})
+            place.setdefault(name, *found)
+    return values
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """The end of an error message: the nearest of `choices`, or all, in order, if none is near."""
+    """Returns the end of an error message: the nearest of `choices`, or all if none is near."""
     choices = list(choices)
     nearest = difflib.get_close_matches(word, choices, n=1)
     return f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(choices)}"
+
+
+def _copy(values: Any) -> Any:
+    """Returns new dicts, all the way down, with the same other values."""
+    if not isinstance(values, dict):
+        return values
+    return {name: _copy(value) for name, value in values.items()}
+
+
+def _pop(values: Any, path: list[str]) -> list[Any]:
+    """Removes the value at a path and returns it in a list; the list is empty without one."""
+    for section in path[:-1]:
+        values = values.get(section) if isinstance(values, dict) else None
+    return [values.pop(path[-1])] if isinstance(values, dict) and path[-1] in values else []
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:
@@ -48,7 +93,7 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return value
     if kind is float and type(value) is int:
         return float(value)
-    if type(value) is kind:  # not isinstance: True is no int here
+    if type(value) is kind:  # not isinstance: True is an instance of int
         return value
     expected = " or ".join(map(repr, arguments)) if origin is Literal else _type_name(kind)
     raise ValueError(f"{where}: expected {expected}, got {value!r}")

@@ -1,7 +1,6 @@
-"""Text in and out of the verbs: lines end with "\\n" and nothing else, so that counts always agree.
+"""Text input and output of the commands. Only "\\n" ends a line, so that line counts always agree.
 
-Python's own ideas of a line (also "\\r", "\\x0b", "\\u2028" ...) would split lines that other tools
-keep whole.
+Python's `splitlines` also splits at "\\r", "\\x0b", "\\u2028" and others; other tools do not.
 """
 
 import codecs
@@ -15,31 +14,31 @@ from typing import BinaryIO, NamedTuple
 
 
 class Text(NamedTuple):
-    """Lines, and whether the last one ended with a newline (then the output's does as well)."""
+    """Lines, and whether the last one ended with a newline."""
 
     lines: list[str]
     final_newline: bool
 
 
 def read_text(path: str) -> Text:
-    """The lines of a UTF-8 file (.gz and .xz too), or of standard input if `path` is empty.
+    """Returns the lines of a UTF-8 file (also .gz, .xz), or of standard input if `path` is empty.
 
-    Raises FileNotFoundError (with what is there instead), or ValueError with the number of the
-    first line that is not UTF-8.
+    Raises FileNotFoundError (the message lists similar files), or ValueError with the number of
+    the first line that is not UTF-8.
     """
     if not path:
         return _read_standard_input()
     from flaxformer_mt.data.sources.text_files import read_lines
 
-    packed = read_lines(Path(path), may_be_empty=True)  # nothing to translate is no error
+    packed = read_lines(Path(path), may_be_empty=True)  # an empty file is valid input
     lines = [packed.sentence(index) for index in range(packed.num_sentences)]
     return Text(lines, packed.blob.endswith(b"\n"))
 
 
 def read_parallel(first: str, second: str) -> tuple[list[str], list[str]]:
-    """The lines of two files that belong together line by line.
+    """Returns the lines of two parallel files.
 
-    Raises ValueError with both counts if they differ, or if there are no lines; else as read_text.
+    Raises ValueError if the counts differ or are 0; else as `read_text`.
     """
     one, other = read_text(first).lines, read_text(second).lines
     if len(one) != len(other):
@@ -54,18 +53,18 @@ def read_parallel(first: str, second: str) -> tuple[list[str], list[str]]:
 
 @contextlib.contextmanager
 def open_output(path: str) -> Iterator[BinaryIO]:
-    """Standard output if `path` is empty; else a file that appears whole, or not at all.
+    """Opens a file that is written atomically, or standard output if `path` is empty.
 
-    It is written beside its place and moved there at the end, so that an earlier file of that name
-    survives any failure. Raises OSError at once if it cannot be written.
+    The file is written under another name and renamed at the end, so that an earlier file survives
+    any failure. Raises OSError at once if it cannot be written.
     """
     if not path:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    final = Path(os.path.realpath(path))  # through a symbolic link, not in its place
+    final = Path(os.path.realpath(path))  # the target of a symbolic link, not the link
     if final.exists() and not stat.S_ISREG(final.stat().st_mode):
-        with open(final, "wb") as file:  # a pipe or /dev/null: nothing to move
+        with open(final, "wb") as file:  # a pipe or /dev/null cannot be renamed
             yield file
         return
     if not final.parent.is_dir():

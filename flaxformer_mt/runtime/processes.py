@@ -1,7 +1,7 @@
-"""Several processes as one run: how they find each other, and what they tell each other.
+"""Runs of several processes: connection, barriers and exchange of Python values.
 
-Each drives the devices of its own machine. JAX finds the others by itself in a TPU pod slice, under
-SLURM (`srun`) and under Open MPI; elsewhere three environment variables say where they are:
+Each process uses the devices of its own machine. In a TPU pod slice, under SLURM (`srun`) and under
+Open MPI, JAX finds the other processes. Elsewhere three environment variables define them:
 
     JAX_COORDINATOR_ADDRESS=host:port  JAX_NUM_PROCESSES=2  JAX_PROCESS_ID=0   (of the second: 1)
 """
@@ -24,51 +24,52 @@ from orbax.checkpoint.multihost import sync_global_processes
 
 T = TypeVar("T")
 
-_HOURS = 24 * 3600  # in seconds
-_meetings = itertools.count()  # each needs a name of its own
+_BARRIER_TIMEOUT = 24 * 3600  # seconds
+_barrier_numbers = itertools.count()  # each barrier needs its own name
 
 _EXPLICIT = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
-# How many tasks SLURM and Open MPI started; of one there is nobody to be found.
+# The number of tasks that SLURM or Open MPI started.
 _TASKS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 
 
 def connect() -> None:
-    """Joins the other processes of this run, if there are any; before JAX is used otherwise.
+    """Connects to the other processes of this run, if any; call it before any other use of JAX.
 
     Raises:
-      ValueError: the environment variables contradict each other: says how.
-      OSError: the others do not answer.
+      ValueError: the environment variables contradict each other.
+      OSError: the other processes do not answer.
     """
     if jax.distributed.is_initialized():
         return
-    explicit = _explicit_place()
+    explicit = _explicit_arguments()
     if not explicit and not _in_cluster():
         return
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # only CPUs heed it
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # affects CPUs only
     try:
         jax.distributed.initialize(**explicit)
     except Exception as error:
-        if not explicit and _is_tpu_vm():  # a TPU of one machine: nobody to be found
+        if not explicit and _is_tpu_vm():  # a TPU of one machine
             return
         raise OSError(f"could not join the other processes of this run: {error}") from error
-    _let_orbax_wait_without_devices()
+    _use_distributed_orbax_barriers()
 
 
-def _let_orbax_wait_without_devices() -> None:
-    """Its barriers are sums over all devices, from any thread, unless it is told otherwise.
+def _use_distributed_orbax_barriers() -> None:
+    """Makes Orbax wait through JAX's coordination service instead of sums over all devices.
 
-    Between CPUs, two sums that meet in another order in another process end both.
+    Orbax starts those sums from any thread. On CPUs (gloo), two sums in a different order in two
+    processes would fail.
     """
     flags.FLAGS.experimental_orbax_use_distributed_barrier = True
-    if not flags.FLAGS.is_parsed():  # only absl's own `app.run` would have parsed them
+    if not flags.FLAGS.is_parsed():  # only absl's `app.run` parses them
         flags.FLAGS.mark_as_parsed()
 
 
 @contextlib.contextmanager
 def exit_if_peer_lost() -> Iterator[None]:
-    """Of several processes: when another one is gone, says so and ends this one as well, at once.
+    """Ends this process at once, with a message, when another process of the run is lost.
 
-    It could only wait for the other, and a scheduler would pay for that.
+    Waiting for it would only waste the allocated machines.
     """
     try:
         yield
@@ -82,31 +83,32 @@ def exit_if_peer_lost() -> Iterator[None]:
             file=sys.stderr,
             flush=True,
         )
-        os._exit(1)  # not sys.exit, which would wait for the others
+        os._exit(1)  # sys.exit would wait for the other processes
 
 
 def is_first() -> bool:
-    """Whether this process speaks and writes for all."""
+    """Returns whether this process prints and writes for all."""
     return jax.process_index() == 0
 
 
 def barrier() -> None:
-    """Waits, for hours if need be, until all processes are here.
+    """Waits, up to a day, until all processes call it.
 
-    To be called before they exchange arrays wherever one may come much later than another: that
-    fails after half a minute between CPUs.
+    Call it before an exchange of arrays if one process may arrive much later than another: on CPUs
+    the exchange itself times out after half a minute.
     """
     if jax.process_count() == 1:
         return
     everyone = set(range(jax.process_count()))
-    sync_global_processes(f"meeting {next(_meetings)}", timeout=_HOURS, processes=everyone)
+    name = f"barrier {next(_barrier_numbers)}"
+    sync_global_processes(name, timeout=_BARRIER_TIMEOUT, processes=everyone)
 
 
 def first_then_others(work: Callable[[], T]) -> T:
-    """Does `work` in the first process, then in all others: what it writes, they find.
+    """Returns `work()`, called in the first process and then in the others, which find its files.
 
     Raises:
-      OSError: in the others, where it failed in the first, which says why.
+      OSError: in the other processes, if it failed in the first one, which prints the reason.
     """
     if jax.process_count() == 1:
         return work()
@@ -120,12 +122,12 @@ def first_then_others(work: Callable[[], T]) -> T:
     if failure is not None:
         raise failure
     if failed:
-        raise OSError("the first process of this run could not start: it says why")
+        raise OSError("the first process of this run could not start; its message has the reason")
     return work() if result is None else result
 
 
 def broadcast_from_first(value: bool) -> bool:
-    """What the first process finds, in all of them: clocks differ, and they must do the same."""
+    """Returns the first process's value in all processes, so that all decide alike."""
     if jax.process_count() == 1:
         return value
     barrier()
@@ -133,11 +135,13 @@ def broadcast_from_first(value: bool) -> bool:
 
 
 def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
-    """Work on `count` items, shared among the processes; all results, in order, in all of them.
+    """Returns the results of `work` on `count` items, each process working on a slice.
+
+    All processes get all results, in order.
 
     Args:
-      count: of the items; the same in every process.
-      work: what a process does with a slice of them; its results can be pickled.
+      count: number of items; the same in every process.
+      work: the results for a slice of the items; they can be pickled.
 
     Raises:
       ValueError: the processes have different numbers of items.
@@ -149,7 +153,7 @@ def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list
     counts = np.ravel(multihost_utils.process_allgather(np.array([count])))
     if np.any(counts != count):
         raise ValueError(
-            f"the processes of this run were given {', '.join(map(str, counts))} items to work on: "
+            f"the processes of this run got {', '.join(map(str, counts))} items to work on: "
             "give all of them the same input, as a file"
         )
     mine = slice(index * count // processes, (index + 1) * count // processes)
@@ -159,7 +163,7 @@ def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list
 
 
 def _gather(part: Sequence[T]) -> list[T]:
-    """The parts of all processes, one after another."""
+    """Returns the results of all processes, concatenated."""
     mine = np.frombuffer(pickle.dumps(list(part)), np.uint8)
     sizes = np.ravel(multihost_utils.process_allgather(np.array([len(mine)])))
     padded = np.zeros(int(sizes.max()), np.uint8)
@@ -172,8 +176,8 @@ def _gather(part: Sequence[T]) -> list[T]:
     ]
 
 
-def _explicit_place() -> dict[str, Any]:
-    """What the environment variables say, as `jax.distributed.initialize` wants it."""
+def _explicit_arguments() -> dict[str, Any]:
+    """Returns the arguments of `jax.distributed.initialize` from the environment variables."""
     given = [name for name in _EXPLICIT if os.environ.get(name)]
     if not given:
         return {}
@@ -194,7 +198,7 @@ def _explicit_place() -> dict[str, Any]:
         "coordinator_address": address,
         "num_processes": int(count),
         "process_id": int(index),
-        # Else JAX would look for a cluster all the same.
+        # else JAX would still look for a cluster
         "cluster_detection_method": "deactivate",
     }
 
@@ -210,7 +214,7 @@ def _is_tpu_vm() -> bool:
 
 
 def print_from_first(text: str) -> None:
-    """Prints on standard output, once for all processes."""
+    """Prints on standard output, in the first process only."""
     if is_first():
         print(text)
         sys.stdout.flush()

@@ -1,11 +1,11 @@
-"""Where arrays live: a mesh of devices with named axes, and one table that says what lies where.
+"""The device mesh and the sharding rules: which mesh axis splits which axis of an array.
 
-    data    devices that hold copies of the parameters and take different sentences
-    fsdp    devices that take different sentences and share the parameters among them: each
-            holds a part, and asks the others for the rest when it is needed (ZeRO; FSDP)
-    tensor  devices that take the same sentences and split heads, feed-forward and vocabulary
+    data    devices that hold copies of the parameters and process different sentences
+    fsdp    devices that process different sentences and split the parameters: each holds a part
+            and gathers the rest when it needs it (ZeRO; FSDP)
+    tensor  devices that process the same sentences and split heads, feed-forward and vocabulary
 
-`jit` reads the shardings of its arguments and adds the communication that they need.
+`jit` reads the shardings of its arguments and adds the necessary communication.
 """
 
 import contextlib
@@ -22,7 +22,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
-from flaxformer_mt.runtime.batch_partition import Share
+from flaxformer_mt.runtime.batch_partition import ProcessRows
+from flaxformer_mt.runtime.bounds import NOT_NEGATIVE, POSITIVE_INT, check_bounds
 from flaxformer_mt.runtime.cpus import num_cpus
 
 AXES = ("data", "fsdp", "tensor")
@@ -32,10 +33,10 @@ MeshAxis: TypeAlias = Literal["data", "fsdp", "tensor", "none"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardingRules:
-    """Along which axis of the mesh each logical axis of a parameter is split.
+    """The mesh axis that splits each logical axis of a parameter.
 
-    Rows of a batch are split along data and fsdp. The optimiser's moments lie where their
-    parameters do.
+    Rows of a batch are split along data and fsdp. The optimiser's moments have the sharding of
+    their parameters.
     """
 
     embed: MeshAxis = "fsdp"
@@ -56,35 +57,36 @@ class ShardingRules:
     """Distances between positions, of relative and bucketed positions."""
 
 
+_BOUNDS = {
+    **dict.fromkeys(("data", "tokens_per_device", "cpu_devices"), NOT_NEGATIVE),
+    **dict.fromkeys(("fsdp", "tensor"), POSITIVE_INT),
+}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeshConfig:
-    """The hardware at hand, and how it is used. It changes how fast a run is, not what it does."""
+    """How a run uses its devices. It changes the speed of a run, not its result."""
 
     data: int = 0
-    """Devices along the axis `data`; 0 = all that the other two axes leave."""
+    """Devices along the axis `data`; 0 = all devices, divided by the other two axes."""
     fsdp: int = 1
-    """Devices that share the parameters and the optimiser's state among them; 1 = each has all."""
+    """Devices that split the parameters and the optimiser's state; 1 = each has a whole copy."""
     tensor: int = 1
-    """Devices that split heads, feed-forward and vocabulary among them."""
+    """Devices that split heads, feed-forward and vocabulary."""
     tokens_per_device: int = 0
-    """Source cells, and target cells, that a device takes at once: what a batch has beyond that is
+    """Source cells, and target cells, of one micro-batch on one device; a larger batch is
     accumulated over several micro-batches. 0 = the whole batch at once."""
     memory_limit: str = ""
-    """Memory that a device may use, such as 12GB: chooses the largest tokens_per_device that the
-    compiler's own account allows. Empty = no limit."""
+    """Memory limit of a device, such as 12GB: the largest tokens_per_device is chosen that fits by
+    the compiler's memory analysis. Empty = no limit."""
     cpu_devices: int = 0
-    """Without an accelerator: how many devices to make of the CPU; 0 = one a core, at most 8. Two
-    devices of one thread each train faster than one device of two threads."""
+    """Without an accelerator: number of CPU devices; 0 = one per core, at most 8. Two devices with
+    one thread each train faster than one device with two threads."""
     rules: ShardingRules = ShardingRules()
-    """Along which of these axes each axis of a parameter is split."""
+    """The mesh axis that splits each axis of a parameter."""
 
     def __post_init__(self) -> None:
-        for name in ("data", "tokens_per_device", "cpu_devices"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"mesh.{name} must not be negative, got {getattr(self, name)}")
-        for name in ("fsdp", "tensor"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"mesh.{name} must be at least 1, got {getattr(self, name)}")
+        check_bounds(self, "mesh", _BOUNDS)
         parse_memory(self.memory_limit)
         if self.memory_limit and self.tokens_per_device:
             raise ValueError(
@@ -93,9 +95,9 @@ class MeshConfig:
 
 
 def parse_memory(text: str) -> int:
-    """ "12GB" or "900 MiB" in bytes; "" is 0.
+    """Returns the bytes of a size such as "12GB" or "900 MiB"; "" is 0.
 
-    Raises ValueError for anything else.
+    Raises ValueError for any other text.
     """
     units = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
     number = text.strip().upper().replace("IB", "B")
@@ -110,10 +112,10 @@ def parse_memory(text: str) -> int:
 
 
 def configure_cpu_devices(config: MeshConfig) -> None:
-    """Divides the CPU into devices; must come before JAX is used for the first time.
+    """Sets the number of CPU devices; call it before the first use of JAX.
 
-    Changes nothing where JAX is in use already (a notebook, say), or where XLA_FLAGS or
-    JAX_NUM_CPU_DEVICES has settled the number. Accelerators are not concerned.
+    It changes nothing if JAX is in use already (in a notebook, for example), or if XLA_FLAGS or
+    JAX_NUM_CPU_DEVICES sets the number. It does not affect accelerators.
     """
     settled = "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if settled or "JAX_NUM_CPU_DEVICES" in os.environ:
@@ -126,10 +128,10 @@ def configure_cpu_devices(config: MeshConfig) -> None:
 
 
 def make_mesh(config: MeshConfig = MeshConfig(), devices: Any = None) -> Mesh:
-    """All devices of all processes (or `devices`), in the three axes of the config.
+    """Returns the mesh of all devices of all processes (or of `devices`).
 
     Raises:
-      ValueError: their number does not come out even.
+      ValueError: the product of the three axes is not the number of devices.
     """
     found = np.array(jax.devices() if devices is None else devices)
     fixed = config.fsdp * config.tensor
@@ -144,27 +146,27 @@ def make_mesh(config: MeshConfig = MeshConfig(), devices: Any = None) -> Mesh:
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """A whole copy on every device."""
+    """Returns the sharding of an array that every device holds whole."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def state_shardings(state: Any, params: Any, mesh: Mesh, rules: ShardingRules) -> Any:
-    """Where each array of a training state lies.
+    """Returns the sharding of each array of a training state.
 
     Args:
-      state: shapes (`jax.eval_shape`) of parameters and of what an optimiser keeps about them.
-      params: shapes of the parameters, boxed with their logical axes as `model.init` gives them.
+      state: shapes (`jax.eval_shape`) of the parameters and of the optimiser's state.
+      params: shapes of the parameters, boxed with their logical axes as `model.init` returns them.
       mesh: of the three axes.
-      rules: the table.
+      rules: mesh axis of each logical axis.
 
     Returns:
-      A tree of NamedSharding like `state`. An array whose path ends with that of a parameter of
-      its shape lies as that parameter does: the parameter itself, its moments, its average.
-      All else (counters, keys, factored moments) lies whole on every device.
+      A tree of NamedSharding like `state`. An array has the sharding of a parameter if their
+      shapes are equal and its path ends with the parameter's path: the parameter itself, its
+      moments, its average. Other arrays (counters, keys, factored moments) are replicated.
 
     Raises:
-      ValueError: an axis without a rule, a mesh axis twice in one array, or a dimension that does
-        not divide: names the array.
+      ValueError: an axis has no rule, one mesh axis splits an array twice, or a dimension does not
+        divide; the message names the array.
     """
     boxed = jax.tree_util.tree_leaves_with_path(
         params, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
@@ -175,7 +177,7 @@ def state_shardings(state: Any, params: Any, mesh: Mesh, rules: ShardingRules) -
         spec = _spec(name, leaf.value.shape, leaf.names, mesh, rules)
         table[name] = (leaf.value.shape, NamedSharding(mesh, spec))
 
-    def place(path: Any, leaf: Any) -> NamedSharding:
+    def sharding_of(path: Any, leaf: Any) -> NamedSharding:
         parts = _name(path).split("/")
         for start in range(len(parts)):
             known = table.get("/".join(parts[start:]))
@@ -183,7 +185,7 @@ def state_shardings(state: Any, params: Any, mesh: Mesh, rules: ShardingRules) -
                 return known[1]
         return replicated(mesh)
 
-    return jax.tree_util.tree_map_with_path(place, state)
+    return jax.tree_util.tree_map_with_path(sharding_of, state)
 
 
 def _name(path: Any) -> str:
@@ -193,7 +195,7 @@ def _name(path: Any) -> str:
 def _spec(
     name: str, shape: tuple[int, ...], axes: Any, mesh: Mesh, rules: ShardingRules
 ) -> PartitionSpec:
-    """The rules applied to one parameter; mesh axes of size 1 split nothing."""
+    """Applies the rules to one parameter; mesh axes of size 1 split nothing."""
     table = {**dataclasses.asdict(rules), None: "none"}  # a dimension without a name
     split: dict[str, str] = {}
     spec: list[str | None] = []
@@ -222,64 +224,64 @@ def _spec(
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Of a batch [A B T]: rows (B) split over the devices of `data` and `fsdp`."""
+    """Returns the sharding of a batch [A B T]: `data` and `fsdp` split the rows B."""
     return NamedSharding(mesh, PartitionSpec(None, BATCH_AXES))
 
 
 def num_shards(mesh: Mesh) -> int:
-    """Devices that a batch is split over."""
+    """Returns the number of devices that split a batch."""
     return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
 
 
-def make_share(mesh: Mesh, tokens_per_device: int = 0) -> Share:
-    """Which rows of each batch this process reads: those of its own devices."""
+def process_rows(mesh: Mesh, tokens_per_device: int = 0) -> ProcessRows:
+    """Returns the rows of each batch that this process reads: those of its own devices."""
     shards = num_shards(mesh)
     one_row_each = NamedSharding(mesh, PartitionSpec(BATCH_AXES))
     held: Any = one_row_each.addressable_devices_indices_map((shards,)).values()
     mine = {row for (rows,) in held for row in range(*rows.indices(shards))}
-    return Share(shards, tuple(sorted(mine)), tokens_per_device)
+    return ProcessRows(shards, tuple(sorted(mine)), tokens_per_device)
 
 
 @dataclasses.dataclass(frozen=True)
 class BatchPlacement:
-    """Puts this process's rows of each batch where they belong: its part of one global batch.
+    """Places the rows of this process on its devices, as its part of a global batch.
 
     Attributes:
       mesh: of all processes.
-      share: which rows the process reads.
-      shapes: of the whole batches; no two with the same lengths.
+      rows: the rows of this process.
+      shapes: of the global batches; no two with the same lengths.
 
     Raises:
-      ValueError: a batch that cannot be divided so; see `division.divide`.
+      ValueError: a batch cannot be partitioned; see `batch_partition.partition_batch`.
     """
 
     mesh: Mesh
-    share: Share
+    rows: ProcessRows
     shapes: tuple[BatchShape, ...]
 
     def __post_init__(self) -> None:
         for shape in self.shapes:
-            self.share.division(shape)
+            self.rows.partition(shape)
 
     @functools.cached_property
     def _micro_batches(self) -> dict[tuple[int, int], int]:
-        return {shape[1:]: self.share.division(shape).micro_batches for shape in self.shapes}
+        return {shape[1:]: self.rows.partition(shape).micro_batches for shape in self.shapes}
 
     def __call__(self, batch: Batch) -> Batch:
-        """[r T] in NumPy, as read, to jax.Arrays [A B T] over all processes."""
+        """Returns the global batch of jax.Arrays [A B T] for the local rows [r T] in NumPy."""
         lengths = batch.inputs.shape[1], batch.targets.shape[1]
         count = self._micro_batches[lengths]
         sharding = batch_sharding(self.mesh)
 
-        def put(x: np.ndarray) -> jax.Array:
+        def place(x: np.ndarray) -> jax.Array:
             local = x.reshape(count, -1, x.shape[1])
             return jax.make_array_from_process_local_data(sharding, local)
 
-        return jax.tree.map(put, batch)
+        return jax.tree.map(place, batch)
 
     def like(self, shape: BatchShape) -> Batch:
-        """The shapes and places of a global batch, to compile for."""
-        micro_batches, rows = self.share.division(shape)
+        """Returns the shapes and shardings of a global batch, for compilation without data."""
+        micro_batches, rows = self.rows.partition(shape)
 
         def of_length(length: int) -> Any:
             sharding = batch_sharding(self.mesh)

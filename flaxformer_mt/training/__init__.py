@@ -1,1 +1,1 @@
-"""BATCHES -> PARAMS: loss, optimiser, one step, checkpoints, averaging and reporting."""
+"""Training, batches to parameters: loss, optimiser, state, step, loop, validation, reporting."""

@@ -1,15 +1,15 @@
-"""Training a part of a model: some of its parameters, or low-rank adapters of its kernels.
+"""Trains a part of a model: some of its parameters, or low-rank adapters of its kernels.
 
-What is trained and what stays as it is are two trees, so that gradients, clipping and optimiser
-know nothing of the parameters that stay, and cost no memory for them:
+Trained and frozen parameters are two trees, so that gradients, clipping and optimiser need no
+memory for frozen ones:
 
     adaptation = make_adaptation(config, params)
-    tree = adaptation.start(params, key)            what the training state holds
-    trained, frozen = adaptation.divide(tree)       differentiate by `trained`, and update it
+    tree = adaptation.start(params, key)            the tree in the training state
+    trained, frozen = adaptation.split(tree)        differentiate by `trained`, and update it
     tree = adaptation.join(trained, frozen)
-    params = adaptation.merge(tree)                 an ordinary model: for the loss, and to keep
+    params = adaptation.merge(tree)                 the model's own tree, for the loss and the end
 
-Where all is trained, each of these gives back what it is given.
+If all parameters are trained, each of these functions returns its argument.
 """
 
 import dataclasses
@@ -24,13 +24,9 @@ import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Array
 
+from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.training.config import TrainingConfig
-from flaxformer_mt.training.kernels import (
-    ParameterPath,
-    Params,
-    matrix_shape,
-    num_inputs,
-)
+from flaxformer_mt.training.linear_maps import ParameterPath, matrix_shape, num_inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,33 +34,33 @@ class Adaptation:
     """Training of all parameters; its subclasses train less.
 
     Attributes:
-      merges: whether `merge` changes anything: the merged parameters, which translate, are then
-        others than those of the tree, and both are worth keeping.
+      merges: whether `merge` changes anything. If true, the evaluation parameters differ from the
+        trained ones, and both are saved.
     """
 
     merges: ClassVar[bool] = False
 
     def start(self, params: Params, key: Array) -> Params:
-        """The tree that is trained, before the first step.
+        """Returns the tree in training before the first step.
 
         Args:
-          params: of the model, each boxed with its logical axes or none: so is then the tree.
-          key: of what is drawn here; may be that of the parameters.
+          params: of the model. If they are boxed with their logical axes, so is the result.
+          key: of random initial values; may be the key of the parameters.
         """
         del key
         return params
 
-    def divide(self, tree: Params) -> tuple[Params, Params]:
-        """(trained, frozen): what the optimiser sees, and what stays as it is."""
+    def split(self, tree: Params) -> tuple[Params, Params]:
+        """Returns (trained, frozen); the optimiser gets only the first."""
         return tree, {}
 
     def join(self, trained: Params, frozen: Params) -> Params:
-        """The tree of which `divide` made the two."""
+        """Returns the tree that `split` split."""
         del frozen
         return trained
 
     def merge(self, tree: Params) -> Params:
-        """The parameters of an ordinary model that computes what the tree stands for."""
+        """Returns equivalent parameters in the model's own tree."""
         return tree
 
 
@@ -73,7 +69,7 @@ TRAIN_ALL = Adaptation()
 
 @dataclasses.dataclass(frozen=True)
 class PartialTraining(Adaptation):
-    """Training of some of the parameters.
+    """Training of some parameters.
 
     Attributes:
       trained: their paths in the tree.
@@ -81,30 +77,29 @@ class PartialTraining(Adaptation):
 
     trained: frozenset[ParameterPath]
 
-    def divide(self, tree: Params) -> tuple[Params, Params]:
-        """(trained, frozen), each nested as the tree is."""
+    def split(self, tree: Params) -> tuple[Params, Params]:
+        """Returns (trained, frozen), each with the nesting of the tree."""
         leaves = _flat(tree)
         trained = {path: x for path, x in leaves.items() if path in self.trained}
         frozen = {path: x for path, x in leaves.items() if path not in self.trained}
         return unflatten_dict(trained), unflatten_dict(frozen)
 
     def join(self, trained: Params, frozen: Params) -> Params:
-        """The tree of which `divide` made the two."""
+        """Returns the tree that `split` split."""
         return unflatten_dict({**_flat(trained), **_flat(frozen)})
 
 
 @dataclasses.dataclass(frozen=True)
 class LowRankAdapters(PartialTraining):
-    """LoRA (Hu et al. 2021, section 4.1): W' = W + scale * A B, of which A and B are trained.
+    """LoRA (Hu et al. 2021, section 4.1): W' = W + scale * A B; A and B are trained.
 
     The tree is {"base": params, "adapters": {..., "kernel": {"a": A, "b": B}}}. A is [inputs r]
-    and B [r outputs], with inputs and outputs as W has them: for a query of [D N H] they are [D r]
-    and [r N H], for the map back of [N H D] [N H r] and [r D]. (The paper writes W x where this
-    model writes x W, and so B A.)
+    and B [r outputs] for a W of [inputs outputs]: [D r] and [r N H] for a query [D N H], [N H r]
+    and [r D] for an output map [N H D]. (The paper writes W x and B A, this model x W and A B.)
 
     Attributes:
-      trained: paths of the tree, those of the adapters among them.
-      targets: paths of the kernels in `params`, in order.
+      trained: paths in the tree, including those of the adapters.
+      targets: paths of the adapted kernels in `params`, in order.
       rank: r.
       scale: alpha / r.
     """
@@ -115,9 +110,9 @@ class LowRankAdapters(PartialTraining):
     scale: float
 
     def start(self, params: Params, key: Array) -> Params:
-        """A normal, B zero, so that training starts at the model that is given (section 4.1).
+        """Returns a normal A and a zero B, so that training starts at the given model.
 
-        A has variance 1 / inputs, so that x A is as large as x.
+        A has variance 1 / inputs, so that x A has the size of x (section 4.1).
         """
         kernels = _flat(params)
         adapters = {}
@@ -127,26 +122,26 @@ class LowRankAdapters(PartialTraining):
             shape_a = (*kernel.shape[:inputs], self.rank)
             shape_b = (self.rank, *kernel.shape[inputs:])
             deviation = matrix_shape(path, kernel.shape)[0] ** -0.5
-            draw = jax.random.normal(jax.random.fold_in(key, number), shape_a, kernel.dtype)
-            a, b = deviation * draw, jnp.zeros(shape_b, kernel.dtype)
+            normal = jax.random.normal(jax.random.fold_in(key, number), shape_a, kernel.dtype)
+            a, b = deviation * normal, jnp.zeros(shape_b, kernel.dtype)
             adapters[path] = _boxed_like(kernels[path], a, b, inputs)
         return {"base": params, "adapters": unflatten_dict(adapters)}
 
     def merge(self, tree: Params) -> Params:
-        """Each kernel with its adapter added; the other parameters are those of the base."""
+        """Adds each adapter to its kernel; other parameters are those of the base."""
         leaves, adapters = _flat(tree["base"]), _flat(tree["adapters"])
         for path in self.targets:
             a, b = adapters[(*path, "a")], adapters[(*path, "b")]
-            # Accelerators round the factors of a product unless they are told not to.
+            # By default accelerators round the factors of a product.
             product = jnp.tensordot(a, b, axes=1, precision="highest")
             leaves[path] = leaves[path] + self.scale * product
         return unflatten_dict(leaves)
 
 
 def make_adaptation(config: TrainingConfig, params_like: Params) -> Adaptation:
-    """What `trainable` and the LoRA fields of the config say, for these parameters.
+    """Returns the adaptation that `trainable` and the LoRA fields of a config define.
 
-    With adapters, `trainable` names parameters of the base that are trained beside them.
+    With adapters, `trainable` names parameters of the base that are trained in addition.
 
     Args:
       config: see its fields.
@@ -154,8 +149,8 @@ def make_adaptation(config: TrainingConfig, params_like: Params) -> Adaptation:
         boxed with their logical axes or not.
 
     Raises:
-      ValueError: a pattern that matches nothing (names the nearest parameters), or a rank that is
-        too large for a kernel.
+      ValueError: a pattern matches nothing (the message names the nearest parameters), or the
+        rank is too large for a kernel.
     """
     shapes = {path: _unboxed(x).shape for path, x in _flat(params_like).items()}
     trained = match_paths(config.trainable, shapes, field="trainable", what="parameter")
@@ -178,16 +173,16 @@ def make_adaptation(config: TrainingConfig, params_like: Params) -> Adaptation:
 def match_paths(
     patterns: Iterable[str], paths: Collection[ParameterPath], *, field: str, what: str
 ) -> frozenset[ParameterPath]:
-    """The paths that one of the patterns matches as a whole, written with slashes.
+    """Returns the paths whose whole text, joined by slashes, matches a pattern.
 
     Args:
       patterns: regular expressions.
-      paths: to choose from.
-      field: of the `training` section that holds the patterns, for the message.
-      what: what the paths are of, for the message.
+      paths: the candidates.
+      field: config field of the patterns, for the message.
+      what: noun for a candidate, for the message.
 
     Raises:
-      ValueError: a pattern matches none: names the nearest.
+      ValueError: a pattern matches none; the message names the nearest.
     """
     names = {"/".join(path): path for path in paths}
     matched: set[ParameterPath] = set()
@@ -197,7 +192,7 @@ def match_paths(
             nearest = difflib.get_close_matches(pattern, names, n=3, cutoff=0.0)
             raise ValueError(
                 f"training.{field}: {pattern!r} matches no {what}; a pattern is a regular "
-                "expression that has to match the whole path (.* stands for anything). The "
+                "expression that must match the whole path (.* matches anything). The "
                 f"nearest are:\n  " + "\n  ".join(nearest)
             )
         matched.update(found)
@@ -215,7 +210,7 @@ def _check_rank(rank: int, path: ParameterPath, shape: tuple[int, ...]) -> None:
 
 
 def _flat(tree: Params) -> dict[ParameterPath, Any]:
-    """Path to leaf; a box is a leaf."""
+    """Returns path -> leaf; a box is a leaf."""
     return dict(flatten_dict(tree))
 
 
@@ -224,7 +219,7 @@ def _unboxed(x: Any) -> Any:
 
 
 def _boxed_like(kernel: Any, a: Array, b: Array, inputs: int) -> dict[str, Any]:
-    """The adapter of a kernel, in boxes if that has one; the dimension r has no name."""
+    """Returns the adapter of a kernel, boxed if the kernel is; the dimension r has no name."""
     if not isinstance(kernel, nn.LogicallyPartitioned):
         return {"a": a, "b": b}
     names = kernel.names

@@ -1,8 +1,8 @@
-"""The loop of training: updates, and what happens between them."""
+"""A training run: its start or resume, and the loop of updates, validations and checkpoints."""
 
 import contextlib
 import dataclasses
-import math
+import functools
 import signal
 import time
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -11,41 +11,45 @@ import jax
 import numpy as np
 import optax
 
-from flaxformer_mt.config import Config, to_json
+from flaxformer_mt.checkpoints.initial import initial_params
+from flaxformer_mt.checkpoints.manager import Checkpoints
+from flaxformer_mt.config import Config, config_from_dict, differences
+from flaxformer_mt.data.fingerprints import changed
 from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.processes import broadcast_from_first
 from flaxformer_mt.runtime.sharding import BatchPlacement
 from flaxformer_mt.training.adapting import Adaptation
-from flaxformer_mt.training.checkpoint import Checkpoints
-from flaxformer_mt.training.deadline import Pace
+from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_schedule
 from flaxformer_mt.training.reporting import NoReporter
-from flaxformer_mt.training.state import TrainState, has_separate_eval_params, published
+from flaxformer_mt.training.state import (
+    TrainState,
+    abstract_state,
+    eval_params,
+    has_separate_eval_params,
+    init_state,
+)
 from flaxformer_mt.training.step import Metrics, TrainStep, make_eval_step
 from flaxformer_mt.training.stopping import Interrupted, StopRequest, should_stop
-from flaxformer_mt.training.validation import Validation, describe_window
+from flaxformer_mt.training.validation import Validation, window_metrics
 
-Ending: TypeAlias = Literal["complete", "preempted", "interrupted", "deadline"]
+Ending: TypeAlias = Literal["complete", "preempted", "interrupted"]
 
-
-MOST_SKIPPED = 10
-"""Updates in a row that are not finite: more of them is no accident."""
-AHEAD = 2
-"""Updates that the device may have before it: it has no need to wait, and a signal waits for no
-more."""
-
-_ENDINGS: dict[int, Ending] = {signal.SIGTERM: "preempted", signal.SIGINT: "interrupted"}
+MAX_SKIPPED = 10
+"""Number of skipped updates in a row that ends a run."""
+MAX_PENDING = 2
+"""Number of updates dispatched to the device at a time: enough to keep it busy, and few enough for
+a quick stop after a signal."""
 
 
 class Progress(NamedTuple):
-    """What a run has to remember beside its `TrainState`; JSON in each checkpoint.
+    """The part of a run's progress that is not in its `TrainState`; JSON in each checkpoint.
 
     Attributes:
       data: state of the data iterator.
       best_bleu: highest validation BLEU so far, -1 before the first.
       waited: validations since then.
-      fingerprints: of the data (see data.fingerprints), which must be the same at a resume.
+      fingerprints: of the training data (see data.fingerprints); a resume compares them.
     """
 
     data: dict[str, int]
@@ -55,16 +59,16 @@ class Progress(NamedTuple):
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Progress":
-        """What a checkpoint holds; raises ValueError for one of another version."""
+        """Returns the progress in a checkpoint; raises ValueError for one of a later version."""
         if unknown := sorted(set(values) - set(cls._fields)):
             raise ValueError(
-                f"the checkpoint tells of {', '.join(unknown)}, which this version does not know: "
-                "resume it with the version that wrote it"
+                f"the checkpoint has the keys {', '.join(unknown)}, which this version does not "
+                "know: resume it with the version that wrote it"
             )
         return cls(**values)
 
     def after_validation(self, bleu: float | None) -> "Progress":
-        """Counts the validations since the best one."""
+        """Returns the progress after a validation with this BLEU."""
         if bleu is None or bleu > self.best_bleu:
             return self._replace(best_bleu=self.best_bleu if bleu is None else bleu, waited=0)
         return self._replace(waited=self.waited + 1)
@@ -72,7 +76,7 @@ class Progress(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The fixed parts of one training run."""
+    """The constant parts of one training run."""
 
     config: Config
     data: Data
@@ -82,20 +86,16 @@ class Run:
     placement: BatchPlacement
     checkpoints: Checkpoints
     train_step: TrainStep
-    deadline: float
-    """Seconds since 1970; infinity = none."""
-    pace: Pace
 
     def loop(
         self, state: TrainState, progress: Progress, reporter: NoReporter, stopped: StopRequest
     ) -> tuple[TrainState, Ending]:
-        """Updates until the last step, early stopping, a signal to stop, or the deadline.
+        """Updates the state until the last step, early stopping, or a signal.
 
-        Metrics stay on the device until a log line, for which the host waits for all updates; else
-        it is `AHEAD` of the device.
+        Metrics stay on the device until a log line or a checkpoint.
 
         Returns:
-          The last state, saved, and why it is the last.
+          The last state, which is saved, and the reason for the end.
         """
         config = self.config.training
         schedule = make_schedule(config, self.config.model.d_model)
@@ -104,93 +104,75 @@ class Run:
         )
         batches = self.data.train_iterator()
         batches.set_state(progress.data)
-        window: list[Metrics] = []
-        places: list[dict[str, int]] = []
+        window: list[Metrics] = []  # of the updates since the last log line
+        positions: list[dict[str, int]] = []  # of their batches in the data
         skipped = 0  # updates in a row, up to the last log line
-        window_start = last_update = time.monotonic()
+        window_start = time.monotonic()
         step = int(state.step)
         while step < config.num_steps and not self._out_of_patience(progress):
-            places.append(batches.get_state())
+            positions.append(batches.get_state())
             state, step_metrics = self.train_step(state, self.placement(next(batches)))
             step += 1
             window.append(step_metrics)
-            if len(window) >= AHEAD:
-                jax.block_until_ready(window[-AHEAD])
+            if len(window) >= MAX_PENDING:
+                jax.block_until_ready(window[-MAX_PENDING])
             last = step == config.num_steps
             log = step % config.log_every == 0 or last
-            self.pace.longest_step = max(self.pace.longest_step, time.monotonic() - last_update)
-
-            late = self._late()
-            stop = should_stop(stopped, step, late=late, rendezvous=log)
+            stop = should_stop(stopped, step, synchronize=log)
             validate = last or (config.validate_every and step % config.validate_every == 0)
             save = validate or step % config.checkpoint_every == 0 or stop
 
-            if log or save:  # nothing is kept before it is known to be finite
+            if log or save:  # check the updates before anything is kept
                 done = jax.device_get(window)
-                self._check_finite(done, places, step, skipped)
+                self._check_finite(done, positions, step, skipped)
             if log:
                 skipped = skipped_in_a_row(done, skipped)
-                seconds = time.monotonic() - window_start
                 rate = float(np.asarray(schedule(step - 1)))
-                reporter.train(step, describe_window(done, seconds) | {"learning_rate": rate})
-                self.pace.window = seconds
-                window, places, window_start = [], [], time.monotonic()
+                metrics = window_metrics(done, time.monotonic() - window_start)
+                reporter.train(step, metrics | {"learning_rate": rate})
+                window, positions, window_start = [], [], time.monotonic()
             if save:
                 pause = time.monotonic()
                 progress = progress._replace(data=batches.get_state())
-                wanted = validate and (last or not stop)  # who is stopped has no time to validate
+                wanted = validate and (last or not stop)  # a stop skips the validation
                 progress = self._save(
                     step, state, progress, reporter, validation if wanted else None, stopped
                 )
-                window_start += time.monotonic() - pause  # tokens/s are those of training
-            last_update = time.monotonic()
+                window_start += time.monotonic() - pause  # tokens/s count training only
 
             if stop and not last:
-                return state, _ENDINGS.get(stopped.number, "deadline")
+                preempted = stopped.number == signal.SIGTERM
+                return state, "preempted" if preempted else "interrupted"
         return state, "complete"
-
-    def _late(self) -> bool:
-        """Whether what comes after training needs the time that is left."""
-        if math.isinf(self.deadline):
-            return False
-        pairs = len(self.data.test or self.data.validation)
-        return self.pace.too_late(
-            self.deadline, pairs=pairs, beam_size=self.config.decoding.beam_size
-        )
-
-    def time_to_evaluate(self, pairs: int) -> bool:
-        """Whether the deadline leaves time for the held-out score."""
-        needed = self.pace.evaluation(pairs, self.config.decoding.beam_size)
-        return broadcast_from_first(time.time() + needed < self.deadline)
 
     def _out_of_patience(self, progress: Progress) -> bool:
         patience = self.config.training.patience
         return bool(patience) and progress.waited >= patience
 
     def _check_finite(
-        self, window: list[Metrics], places: list[dict[str, int]], step: int, skipped: int
+        self, window: list[Metrics], positions: list[dict[str, int]], step: int, skipped: int
     ) -> None:
-        """Raises ValueError for the first update that was skipped, if that is the policy; and
-        whatever the policy, for too many of them in a row (`skipped` are those before the window).
+        """Raises ValueError for a skipped update, as far as `on_nonfinite` says.
 
-        What is not finite never enters the parameters, so the checkpoints are good ones.
+        Too many in a row (`skipped` counts those before the window) always raise. Values that are
+        not finite never enter the parameters, so all checkpoints are usable.
         """
         bad = [index for index, metrics in enumerate(window) if metrics.skipped]
         stop = self.config.training.on_nonfinite == "stop"
-        if not bad or (not stop and skipped_in_a_row(window, skipped) < MOST_SKIPPED):
+        if not bad or (not stop and skipped_in_a_row(window, skipped) < MAX_SKIPPED):
             return
-        metrics, place = window[bad[0]], places[bad[0]]
+        metrics, position = window[bad[0]], positions[bad[0]]
         number = step - len(window) + bad[0] + 1
-        plan = self.data.epochs.plan(place["epoch"])
+        plan = self.data.epochs.plan(position["epoch"])
         newest = self.checkpoints.latest_step()
         raise ValueError(
-            f"{'' if stop else f'{MOST_SKIPPED} updates in a row were skipped, such as '}"
+            f"{'' if stop else f'{MAX_SKIPPED} updates in a row were skipped, such as '}"
             f"the update of step {number}: loss {metrics.loss}, gradient norm {metrics.grad_norm}, "
-            f"with batch {place['index']} of epoch {place['epoch']}, {plan.shape(place['index'])}. "
-            "The parameters were left as they were; "
-            + (f"the newest checkpoint is step {newest}" if newest else "no checkpoint is there")
+            f"with batch {position['index']} of epoch {position['epoch']}, "
+            f"{plan.shape(position['index'])}. The parameters did not change; "
+            + (f"the newest checkpoint is step {newest}" if newest else "there is no checkpoint")
             + ". Lower training.learning_rate or lengthen training.warmup_steps (or, in bfloat16, "
-            "try float32); --training.on-nonfinite skip goes past such batches."
+            "try float32); --training.on-nonfinite skip skips such batches."
         )
 
     def _save(
@@ -202,38 +184,101 @@ class Run:
         validation: Validation | None,
         stopped: StopRequest,
     ) -> Progress:
-        """Validates, where there is something to validate with, and saves.
+        """Validates, if there is a validation set, and saves.
 
         A signal ends the validation, so that there is time to save.
 
-        Returns `progress` with the validation counted.
+        Returns:
+          The progress after the validation.
         """
-        start = time.monotonic()
-        shown = published(state, self.adaptation)
+        params = eval_params(state, self.adaptation)
         scores = None
         if validation and self.data.validation:
             with contextlib.suppress(Interrupted), stopped.may_interrupt():
-                scores, samples = validation(shown)
+                scores, samples = validation(params)
                 reporter.validation(step, scores, samples)
                 progress = progress.after_validation(scores.get("bleu"))
-                pairs = min(len(self.data.validation), self.config.training.validation_pairs)
-                self.pace.validated(time.monotonic() - start, pairs)
-        start = time.monotonic()
         self.checkpoints.save(
             step,
             state,
-            published=shown if has_separate_eval_params(state, self.adaptation) else None,
+            eval_params=params if has_separate_eval_params(state, self.adaptation) else None,
             data_state=progress._asdict(),
             metrics=scores,
-            config_json=to_json(self.config),
+            config=self.config,
             tokenizer_fingerprint=self.data.tokenizer.fingerprint,
         )
-        self.pace.save = max(self.pace.save, time.monotonic() - start)
         return progress
 
 
 def skipped_in_a_row(window: list[Metrics], before: int) -> int:
-    """How many of the last updates were skipped, with `before` of them before the window."""
+    """Returns how many of the last updates were skipped; `before` counts those before `window`."""
     for metrics in window:
         before = before + 1 if metrics.skipped else 0
     return before
+
+
+def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState, Progress]:
+    """Returns the newest checkpoint, or a fresh state, which depends on seed and init_from only.
+
+    Raises:
+      ValueError: the data differs from that of the checkpoint; the message lists the changes.
+    """
+    config, adaptation = run.config, run.adaptation
+    new_state = functools.partial(
+        init_state,
+        run.model,
+        run.optimizer,
+        config.seed,
+        adaptation=adaptation,
+        with_ema=config.training.ema_decay > 0,
+    )
+    state_like = abstract_state(
+        new_state, run.model, adaptation, run.placement.mesh, config.mesh.rules
+    )
+    fingerprints = dict(run.data.fingerprints)
+    if run.checkpoints.latest_step() is None:
+        params = None
+        if config.training.init_from:
+            fingerprint = run.data.tokenizer.fingerprint
+            params = initial_params(config.training.init_from, run.model, fingerprint)
+        shardings = jax.tree.map(lambda x: x.sharding, state_like)
+        state = jax.jit(lambda params: new_state(params=params), out_shardings=shardings)(params)
+        first = run.data.train_iterator().get_state()
+        return state, Progress(first, fingerprints=fingerprints)
+    saved = config_from_dict(run.checkpoints.extras()["config"])
+    check_same_state(saved.training, config.training)
+    restored = run.checkpoints.restore(
+        state_like, has_separate_eval_params=has_separate_eval_params(state_like, adaptation)
+    )
+    progress = Progress.from_dict(restored.data_state)
+    lines = changed(progress.fingerprints, fingerprints)
+    if not lines:
+        return restored.state, progress._replace(fingerprints=fingerprints)
+    lines += differences(saved.data, config.data, where="data")
+    if not accept_changed_data:
+        raise ValueError(
+            "the training data is not what it was when this run stopped:\n  "
+            + "\n  ".join(lines)
+            + "\nPut it back, or go on with the new data: --accept-changed-data"
+        )
+    next_epoch = {"epoch": progress.data["epoch"] + 1, "index": 0}
+    return restored.state, progress._replace(data=next_epoch, fingerprints=fingerprints)
+
+
+def check_same_state(saved: TrainingConfig, config: TrainingConfig) -> None:
+    """Raises ValueError for settings whose training state has other arrays than the checkpoint."""
+    fields = {"optimizer", "trainable", "lora_rank", "lora_alpha", "lora_target"}
+    lines = [
+        line
+        for line in differences(saved, config, where="training")
+        if line.split(":")[0].removeprefix("training.") in fields
+    ]
+    if bool(saved.ema_decay) != bool(config.ema_decay):
+        lines.append(f"training.ema_decay: {saved.ema_decay} -> {config.ema_decay}")
+    if lines:
+        raise ValueError(
+            "the checkpoints of this run hold another training state (there -> here):\n  "
+            + "\n  ".join(lines)
+            + "\nSet these back, or start from its parameters in a new --workdir, with "
+            "--training.init-from."
+        )

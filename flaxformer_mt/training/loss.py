@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy (section 5.4), and the agreement that R-Drop asks for."""
+"""Label-smoothed cross-entropy (section 5.4), and R-Drop's divergence."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ def cross_entropy(
     *,
     label_smoothing: float,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Sums over the real target tokens of the smoothed loss and of the plain one, in nats.
+    """Returns the smoothed and the plain loss, in nats, summed over the real target tokens.
 
     The smoothed target gives 1 - eps to the right token and eps / V to every token. Its
     cross-entropy needs no [B T V] target:
@@ -22,7 +22,7 @@ def cross_entropy(
     Args:
       logits: unnormalised, float32.
       targets: right tokens.
-      mask: True at real tokens; others count nothing.
+      mask: True at real tokens; others do not count.
       label_smoothing: eps.
 
     Returns:
@@ -39,9 +39,9 @@ def cross_entropy(
 def symmetric_kl(
     logits: Float[Array, "B T V"], others: Float[Array, "B T V"], mask: Bool[Array, "B T"]
 ) -> Float[Array, ""]:
-    """Sum over the real target tokens of KL(p || q) + KL(q || p), in nats (Liang et al. 2021).
+    """Returns KL(p || q) + KL(q || p), in nats, summed over the real tokens (Liang et al. 2021).
 
-    With p and q the two softmaxes that is sum((p - q) * (log p - log q)) over the vocabulary.
+    With the softmaxes p and q that is sum((p - q) * (log p - log q)) over the vocabulary.
     """
     log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(others)
     both = jnp.sum((jnp.exp(log_p) - jnp.exp(log_q)) * (log_p - log_q), axis=-1)  # [B T]

@@ -1,6 +1,6 @@
-"""The optimiser and its learning rate, chosen by name: each optimiser is one Optax sentence.
+"""Optimisers and learning rate schedules by name, built from Optax.
 
-Adam with the inverse-square-root schedule is the paper's (section 5.3), and the default.
+The default is the paper's: Adam with the inverse-square-root schedule (section 5.3).
 """
 
 from collections.abc import Callable
@@ -12,14 +12,15 @@ import optax
 from jaxtyping import Array, ArrayLike
 from optax.contrib import MuonDimensionNumbers
 
+from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.training.config import OptimizerName, ScheduleName, TrainingConfig
-from flaxformer_mt.training.kernels import Params, num_inputs, path_of
+from flaxformer_mt.training.linear_maps import num_inputs, path_of
 
 
 def warm_up(peak: float, warmup_steps: int, after: optax.Schedule) -> optax.Schedule:
-    """Linear to `peak` in `warmup_steps`; then `after`, which counts from 0 where the peak is.
+    """Returns linear warm-up to `peak`, then `after`, whose step 0 is at the peak.
 
-    `step` counts from 0; the first update runs at peak / warmup_steps, as in the paper, where
+    Steps count from 0. The first update has the rate peak / warmup_steps, as in the paper, whose
     steps count from 1.
     """
     rise = optax.linear_schedule(peak / warmup_steps, peak, max(1, warmup_steps - 1))
@@ -27,7 +28,7 @@ def warm_up(peak: float, warmup_steps: int, after: optax.Schedule) -> optax.Sche
 
 
 def inverse_sqrt_schedule(peak: float, warmup_steps: int) -> optax.Schedule:
-    """Equation 3: linear to `peak` in `warmup_steps`, then peak * sqrt(warmup_steps / step)."""
+    """Returns equation 3: linear warm-up to `peak`, then peak * sqrt(warmup_steps / step)."""
 
     def decay(steps_after_warmup: ArrayLike) -> Array:
         return peak * jnp.sqrt(warmup_steps / (jnp.asarray(steps_after_warmup) + warmup_steps))
@@ -36,9 +37,9 @@ def inverse_sqrt_schedule(peak: float, warmup_steps: int) -> optax.Schedule:
 
 
 def cosine_schedule(peak: float, final: float, warmup_steps: int, num_steps: int) -> optax.Schedule:
-    """Warm-up, then half a cosine from `peak` to `final` (Loshchilov and Hutter 2017, eq. 5).
+    """Returns warm-up, then half a cosine to `final` (Loshchilov and Hutter 2017, equation 5).
 
-    `final` is what the step after the last would have: no update is spent at a rate of 0.
+    The rate reaches `final` one step after the last, so that no update has a rate of 0.
     """
     length = num_steps - (warmup_steps - 1)
     return warm_up(peak, warmup_steps, optax.cosine_decay_schedule(peak, length, final / peak))
@@ -47,11 +48,11 @@ def cosine_schedule(peak: float, final: float, warmup_steps: int, num_steps: int
 def wsd_schedule(
     peak: float, final: float, warmup_steps: int, decay_steps: int, num_steps: int
 ) -> optax.Schedule:
-    """Warm-up, stable, decay (Hu et al. 2024, MiniCPM, section 4): a straight line to the end.
+    """Returns warm-up, constant rate, linear decay (Hu et al. 2024, MiniCPM, section 4).
 
-    The rate stays at `peak` until `decay_steps` before the end. Until there a run does not depend
-    on its length, so that one checkpoint can be decayed early and trained on as well. `final` as
-    in `cosine_schedule`.
+    The rate is `peak` until `decay_steps` before the end. Until then a run does not depend on its
+    length, so that one checkpoint can start a decay and also a longer run. `final` is as in
+    `cosine_schedule`.
     """
     stable = num_steps - decay_steps - (warmup_steps - 1)
     decay = optax.linear_schedule(peak, final, decay_steps, transition_begin=stable)
@@ -59,16 +60,16 @@ def wsd_schedule(
 
 
 def make_schedule(config: TrainingConfig, d_model: int) -> optax.Schedule:
-    """The learning rate of each step; without a peak of its own the paper's for this width.
+    """Returns the learning rate schedule; its default peak is the paper's for this width.
 
-    Raises ValueError if it would end higher than its peak.
+    Raises ValueError if its end is above its peak.
     """
     peak = config.learning_rate or d_model**-0.5 * config.warmup_steps**-0.5
     final, warmup, end = config.final_learning_rate, config.warmup_steps, config.num_steps
     if final > peak:
         raise ValueError(
-            f"training.final_learning_rate is {final:g}, more than the peak of {peak:g} that the "
-            "learning rate comes down from; give a smaller one, or raise training.learning_rate"
+            f"training.final_learning_rate is {final:g}, more than the peak of {peak:g} of the "
+            "learning rate; give a smaller one, or raise training.learning_rate"
         )
     schedules: dict[ScheduleName, Callable[[], optax.Schedule]] = {
         "inverse_sqrt": lambda: inverse_sqrt_schedule(peak, warmup),
@@ -79,10 +80,10 @@ def make_schedule(config: TrainingConfig, d_model: int) -> optax.Schedule:
 
 
 def make_optimizer(config: TrainingConfig, d_model: int) -> optax.GradientTransformation:
-    """Clip by global norm, the optimiser of that name, then weight decay.
+    """Returns clipping by global norm, then the optimiser, then weight decay.
 
     The decay is decoupled from the gradient (Loshchilov and Hutter 2019) and multiplied by the
-    learning rate: p -= rate * (update + weight_decay * p), in all optimisers alike.
+    learning rate, with every optimiser: p -= rate * (update + weight_decay * p).
     """
     schedule = make_schedule(config, d_model)
 
@@ -92,13 +93,13 @@ def make_optimizer(config: TrainingConfig, d_model: int) -> optax.GradientTransf
     return optax.chain(
         optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
         _OPTIMIZERS[config.optimizer](config, schedule),
-        # Not optax.identity() where there is none: it would have a place in every checkpoint.
+        # Not optax.identity() without decay: its state would be in every checkpoint.
         *([optax.add_decayed_weights(decay, kernel_mask)] if config.weight_decay else []),
     )
 
 
 def kernel_mask(params: Params) -> Any:
-    """True for each kernel; False for biases, norms' scales, embeddings and position tables."""
+    """Returns True for each kernel, False for biases, norms, embeddings and position tables."""
 
     def is_kernel(keys: Any, x: Array) -> bool:
         return num_inputs(path_of(keys), x.ndim) > 0
@@ -107,10 +108,10 @@ def kernel_mask(params: Params) -> Any:
 
 
 def muon_dimensions(params: Params) -> Any:
-    """Each kernel as a matrix, inputs times outputs; None for what Muon leaves to its Adam.
+    """Returns each kernel's matrix dimensions for Muon; None for the parameters of its Adam.
 
-    [D N H] is the matrix D x NH, [N H D] is NH x D. The map to the vocabulary is no matrix of
-    Muon's, tied to the embeddings or not (Jordan et al. 2024).
+    [D N H] is the matrix D x NH, [N H D] is NH x D. Adam updates the map to the vocabulary, tied
+    to the embeddings or not (Jordan et al. 2024).
     """
 
     def matrix(keys: Any, x: Array) -> MuonDimensionNumbers | None:
@@ -124,36 +125,36 @@ def muon_dimensions(params: Params) -> Any:
 
 
 def _adam(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """Kingma and Ba 2015, with the paper's constants (section 5.3)."""
+    """Returns Adam (Kingma and Ba 2015) with the paper's constants (section 5.3)."""
     return optax.adam(schedule, b1=config.adam_b1, b2=config.adam_b2, eps=config.adam_eps)
 
 
 def _adafactor(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """Shazeer and Stern 2018: no first moment, and of the second the means of rows and columns.
+    """Returns Adafactor (Shazeer and Stern 2018): no first moment and a factored second one.
 
-    Steps are absolute, not relative to the size of the parameter (section 8 of that paper), so
-    that a learning rate means here what it means to the others.
+    Steps are not scaled by the size of the parameter (section 8 of that paper), so that a learning
+    rate has the same meaning as with the other optimisers.
     """
     del config
     return optax.adafactor(schedule, multiply_by_parameter_scale=False)
 
 
 def _lion(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """Chen et al. 2023: the sign of the momentum, with that paper's constants.
+    """Returns Lion (Chen et al. 2023), the sign of the momentum, with that paper's constants.
 
-    Every step is a full one: it wants a learning rate 3 to 10 times smaller than Adam's, and a
-    weight decay as many times larger (section 5 of that paper).
+    It needs a learning rate 3 to 10 times smaller than Adam's, and a weight decay larger by the
+    same factor (section 5 of that paper).
     """
     del config
     return optax.lion(schedule, b1=0.9, b2=0.99, weight_decay=0.0)
 
 
 def _muon(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """Jordan et al. 2024: the momentum of each kernel made orthogonal; Adam for all else.
+    """Returns Muon (Jordan et al. 2024): orthogonal momentum of each kernel; Adam for the rest.
 
-    An orthogonal [m, n] has root mean square 1 / sqrt(max(m, n)). It is brought to 0.2, about what
-    Adam's updates have (Liu et al. 2025, section 2.2), so that one learning rate, one that suits
-    Adam, serves both parts.
+    An orthogonal [m, n] has root mean square 1 / sqrt(max(m, n)). It is scaled to 0.2, about that
+    of Adam's updates (Liu et al. 2025, section 2.2), so that one learning rate, one for Adam, fits
+    both parts.
     """
     return optax.contrib.muon(
         schedule,
@@ -169,7 +170,7 @@ _OPTIMIZERS: dict[
     OptimizerName, Callable[[TrainingConfig, optax.Schedule], optax.GradientTransformation]
 ] = {
     "adam": _adam,
-    "adamw": _adam,  # it is Adam with weight decay
+    "adamw": _adam,  # Adam with weight decay
     "adafactor": _adafactor,
     "lion": _lion,
     "muon": _muon,

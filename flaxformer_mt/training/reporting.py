@@ -1,4 +1,4 @@
-"""What a run tells: progress on the terminal, metrics.jsonl for programs, TensorBoard for eyes."""
+"""Reports of a run: progress on the terminal, metrics.jsonl, and TensorBoard."""
 
 import json
 import math
@@ -18,7 +18,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class Sample(NamedTuple):
-    """A sentence of the validation set as the model translates it now."""
+    """A sentence of the validation set with its translation by the current model."""
 
     source: str
     reference: str
@@ -26,36 +26,36 @@ class Sample(NamedTuple):
 
 
 class NoReporter:
-    """What all but the first of several processes report to."""
+    """The reporter of all processes but the first: does nothing."""
 
     def train(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def validation(
         self, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] = ()
     ) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def message(self, text: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class Reporter(NoReporter):
     """Writes a run's metrics to `workdir` and shows them on standard error.
 
     metrics.jsonl has one object a line: "step", "kind" ("train" or "validation"), the metrics,
-    and "time" (seconds since 1970). A resumed run drops the lines after the step it resumes at,
-    so that the file is that of an uninterrupted run, times apart (and the averages of a window
-    of `log_every` steps in the midst of which it was stopped).
+    and "time" (seconds since 1970). A resumed run drops the lines after its first step, so that the
+    file equals that of an uninterrupted run, except for times, and for the averages of the
+    `log_every` steps in which the run stopped.
 
     Args:
       workdir: of the run; must exist.
       resume_step: updates done before this start, 0 for a new run.
       total_steps: updates at the end.
-      quiet: show nothing; the files are written all the same.
+      quiet: show nothing, but write the files.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Reporter(NoReporter):
         self._file = self._path.open("a", encoding="utf-8")
         self._events = _open_events(workdir / "tensorboard", resume_step)
         self._quiet = quiet
-        # A bar redraws its line, which only a terminal can do; elsewhere (logs) print lines.
+        # Only a terminal can redraw a progress bar; print lines elsewhere.
         self._lines = not quiet and not sys.stderr.isatty()
         self._bar = tqdm(
             total=total_steps,
@@ -91,7 +91,7 @@ class Reporter(NoReporter):
 
         Args:
           step: updates done.
-          metrics: plain numbers, "loss" and "tokens_per_second" (not padding) among them.
+          metrics: plain numbers, such as "loss" and "tokens_per_second" (without padding).
         """
         self._record("train", step, metrics)
         shown = {"loss": f"{metrics['loss']:.3f}"}
@@ -133,7 +133,7 @@ class Reporter(NoReporter):
             tqdm.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        """Writes out what is pending and leaves the bar as it stands."""
+        """Closes the files and the progress bar."""
         self._bar.close()
         self._file.close()
         self._events.close()
@@ -148,8 +148,8 @@ class Reporter(NoReporter):
         summaries = [summary.scalar(f"{kind}/{name}", value) for name, value in metrics.items()]
         for number, sample in enumerate(samples):
             summaries.append(summary.text(f"samples/{number}", _as_markdown(sample)))
-        # Flushed at once: what a kill leaves in a buffer is lost, and the resumed run, which
-        # starts after this step, would not write it again.
+        # Flush now: a kill would lose the buffer, and a resumed run, which starts after this step,
+        # would not write it again.
         try:
             self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
             self._file.flush()
@@ -170,25 +170,25 @@ class _Start(NamedTuple):
 
 
 def _open_events(directory: Path, resume_step: int) -> EventsWriter:
-    """A new TensorBoard file; TensorBoard reads all of a directory as one run.
+    """Opens a new TensorBoard file; TensorBoard reads all files of a directory as one run.
 
-    Written without tensorboardX's SummaryWriter, whose background queue loses the last two minutes
-    when the process is killed.
+    tensorboardX's SummaryWriter is not used, because its background queue loses the last two
+    minutes when the process is killed.
     """
     directory.mkdir(exist_ok=True)
     events = EventsWriter(str(directory / "events"), f".{resume_step}")
-    if resume_step:  # "forget what was written of these steps before"
+    if resume_step:  # makes TensorBoard discard earlier events of these steps
         restart = SessionLog(status=SessionLog.START)
         events.write_event(Event(step=resume_step + 1, wall_time=time.time(), session_log=restart))
     return events
 
 
 def truncate_metrics(path: Path, *, after: int) -> None:
-    """Drops the lines of steps beyond `after`, and one cut short by a kill; all at once or not."""
+    """Drops, atomically, the lines of steps beyond `after` and a truncated last line."""
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8", errors="replace")
-    # Not splitlines: it would also split at the Unicode line separators in a sample.
+    # Not splitlines, which also splits at Unicode line separators in a sample.
     lines = [f"{line}\n" for line in text.split("\n")[:-1]]
     kept = [line for line in lines if _step_of(line) <= after]
     if "".join(kept) != text:
@@ -205,7 +205,7 @@ def _step_of(line: str) -> float:
 
 
 def _json_number(value: float) -> float | None:
-    """JSON knows no infinity and no not-a-number."""
+    """Returns None for infinity and NaN, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 

@@ -1,38 +1,34 @@
-"""All that changes in training, in one pytree."""
+"""The training state: everything that an update changes, as one pytree."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
-from jaxtyping import Array
 
+from flaxformer_mt.model.initialization import Params, boxed_params, init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import ShardingRules, state_shardings
 from flaxformer_mt.training.adapting import TRAIN_ALL, Adaptation
-from flaxformer_mt.training.config import TrainingConfig
 
-Params = Any  # a nested dict of arrays, as Linen makes it
-Leaf = Any  # an array, or in trees that mirror a state its shape or its place
+Leaf = Any  # an array; in trees that mirror a state, its shape or its sharding
 
 
 @flax.struct.dataclass
 class TrainState:
-    """Parameters, optimiser state and randomness after `step` updates.
+    """Parameters, optimiser state and random key after `step` updates.
 
     Attributes:
-      step: int32 scalar; updates done, those that were skipped among them.
-      params: nested dict of float32 arrays: the model's, or what `training.adapting` makes of them.
+      step: int32 scalar; updates done, including skipped ones.
+      params: nested dict of float32 arrays: the model's parameters, or the tree that
+        `training.adapting` makes of them.
       opt_state: of the Optax optimiser.
-      key: raw random key; the dropout of step n uses fold_in(key, n), so that it depends on the
-        seed and n alone and a resumed run draws what the uninterrupted one would have drawn.
-      ema: exponential moving average of those of `params` that are trained; None where none is
-        kept.
+      key: raw random key. The dropout of step n uses fold_in(key, n), so that it depends on the
+        seed and n only, and a resumed run gives the same masks as an uninterrupted one.
+      ema: exponential moving average of the trained `params`; None without one.
     """
 
     step: Leaf
@@ -40,20 +36,6 @@ class TrainState:
     opt_state: optax.OptState
     key: Leaf
     ema: Params | None = None
-
-
-def boxed_params(model: Transformer, key: Array) -> Params:
-    """Fresh parameters, each boxed with its logical axes.
-
-    Lengths of the dummy batch do not matter: no shape depends on them.
-    """
-    one = jnp.ones((1, 1), jnp.int32)
-    return model.init(key, one, one, one * 0, one * 0, one, one)["params"]
-
-
-def init_params(model: Transformer, key: Array) -> Params:
-    """Fresh parameters."""
-    return nn.unbox(boxed_params(model, key))
 
 
 def init_state(
@@ -65,11 +47,20 @@ def init_state(
     adaptation: Adaptation = TRAIN_ALL,
     with_ema: bool = False,
 ) -> TrainState:
-    """The state before the first step, a function of the seed alone, and of `params` if given."""
+    """Returns the state before the first step, which depends on `seed` and `params` only.
+
+    Args:
+      model: to train.
+      optimizer: of `make_optimizer`.
+      seed: of the parameters and of dropout.
+      params: the start; fresh parameters if None.
+      adaptation: which parameters are trained.
+      with_ema: whether the state has an exponential moving average.
+    """
     params_key, dropout_key = jax.random.split(jax.random.key(seed))
     start = init_params(model, params_key) if params is None else params
     tree = adaptation.start(start, params_key)
-    trained, _ = adaptation.divide(tree)
+    trained, _ = adaptation.split(tree)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=tree,
@@ -79,46 +70,33 @@ def init_state(
     )
 
 
-def state_maker(
-    config: TrainingConfig,
-    model: Transformer,
-    optimizer: optax.GradientTransformation,
-    adaptation: Adaptation,
-    seed: int,
-) -> Callable[..., TrainState]:
-    """`init_state` with the settings of a config; `params` is left to give."""
-    return functools.partial(
-        init_state, model, optimizer, seed, adaptation=adaptation, with_ema=config.ema_decay > 0
-    )
-
-
 def has_separate_eval_params(state: TrainState, adaptation: Adaptation) -> bool:
-    """Whether `published` are others than those in training."""
+    """Returns whether `eval_params` differ from the parameters in training."""
     return state.ema is not None or adaptation.merges
 
 
-def published(state: TrainState, adaptation: Adaptation) -> Params:
-    """The parameters that are validated and that translate: an ordinary model's.
+def eval_params(state: TrainState, adaptation: Adaptation) -> Params:
+    """Returns the parameters for validation and translation, in the model's own tree.
 
-    The average where one is kept, adapters merged; where neither is, those in training themselves.
+    They are the moving average, if the state has one, with merged adapters.
     """
     if state.ema is None:
         return adaptation.merge(state.params)
-    _, frozen = adaptation.divide(state.params)
+    _, frozen = adaptation.split(state.params)
     return adaptation.merge(adaptation.join(state.ema, frozen))
 
 
-def place(
+def abstract_state(
     make: Callable[[], TrainState],
     model: Transformer,
     adaptation: Adaptation,
     mesh: Mesh,
     rules: ShardingRules,
 ) -> TrainState:
-    """The shapes of the state that `make` gives, with the place of each array on the mesh.
+    """Returns shape, type and sharding of each array of the state that `make` returns.
 
     Raises:
-      ValueError: the rules do not fit; see `sharding.state_shardings`.
+      ValueError: the rules do not fit the model; see `sharding.state_shardings`.
     """
     key = jax.random.key(0)
     boxed = jax.eval_shape(lambda: adaptation.start(boxed_params(model, key), key))

@@ -1,8 +1,8 @@
 """One update of the parameters, and the loss of one batch without an update.
 
-A batch comes as [A B T]: A micro-batches of B rows, whose gradients are added up. How a batch is
-divided changes nothing but rounding: the loss is a mean over all its tokens, and the dropout of a
-row depends on the row's number in the whole batch.
+A batch has the shape [A B T]: A micro-batches of B rows, whose gradients are summed. The partition
+of a batch changes nothing but rounding, because the loss is a mean over all its tokens and the
+dropout of a row depends on its number in the whole batch.
 """
 
 import dataclasses
@@ -15,26 +15,27 @@ import optax
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from flaxformer_mt.data.batching.batch import Batch
+from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.adapting import TRAIN_ALL, Adaptation
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.loss import cross_entropy, symmetric_kl
-from flaxformer_mt.training.state import Params, TrainState
+from flaxformer_mt.training.state import TrainState
 
 T = TypeVar("T")
 
 
 class Metrics(NamedTuple):
-    """Of one global batch, as device scalars: reading one waits for the step to finish.
+    """Metrics of one global batch, as device scalars: reading one waits for the step.
 
     Attributes:
-      loss: what is minimised, nats per target token: label-smoothed cross-entropy, and what R-Drop
-        adds.
+      loss: the minimised loss, nats per target token: label-smoothed cross-entropy, plus R-Drop's
+        term.
       nll: plain cross-entropy, nats per target token; perplexity is its exponential.
       target_tokens: real (not padding) target tokens, EOS included.
       source_tokens: real source tokens, EOS included.
       grad_norm: global norm of the gradient before clipping; 0 without an update.
-      skipped: 1 where loss or gradient were not finite and nothing was updated, else 0.
+      skipped: 1 if loss or gradient was not finite and nothing was updated, else 0.
     """
 
     loss: Float[Array, ""]
@@ -46,7 +47,7 @@ class Metrics(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Of some rows of a batch, in nats, summed over their target tokens."""
+    """Losses of some rows of a batch, in nats, summed over their target tokens."""
 
     loss: Float[Array, ""]
     nll: Float[Array, ""]
@@ -57,18 +58,19 @@ EvalStep = Callable[[Params, Batch], Metrics]
 LossOf = Callable[[Params, Batch, Int[Array, " B"], Array | None], Sums]
 """(params, rows of a batch [B T], their numbers in the whole batch, dropout key) -> Sums
 
-Without a key there is no dropout.
+There is no dropout without a key.
 """
 
 
 def make_loss(model: Transformer, *, label_smoothing: float = 0.0, r_drop: float = 0.0) -> LossOf:
-    """The loss of some rows, as it is trained (with a dropout key) or measured (without).
+    """Returns the loss function of some rows, for training (with a dropout key) or evaluation.
 
     Args:
-      label_smoothing: share of the target probability that is spread over the vocabulary.
-      r_drop: weight alpha of R-Drop (Liang et al. 2021, equations 3 and 4): each batch goes through
-        the model twice, under two dropout masks, and the two outputs are drawn together. The loss
-        here is the mean of the two passes, half of the paper's; 0 = one pass.
+      model: computes the logits.
+      label_smoothing: probability that is spread over the vocabulary.
+      r_drop: weight alpha of R-Drop (Liang et al. 2021, equations 3 and 4): each batch passes the
+        model twice, with two dropout masks, and the loss penalises the difference of the outputs.
+        The loss is the mean of the two passes, half of the paper's; 0 = one pass.
     """
 
     def logits_of(params: Params, batch: Batch, rows: Array, key: Array | None) -> Array:
@@ -91,9 +93,9 @@ def make_loss(model: Transformer, *, label_smoothing: float = 0.0, r_drop: float
         keys = key, jax.random.fold_in(key, 1)
         p, q = (logits_of(params, batch, rows, key) for key in keys)
         one, other = sums_of(p, batch), sums_of(q, batch)
-        apart = symmetric_kl(p, q, _real(batch))
-        # Equation 4 adds alpha / 2 of it to the sum of both cross-entropies; this is their mean.
-        loss = (one.loss + other.loss) / 2 + r_drop / 4 * apart
+        divergence = symmetric_kl(p, q, _real(batch))
+        # Equation 4 adds alpha / 2 times it to the sum of both cross-entropies; this is the mean.
+        loss = (one.loss + other.loss) / 2 + r_drop / 4 * divergence
         return Sums(loss, (one.nll + other.nll) / 2)
 
     return twice if r_drop else once
@@ -107,7 +109,7 @@ def batch_loss(
     label_smoothing: float,
     dropout_key: Array | None,
 ) -> tuple[Float[Array, ""], Metrics]:
-    """Mean loss per target token of a batch [B T]; dropout only when there is a key for it."""
+    """Returns the mean loss per target token of a batch [B T]; dropout needs a key."""
     rows = jnp.arange(batch.inputs.shape[0])
     sums = make_loss(model, label_smoothing=label_smoothing)(params, batch, rows, dropout_key)
     metrics = _metrics(sums, batch)
@@ -117,24 +119,21 @@ def batch_loss(
 def make_train_step(
     model: Transformer,
     optimizer: optax.GradientTransformation,
-    *,
-    label_smoothing: float,
-    r_drop: float = 0.0,
-    ema_decay: float = 0.0,
+    config: TrainingConfig,
     adaptation: Adaptation = TRAIN_ALL,
 ) -> TrainStep:
-    """A jit-compiled update that takes the old state's memory for the new one.
+    """Returns a jit-compiled update that reuses the old state's memory (donation).
 
-    Where state and batch lie decides where it runs: XLA adds the communication that the shardings
-    need, such as the all-reduce of gradients in data parallelism.
+    The shardings of state and batch decide where it runs: XLA adds the necessary communication,
+    such as the all-reduce of gradients in data parallelism.
     """
-    loss_of = make_loss(model, label_smoothing=label_smoothing, r_drop=r_drop)
+    loss_of = make_loss(model, label_smoothing=config.label_smoothing, r_drop=config.r_drop)
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
         mean_of = 1.0 / jnp.maximum(_count(batch.targets_segment_ids), 1.0)
 
-        trained, frozen = adaptation.divide(state.params)
+        trained, frozen = adaptation.split(state.params)
 
         def of_rows(part: Batch, rows: Int[Array, " B"]) -> tuple[Sums, Params]:
             def loss(trained: Params) -> tuple[Float[Array, ""], Sums]:
@@ -145,20 +144,20 @@ def make_train_step(
             gradients, sums = jax.grad(loss, has_aux=True)(trained)
             return sums, gradients
 
-        sums, gradients = _add_up(of_rows, batch)
+        sums, gradients = _accumulate(of_rows, batch)
         grad_norm = optax.tree.norm(gradients)
         updates, opt_state = optimizer.update(gradients, state.opt_state, trained)
         trained = optax.apply_updates(trained, updates)
         ema = state.ema
         if ema is not None:
-            # As in Adam's early steps: an average of few values must not hang on to the first.
-            decay = jnp.minimum(ema_decay, (1.0 + state.step) / (10.0 + state.step))
+            # A smaller decay in early steps keeps the average from depending on the first value.
+            decay = jnp.minimum(config.ema_decay, (1.0 + state.step) / (10.0 + state.step))
             ema = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, ema, trained)
         params = adaptation.join(trained, frozen)
         new = TrainState(state.step, params, opt_state, state.key, ema)
         finite = jnp.isfinite(sums.loss + grad_norm)
-        # The update of a finite gradient can be too large. It is kept out number by number: to
-        # know it of all, all updates would have to be in memory before the first is added.
+        # The update of a finite gradient can overflow. Each number is checked by itself, because a
+        # check of all would need all updates in memory at once.
         kept = jax.tree.map(
             lambda new, old: jnp.where(finite & jnp.isfinite(new), new, old), new, state
         )
@@ -168,37 +167,22 @@ def make_train_step(
     return jax.jit(train_step, donate_argnums=0)
 
 
-def train_step_of(
-    config: TrainingConfig,
-    model: Transformer,
-    optimizer: optax.GradientTransformation,
-    adaptation: Adaptation,
-) -> TrainStep:
-    """`make_train_step` with the settings of a config."""
-    return make_train_step(
-        model,
-        optimizer,
-        label_smoothing=config.label_smoothing,
-        r_drop=config.r_drop,
-        ema_decay=config.ema_decay,
-        adaptation=adaptation,
-    )
-
-
 def make_eval_step(model: Transformer) -> EvalStep:
-    """The loss of one batch without smoothing, dropout or update."""
+    """Returns the jit-compiled loss of one batch, without smoothing, dropout or update."""
     loss_of = make_loss(model)
 
     def eval_step(params: Params, batch: Batch) -> Metrics:
-        return _metrics(_add_up(lambda part, rows: loss_of(params, part, rows, None), batch), batch)
+        return _metrics(
+            _accumulate(lambda part, rows: loss_of(params, part, rows, None), batch), batch
+        )
 
     return jax.jit(eval_step)
 
 
-def _add_up(of_rows: Callable[[Batch, Int[Array, " B"]], T], batch: Batch) -> T:
-    """The sum of `of_rows(micro-batch, its row numbers)` over the micro-batches of [A B T]."""
+def _accumulate(of_rows: Callable[[Batch, Int[Array, " B"]], T], batch: Batch) -> T:
+    """Returns the sum of `of_rows(micro-batch, its row numbers)` over the A micro-batches."""
     count, size = batch.inputs.shape[:2]
-    if count == 1:  # no loop, no sum beside the gradient
+    if count == 1:  # saves the loop and the memory of a sum
         return of_rows(Batch(*(x[0] for x in batch)), jnp.arange(size))
     rows = jnp.arange(count * size).reshape(count, size)
 
@@ -211,12 +195,12 @@ def _add_up(of_rows: Callable[[Batch, Int[Array, " B"]], T], batch: Batch) -> T:
 
 
 def _real(batch: Batch) -> Array:
-    """[B T] True where there is a target token."""
+    """Returns a mask [B T] of the real target tokens."""
     return jnp.asarray(batch.targets_segment_ids) != 0
 
 
 def _metrics(sums: Sums, batch: Batch) -> Metrics:
-    """Means per target token of the whole batch."""
+    """Returns means per target token of the whole batch."""
     tokens = _count(batch.targets_segment_ids)
     mean_of = 1.0 / jnp.maximum(tokens, 1.0)
     return Metrics(

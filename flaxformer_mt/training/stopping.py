@@ -1,4 +1,4 @@
-"""Stopping on request, in every process after the same update."""
+"""Stops a run after a signal, in every process after the same update."""
 
 import signal
 import threading
@@ -11,18 +11,18 @@ from jax.experimental import multihost_utils
 
 
 class Interrupted(Exception):
-    """Raised by a signal in the midst of work that is not worth the time that is left."""
+    """Raised by a signal during work that is given up for a quick stop."""
 
 
 class StopRequest(threading.Event):
-    """Set by a signal; `number` is which, 0 before."""
+    """An event that a signal sets; `number` is the signal's number, 0 before."""
 
     number = 0
     _may_interrupt = False
 
     @contextmanager
     def may_interrupt(self) -> Iterator[None]:
-        """Work that a signal ends at once, by `Interrupted`. (Of several processes, none does.)"""
+        """Lets a signal raise `Interrupted` in this block, if the run has one process."""
         self._may_interrupt = True
         try:
             yield
@@ -30,7 +30,7 @@ class StopRequest(threading.Event):
             self._may_interrupt = False
 
     def receive(self, number: int) -> None:
-        """What a signal does."""
+        """Records a signal."""
         self.number = number
         self.set()
         if self._may_interrupt and jax.process_count() == 1:
@@ -38,17 +38,17 @@ class StopRequest(threading.Event):
 
 
 @contextmanager
-def stop_signal() -> Iterator[StopRequest]:
-    """An event that SIGTERM or SIGINT (ctrl-C) sets; a second signal acts as it always does.
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Yields an event that SIGTERM or SIGINT (ctrl-C) sets; a second signal has its usual effect.
 
-    Of several processes, SIGTERM is JAX's: its preemption service has all of them agree on a step.
+    With several processes, JAX's preemption service handles SIGTERM: the processes agree on a step.
     """
     stopped = StopRequest()
-    if threading.current_thread() is not threading.main_thread():  # only it may catch signals
+    if threading.current_thread() is not threading.main_thread():  # no other may handle signals
         yield stopped
         return
-    alone = jax.process_count() == 1
-    signals = (signal.SIGINT, signal.SIGTERM) if alone else (signal.SIGINT,)
+    single = jax.process_count() == 1
+    signals = (signal.SIGINT, signal.SIGTERM) if single else (signal.SIGINT,)
     before = [signal.getsignal(number) for number in signals]
 
     def restore() -> None:
@@ -67,28 +67,26 @@ def stop_signal() -> Iterator[StopRequest]:
         restore()
 
 
-def should_stop(stopped: StopRequest, step: int, *, late: bool, rendezvous: bool) -> bool:
-    """Whether to stop after this update: the same answer in every process.
+def should_stop(stopped: StopRequest, step: int, *, synchronize: bool) -> bool:
+    """Returns whether to stop after this update: the same answer in every process.
 
-    A signal reaches one process or another, sooner or later. Were each to stop by itself, the
-    others would wait for its part of the next gradient for ever. So they ask each other: after
-    SIGTERM (preemption, which gives little time) within a second, through JAX's preemption service;
-    else, as asking means waiting for the device, only at a `rendezvous`. One process asks nobody.
+    A signal reaches the processes at different times. If one stopped alone, the others would wait
+    forever for its part of the next gradient. After SIGTERM (a preemption, which leaves little
+    time) JAX's preemption service makes all stop within a second. After SIGINT the processes ask
+    each other, which waits for the device, and therefore only if `synchronize`.
 
     Args:
-      stopped: of this process. A signal that another one got is noted in it.
-      step: updates done; called once after each of them, in every process.
-      late: whether this process finds that the deadline has come.
-      rendezvous: after the same updates in every process, and where they wait anyway.
+      stopped: of this process; another process's signal is recorded in it.
+      step: updates done. Every process calls this function once after each update.
+      synchronize: the same in every process; best where they wait for the device anyway.
     """
     if jax.process_count() == 1:
-        return late or stopped.is_set()
+        return stopped.is_set()
     if multihost_utils.reached_preemption_sync_point(step):
         stopped.number = signal.SIGTERM
         return True
-    if not rendezvous:
+    if not synchronize:
         return False
-    asked = multihost_utils.process_allgather(np.array([stopped.number, late]))
-    number, any_late = np.max(np.asarray(asked).reshape(-1, 2), axis=0)
-    stopped.number = stopped.number or int(number)
-    return bool(number or any_late)
+    numbers = multihost_utils.process_allgather(np.array(stopped.number))
+    stopped.number = stopped.number or int(np.max(np.asarray(numbers)))
+    return bool(np.any(numbers))

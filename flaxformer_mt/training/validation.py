@@ -1,4 +1,4 @@
-"""How good the parameters are, in the midst of training and at its end: loss, BLEU, samples."""
+"""Validation during and after training: loss, BLEU and sample translations."""
 
 import dataclasses
 import math
@@ -10,11 +10,11 @@ from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.evaluation import metrics
+from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.processes import map_over_processes
 from flaxformer_mt.runtime.sharding import BatchPlacement, replicated
 from flaxformer_mt.training.reporting import Sample
-from flaxformer_mt.training.state import Params
 from flaxformer_mt.training.step import EvalStep, Metrics
 from flaxformer_mt.translation.translator import Translator
 
@@ -23,7 +23,7 @@ NUM_SAMPLES = 5
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """What validates the parameters of one run.
+    """Computes the validation scores of a run's parameters.
 
     Attributes:
       eval_step: compiled once for each batch shape.
@@ -36,14 +36,14 @@ class Validation:
     eval_step: EvalStep
 
     def __call__(self, params: Params) -> tuple[dict[str, float], list[Sample]]:
-        """Loss and perplexity of the validation set, BLEU of its first pairs, some translations.
+        """Returns loss and perplexity of the validation set, BLEU of some pairs, and samples.
 
-        All processes must call it; each translates its share, and all get the same scores.
+        All processes must call it; each translates a part, and all get the same scores.
         """
         batches = map(self.placement, self.data.validation_batches())
         losses = jax.device_get([self.eval_step(params, batch) for batch in batches])
         scores: dict[str, float] = {}
-        if losses:  # none where every pair is too long to train on
+        if losses:  # empty if every pair is too long
             nll = average_metrics(losses)["nll"]
             scores = {"loss": nll, "perplexity": float(np.exp(nll))}
         samples: list[Sample] = []
@@ -56,15 +56,15 @@ class Validation:
         return scores, samples
 
     def _sample(self) -> tuple[Pair, ...]:
-        """The pairs to translate; of several languages, from the whole set."""
+        """Returns the pairs for BLEU: the first ones, or evenly spaced ones of all languages."""
         pairs, count = self.data.validation, self.config.training.validation_pairs
         if not self.config.data.validation.target_languages or len(pairs) <= count:
             return pairs[:count]
         return tuple(pairs[i * len(pairs) // count] for i in range(count))
 
     def _translator(self, params: Params) -> Translator:
-        """Of parameters that are in training: on one device of each process, whole."""
-        whole = jax.jit(_same, out_shardings=replicated(self.placement.mesh))(params)
+        """Returns a translator with whole parameters on one device of each process."""
+        whole = jax.jit(_identity, out_shardings=replicated(self.placement.mesh))(params)
         return Translator(
             self.model,
             jax.tree.map(lambda x: x.addressable_data(0), whole),
@@ -74,15 +74,15 @@ class Validation:
         )
 
 
-def _same(params: Params) -> Params:
-    """A lambda in its place would be another function, compiled anew, at every validation."""
+def _identity(params: Params) -> Params:
+    """Returns its argument. A lambda would be a new function, compiled again each time."""
     return params
 
 
 def average_metrics(window: list[Metrics]) -> dict[str, float]:
-    """Means per target token over several batches, their target tokens, mean gradient norm.
+    """Returns means per target token over several batches, their tokens and mean gradient norm.
 
-    Of steps that were skipped, only how many ("skipped", where there are any).
+    Skipped steps only count as "skipped", a key that is absent without them.
     """
     done = [m for m in window if not m.skipped]
     skipped = {"skipped": float(len(window) - len(done))} if len(done) < len(window) else {}
@@ -99,8 +99,8 @@ def average_metrics(window: list[Metrics]) -> dict[str, float]:
     return averages | skipped
 
 
-def describe_window(window: list[Metrics], seconds: float) -> dict[str, float]:
-    """What is told of the updates since the last line: averages, and target tokens per second."""
+def window_metrics(window: list[Metrics], seconds: float) -> dict[str, float]:
+    """Returns the averages of several updates, and target tokens per second."""
     averages = average_metrics(window)
     tokens = averages.pop("target_tokens")
     return averages | {"tokens_per_second": tokens / seconds}
@@ -109,9 +109,9 @@ def describe_window(window: list[Metrics], seconds: float) -> dict[str, float]:
 def translate_and_score(
     config: Config, translator: Translator, pairs: tuple[Pair, ...], *, beam_size: int | None = None
 ) -> tuple[metrics.MetricScore, list[Sample]]:
-    """BLEU of the translations of `pairs`, and the first few of them to read.
+    """Returns BLEU of the translations of `pairs`, and the first few translations.
 
-    All processes must call it; each translates its share.
+    All processes must call it; each translates a part.
     """
     num_hypotheses = 1 if beam_size is not None else None
     sources = [pair.source for pair in pairs]

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
+from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
@@ -36,7 +37,6 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.trace_cache import call_cached
 from flaxformer_mt.search.config import DecodingConfig, changed_config, retry_config
 from flaxformer_mt.search.step import Hypotheses
-from flaxformer_mt.training.checkpoint import load_model
 from flaxformer_mt.translation.checks import (
     check_as_many,
     check_ensemble,

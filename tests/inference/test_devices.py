@@ -10,8 +10,8 @@ from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.devices import mesh_of, on_all_devices, shard_rows
 from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, score_batch, search_batch
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.state import init_params
 
 VOCAB, ROWS = 40, 32
 MODEL = Transformer(

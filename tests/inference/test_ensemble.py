@@ -16,8 +16,8 @@ from flaxformer_mt.inference.ensemble import (
     start_ensemble,
 )
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.state import init_params
 
 VOCAB, BOS = 11, 2
 CONFIG = TransformerConfig(

@@ -12,9 +12,9 @@ import pytest
 from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, fewer_places, search_batch
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.rules import MinLength
-from flaxformer_mt.training.state import init_params
 
 VOCAB, LAYERS = 40, 2
 CONFIG = TransformerConfig(

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.checkpoint import LoadedModel
-from flaxformer_mt.training.state import init_params
 
 ENGLISH = "the small cat dog house sees a big green tree under over walking walked talks"
 GERMAN = "die kleine Katze Hund Haus sieht ein großer grüner Baum unter über geht ging redet"

@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.checkpoint import LoadedModel
-from flaxformer_mt.training.state import init_params
 
 
 def random_model(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from random_models import random_model
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
@@ -21,7 +22,6 @@ from flaxformer_mt.interop.ctranslate2.export import (
     write_ctranslate2,
 )
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.training.checkpoint import LoadedModel
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 

@@ -12,13 +12,13 @@ import pytest
 from flax.traverse_util import flatten_dict
 from marian_directories import OURS, our_model, write_directory, write_tokenizer
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop.marian import weights
 from flaxformer_mt.interop.marian.convert import read_marian, write_marian
 from flaxformer_mt.model.positions import sinusoids
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.checkpoint import LoadedModel
 
 safetensors_numpy = pytest.importorskip(
     "safetensors.numpy", reason="needs the extra [marian] (safetensors)"

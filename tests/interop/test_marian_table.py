@@ -7,8 +7,8 @@ from marian_directories import SHAPE, tensor_shapes
 
 from flaxformer_mt.interop.marian.table import axis_sizes, table
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.state import init_params
 
 TIED = {"all": (True, True), "target": (False, True), "none": (False, False)}
 

@@ -26,7 +26,6 @@ from flaxformer_mt.interop.verify import (
 )
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.checkpoint import LoadedModel
 
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 

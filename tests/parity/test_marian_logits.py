@@ -14,8 +14,8 @@ import dataclasses
 import hugging_face
 import torch
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.interop.marian.convert import read_marian, write_marian
-from flaxformer_mt.training.checkpoint import LoadedModel
 
 SEARCH = {"max_length": 20}  # without it the import warns
 MODELS = {

@@ -10,10 +10,10 @@ pytest.importorskip("transformers", reason="needs the extra [parity]: make parit
 
 from marian_directories import ENGLISH, OURS, our_model
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.interop.marian.convert import write_marian
 from flaxformer_mt.interop.options import VerifyConfig
 from flaxformer_mt.interop.verify import VerificationFailed, verify_export
-from flaxformer_mt.training.checkpoint import LoadedModel
 
 WORDS = ENGLISH.split()
 LINES = [" ".join(WORDS[i % 7 : i % 7 + 1 + i % 4]) for i in range(12)]

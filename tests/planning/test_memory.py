@@ -15,7 +15,7 @@ from flaxformer_mt.planning.memory import (
     memory_table,
     plan_micro_batches,
 )
-from flaxformer_mt.runtime.batch_partition import divide
+from flaxformer_mt.runtime.batch_partition import partition_batch
 from flaxformer_mt.runtime.sharding import make_mesh
 from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.optimizer import make_optimizer
@@ -32,7 +32,7 @@ class Memory:
 
     def __call__(self, shape, tokens):
         self.asked.append((shape, tokens))
-        division = divide(shape, shards=self.shards, tokens_per_device=tokens)
+        division = partition_batch(shape, shards=self.shards, tokens_per_device=tokens)
         loop = 100 if division.micro_batches > 1 else 0
         return STATE + loop + division.rows // self.shards * self.cost(shape)
 
@@ -56,7 +56,7 @@ def test_the_largest_that_fits_is_found_with_few_compilations(shards, limit):
     largest = max(tokens for tokens in range(80, 1300) if fits(memory, tokens, limit))
 
     def micro_batches(tokens):
-        return divide(SHAPES[-1], shards=shards, tokens_per_device=tokens).micro_batches
+        return partition_batch(SHAPES[-1], shards=shards, tokens_per_device=tokens).micro_batches
 
     assert micro_batches(plan.tokens_per_device) == micro_batches(largest)
 

@@ -1,4 +1,4 @@
-"""The mesh and the table of what lies where; what does not fit is refused by name."""
+"""The mesh and the sharding rules; a wrong combination is refused by name."""
 
 import dataclasses
 
@@ -7,16 +7,16 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import boxed_params, init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import (
     MeshConfig,
     ShardingRules,
     make_mesh,
-    make_share,
     parse_memory,
+    process_rows,
     state_shardings,
 )
-from flaxformer_mt.training.state import boxed_params, init_params
 
 DEVICES = jax.devices()
 MODEL = Transformer(
@@ -32,7 +32,7 @@ def shardings(model: Transformer, config: MeshConfig):
     return state_shardings(plain, boxed, make_mesh(config, DEVICES[:8]), config.rules)
 
 
-def test_all_axes_of_the_table_at_work():
+def test_all_axes_of_the_rules():
     found = shardings(MODEL, MeshConfig(fsdp=2, tensor=4))
     layer = found["decoder_0"]
     assert layer["self_attention"]["query"]["kernel"].spec == PartitionSpec("fsdp", "tensor", None)
@@ -42,11 +42,11 @@ def test_all_axes_of_the_table_at_work():
     assert found["target_embedding"]["table"].spec == PartitionSpec("tensor", "fsdp")
 
 
-def test_data_parallelism_alone_divides_no_parameter():
+def test_data_parallelism_splits_no_parameter():
     assert all(x.is_fully_replicated for x in jax.tree.leaves(shardings(MODEL, MeshConfig())))
 
 
-def test_a_mesh_that_does_not_come_out_even_is_refused():
+def test_a_mesh_of_another_number_of_devices_is_refused():
     with pytest.raises(ValueError, match=r"2 x 3 x 1 = 6 devices, but there are 8"):
         make_mesh(MeshConfig(fsdp=3), DEVICES[:8])
     with pytest.raises(ValueError, match=r"4 x 1 x 1 = 4 devices, but there are 8"):
@@ -57,7 +57,7 @@ def test_a_dimension_that_does_not_divide_is_refused_by_name():
     odd = MODEL.clone(source_vocab_size=13, target_vocab_size=13)
     with pytest.raises(ValueError, match=r"target_embedding/table: its axis vocab has size 13, .*"):
         shardings(odd, MeshConfig(tensor=2))
-    # What the message proposes helps.
+    # The advice of the message works.
     shardings(odd, MeshConfig(tensor=2, rules=ShardingRules(vocab="none")))
 
 
@@ -74,8 +74,8 @@ def test_an_axis_without_a_device_is_refused(name):
 
 
 def test_devices_along_tensor_read_the_same_rows():
-    share = make_share(make_mesh(MeshConfig(fsdp=2, tensor=2), DEVICES[:8]))
-    assert (share.shards, share.mine) == (4, (0, 1, 2, 3))
+    rows = process_rows(make_mesh(MeshConfig(fsdp=2, tensor=2), DEVICES[:8]))
+    assert (rows.shards, rows.mine) == (4, (0, 1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_memory_with_a_unit(text, expected):
 
 
 @pytest.mark.parametrize("text", ["much", "12 XB", "GB"])
-def test_memory_that_makes_no_sense_is_refused(text):
+def test_an_unreadable_memory_size_is_refused(text):
     with pytest.raises(ValueError, match=r"such as 12GB or 900MiB, got"):
         MeshConfig(memory_limit=text)
 
 
 def test_every_logical_axis_has_a_rule():
-    """In every variant of the model: the table and the model's own names cannot drift apart."""
+    """The rules have all axis names of every variant of the model."""
     for positions in ("learned", "relative", "bucketed", "rotary"):
         config = dataclasses.replace(MODEL.config, positions=positions, num_kv_heads=2)
         shardings(MODEL.clone(config=config), MeshConfig())

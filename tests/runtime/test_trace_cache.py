@@ -1,4 +1,4 @@
-"""What was traced once is not traced again by the next process, but where it would be another."""
+"""A program is traced once, and again only if something that it depends on changes."""
 
 import functools
 import os
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from flaxformer_mt.runtime import trace_cache as trace_cache
+from flaxformer_mt.runtime import trace_cache
 from flaxformer_mt.runtime.trace_cache import call_cached, register_result
 
 
@@ -37,7 +37,7 @@ GIVEN = {"a": np.arange(6.0, dtype=np.float32).reshape(2, 3), "b": np.ones((3, 8
 
 @pytest.fixture
 def next_process(tmp_path, monkeypatch):
-    """Forgets all but what is on the disk, and says what was traced since."""
+    """Clears the caches in memory and returns the traces since the last call."""
     monkeypatch.setattr(trace_cache, "_folder", lambda leaves: tmp_path)
 
     def start_anew():
@@ -77,10 +77,10 @@ def test_it_is_traced_once(next_process, tmp_path):
         {"given": GIVEN | {"c": np.ones(1)}},
         {"given": jax.tree.map(np.int32, GIVEN), "scale": np.int32(2)},
         {"given": jax.tree.map(jnp.asarray, GIVEN)},
-        {"scale": 2.0},  # of no dtype of its own
+        {"scale": 2.0},  # weakly typed
     ],
 )
-def test_of_other_arguments_it_is_another_one(other, next_process):
+def test_other_arguments_give_another_program(other, next_process):
     run()
     next_process()
     run(**other)
@@ -90,15 +90,15 @@ def test_of_other_arguments_it_is_another_one(other, next_process):
     assert next_process() == []
 
 
-def test_by_other_code_it_may_be_another_one(next_process, monkeypatch):
+def test_other_source_gives_another_program(next_process, monkeypatch):
     run()
     next_process()
-    monkeypatch.setattr(trace_cache, "_CODE", "changed")
+    monkeypatch.setattr(trace_cache, "_source_digest", lambda: "changed")
     run()
     assert next_process() == ["so"]
 
 
-def test_with_other_settings_it_is_another_one_at_once(next_process):
+def test_other_jax_settings_give_another_program_at_once(next_process):
     run()
     with jax.default_matmul_precision("highest"):
         run()
@@ -110,7 +110,7 @@ def test_with_other_settings_it_is_another_one_at_once(next_process):
     assert next_process() == []
 
 
-def test_a_damaged_one_is_traced_anew(next_process, tmp_path):
+def test_a_damaged_file_is_replaced(next_process, tmp_path):
     run()
     next_process()
     (file,) = tmp_path.iterdir()
@@ -123,7 +123,7 @@ def test_a_damaged_one_is_traced_anew(next_process, tmp_path):
         assert next_process() == []
 
 
-def test_where_nothing_can_be_written_it_runs_all_the_same(next_process, tmp_path, monkeypatch):
+def test_it_runs_without_a_writable_folder(next_process, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", None):
         monkeypatch.setattr(trace_cache, "_folder", lambda leaves, folder=folder: folder)
@@ -131,7 +131,7 @@ def test_where_nothing_can_be_written_it_runs_all_the_same(next_process, tmp_pat
         assert next_process() == ["so"]
 
 
-def test_a_draft_does_not_stay(next_process, tmp_path, monkeypatch):
+def test_a_failed_write_leaves_no_file(next_process, tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no space left on device")
 
@@ -139,13 +139,13 @@ def test_a_draft_does_not_stay(next_process, tmp_path, monkeypatch):
     assert run() == 240 and not list(tmp_path.iterdir())
 
 
-def test_the_folder_is_made(next_process, tmp_path, monkeypatch):
+def test_the_folder_is_created(next_process, tmp_path, monkeypatch):
     monkeypatch.setattr(trace_cache, "_folder", lambda leaves: tmp_path / "a" / "b")
     run()
     assert len(list((tmp_path / "a" / "b").iterdir())) == 1
 
 
-def test_only_what_lies_on_the_devices_that_programs_are_written_for(monkeypatch):
+def test_only_arguments_on_the_default_backend_use_the_cache(monkeypatch):
     def folder(value, settings):
         monkeypatch.setattr(jax, "config", settings)
         return trace_cache._folder([value, np.ones(2)])
@@ -169,13 +169,13 @@ def test_only_what_lies_on_the_devices_that_programs_are_written_for(monkeypatch
 
 
 class Mine:
-    """Of somebody else's code, which the name does not tell."""
+    """A class of other code, which `repr` does not identify."""
 
     def __repr__(self):
         return "Mine()"
 
 
-def test_what_has_no_lasting_name_is_not_kept(next_process, tmp_path):
+def test_arguments_without_a_lasting_name_are_not_cached(next_process, tmp_path):
     run(how=object())
     run(how=(1, Mine()))
     assert not list(tmp_path.iterdir())

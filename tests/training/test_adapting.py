@@ -1,4 +1,4 @@
-"""What is not trained stays as it is and costs no memory; adapters start at the base, and merge."""
+"""Frozen parameters keep their bits and cost no memory; adapters start at the base, and merge."""
 
 import re
 
@@ -11,12 +11,12 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.layers import Linear
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.adapting import Adaptation, make_adaptation
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import kernel_mask, make_optimizer, muon_dimensions
-from flaxformer_mt.training.state import init_params
 
 MODEL = Transformer(
     TransformerConfig(
@@ -46,7 +46,7 @@ def config_of(**fields):
 
 
 def batch():
-    """Eight sentences of five tokens, to be copied."""
+    """A batch of eight sentences of five tokens; the task is copying."""
     tokens = jax.random.randint(jax.random.key(1), (8, 5), 4, 12)
     positions, segments = jnp.arange(5) + 0 * tokens, jnp.ones_like(tokens)
     return tokens, tokens, positions, positions, segments, segments
@@ -63,12 +63,12 @@ def loss_of(params):
 
 
 def train(adaptation, tree, config, steps=3):
-    """(tree, state of the optimiser, losses) after some updates, made as a training step does."""
+    """Returns (tree, optimiser state, losses) after some updates like those of a training step."""
     optimizer = make_optimizer(config, 16)
 
     @jax.jit
     def step(tree, state):
-        trained, frozen = adaptation.divide(tree)
+        trained, frozen = adaptation.split(tree)
 
         def loss(trained):
             return loss_of(adaptation.merge(adaptation.join(trained, frozen)))
@@ -77,7 +77,7 @@ def train(adaptation, tree, config, steps=3):
         updates, state = optimizer.update(gradients, state, trained)
         return adaptation.join(optax.apply_updates(trained, updates), frozen), state, value
 
-    state, losses = jax.jit(lambda tree: optimizer.init(adaptation.divide(tree)[0]))(tree), []
+    state, losses = jax.jit(lambda tree: optimizer.init(adaptation.split(tree)[0]))(tree), []
     for _ in range(steps):
         tree, state, value = step(tree, state)
         losses.append(float(value))
@@ -89,7 +89,7 @@ def names(tree):
 
 
 def changed(after, before):
-    """Names of the parameters that differ in any bit."""
+    """Returns the names of the parameters that differ in any bit."""
     after, before = names(after), names(before)
     assert after.keys() == before.keys()
     return {name for name, x in after.items() if x.tobytes() != before[name].tobytes()}
@@ -99,20 +99,20 @@ def count(tree):
     return sum(x.size for x in jax.tree.leaves(tree))
 
 
-# -------------------------------------------------------------------------------- all, or a part
+# -------------------------------------------------------------------------------- all, or some
 
 
-def test_where_nothing_is_asked_for_everything_is_what_it_is_given(params):
+def test_without_settings_each_function_returns_its_argument(params):
     adaptation = make_adaptation(TrainingConfig(), params)
     assert adaptation == Adaptation() and not adaptation.merges
     assert adaptation.start(params, KEY) is params
-    trained, frozen = adaptation.divide(params)
+    trained, frozen = adaptation.split(params)
     assert trained is params and not frozen
     assert adaptation.join(trained, frozen) is params
     assert adaptation.merge(params) is params
 
 
-def test_what_matches_is_trained_and_the_rest_keeps_every_bit(params):
+def test_matching_parameters_are_trained_and_the_others_keep_every_bit(params):
     params = jax.tree.map(lambda x: x.at[..., 0].set(-0.0), params)  # -0.0 + 0.0 is not -0.0
     config = config_of(trainable=("decoder_0/.*/kernel", ".*/scale"))
     adaptation = make_adaptation(config, params)
@@ -127,7 +127,7 @@ def test_what_matches_is_trained_and_the_rest_keeps_every_bit(params):
     assert adaptation.merge(tree) is tree
 
 
-def test_the_optimiser_keeps_nothing_for_what_is_frozen(params):
+def test_the_optimiser_has_no_state_for_frozen_parameters(params):
     config = config_of(trainable=("target_embedding/table",))
     adaptation = make_adaptation(config, params)
     _, state, _ = train(adaptation, params, config, steps=1)
@@ -135,20 +135,20 @@ def test_the_optimiser_keeps_nothing_for_what_is_frozen(params):
     assert moments == [(12, 16), (12, 16)]  # Adam's two
 
 
-def test_clipping_sees_what_is_trained_alone(params):
-    """A small gradient stays what it is, however large those are that nobody asks for."""
+def test_clipping_ignores_frozen_parameters(params):
+    """A small gradient is not clipped, however large the gradients of frozen parameters are."""
     config = config_of(trainable=("target_embedding/table",))
     adaptation = make_adaptation(config, params)
     gradient = jax.tree.map(lambda x: jnp.full(x.shape, 1e6), params)
     gradient["target_embedding"]["table"] = jnp.full((12, 16), 1e-3)
-    trained, _ = adaptation.divide(gradient)
+    trained, _ = adaptation.split(gradient)
     clipped, _ = optax.clip_by_global_norm(config.clip_norm).update(trained, optax.EmptyState())
     np.testing.assert_array_equal(clipped["target_embedding"]["table"], np.float32(1e-3))
 
 
-def test_divided_and_joined_is_the_same_tree(params):
+def test_split_and_joined_is_the_same_tree(params):
     adaptation = make_adaptation(config_of(trainable=("decoder_0/.*",)), params)
-    joined = adaptation.join(*adaptation.divide(params))
+    joined = adaptation.join(*adaptation.split(params))
     assert jax.tree.structure(joined) == jax.tree.structure(params)
     assert not changed(joined, params)
 
@@ -189,7 +189,7 @@ def started(params, **fields):
 
 
 def filled(tree):
-    """Adapters that change something: B is random too."""
+    """Adapters that change the output, because B is random too."""
     adapters = {
         path: 0.3 * jax.random.normal(jax.random.key(number), x.shape)
         for number, (path, x) in enumerate(flatten_dict(tree["adapters"]).items())
@@ -215,7 +215,7 @@ def test_adapters_have_the_shapes_and_the_number_of_the_paper(params):
     assert adapters["encoder_0/self_attention/query/kernel/b"].shape == (3, 2, 5)
     assert adapters["decoder_0/source_attention/out/kernel/a"].shape == (2, 6, 3)
     assert adapters["decoder_0/source_attention/out/kernel/b"].shape == (3, 16)
-    trained, frozen = adaptation.divide(tree)
+    trained, frozen = adaptation.split(tree)
     # query and key [16 2 5], value [16 2 6], out [2 6 16]
     assert count(trained) == ATTENTIONS * 3 * (2 * (16 + 10) + (16 + 12) + (12 + 16))
     assert count(frozen) == count(params)
@@ -230,7 +230,7 @@ def test_only_adapters_change_and_only_they_have_moments(params):
     assert moments == 2 * count(tree["adapters"])
 
 
-def test_parts_of_the_base_can_be_trained_beside_the_adapters(params):
+def test_parts_of_the_base_can_be_trained_with_the_adapters(params):
     config, adaptation, tree = started(params, trainable=(".*/scale",))
     after, _, _ = train(adaptation, tree, config)
     assert {name for name in changed(after, tree) if name.startswith("base/")} == {
@@ -259,7 +259,7 @@ def test_merged_is_unmerged(shape, num_inputs, path):
     np.testing.assert_allclose(merged.reshape(4, -1), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_merging_changes_the_targets_alone(params):
+def test_merging_changes_only_the_targets(params):
     _, adaptation, tree = started(params, lora_target=(".*/query/kernel", ".*/feed_forward/.*"))
     targets = changed(adaptation.merge(filled(tree)), params)
     assert targets == {
@@ -270,7 +270,7 @@ def test_merging_changes_the_targets_alone(params):
     }
 
 
-def test_adapters_carry_the_names_of_their_kernels_axes():
+def test_adapters_have_the_axis_names_of_their_kernels():
     one = jnp.ones((1, 1), jnp.int32)
     boxed = jax.eval_shape(lambda: MODEL.init(KEY, *[one] * 6)["params"])
     adaptation = make_adaptation(config_of(lora_rank=3), boxed)
@@ -285,7 +285,7 @@ def test_adapters_carry_the_names_of_their_kernels_axes():
 
 def test_adapters_are_kernels_to_weight_decay_and_muon(params):
     _, adaptation, tree = started(params)
-    trained, _ = adaptation.divide(tree)
+    trained, _ = adaptation.split(tree)
     assert all(jax.tree.leaves(kernel_mask(trained)))
     out = muon_dimensions(trained)["adapters"]["encoder_0"]["self_attention"]["out"]["kernel"]
     assert tuple(out["a"]) == ((0, 1), (2,))  # [N H r]

@@ -1,4 +1,4 @@
-"""Settings that would only fail after hours are refused at the start."""
+"""Invalid settings are refused at the start, not after hours."""
 
 import pytest
 

@@ -1,18 +1,18 @@
-"""A run that goes on compiles nothing: whatever it needs has been compiled in its first epoch."""
+"""A run compiles all its programs in the first epoch."""
 
 import dataclasses
 
 from tiny_run import CONFIG
 
+from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.train import train
-from flaxformer_mt.training.checkpoint import Checkpoints
 
 
 def test_after_the_first_epoch_nothing_is_compiled(tmp_path, monkeypatch, compilations):
-    """Updates in every shape, log lines, validation (loss and BLEU) and checkpoints."""
+    """The epochs have updates of every shape, log lines, validations and checkpoints."""
     data = dataclasses.replace(
         CONFIG.data,
         train=CorpusConfig(pairs=("demo:train:100",)),
@@ -44,5 +44,5 @@ def test_after_the_first_epoch_nothing_is_compiled(tmp_path, monkeypatch, compil
     train(config, str(tmp_path / "run"), quiet=True)
     assert list(when_saved)[-1] == config.training.num_steps
     first, last = when_saved[one_epoch], when_saved[config.training.num_steps]
-    assert compilations[:first].count("jit(train_step)") == 2  # it does count
+    assert compilations[:first].count("jit(train_step)") == 2  # the counter works
     assert compilations[first:last] == []

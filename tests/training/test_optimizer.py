@@ -10,10 +10,11 @@ import optax
 import pytest
 from flax.traverse_util import flatten_dict
 
-from flaxformer_mt.config import Config, to_json
+from flaxformer_mt.checkpoints.manager import Checkpoints
+from flaxformer_mt.config import Config
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.checkpoint import Checkpoints
 from flaxformer_mt.training.config import OptimizerName, ScheduleName, TrainingConfig
 from flaxformer_mt.training.optimizer import (
     kernel_mask,
@@ -21,7 +22,7 @@ from flaxformer_mt.training.optimizer import (
     make_schedule,
     muon_dimensions,
 )
-from flaxformer_mt.training.state import TrainState, init_params
+from flaxformer_mt.training.state import TrainState
 
 # Every kind of parameter that there is, the widths of heads unequal.
 MODEL = Transformer(
@@ -140,8 +141,8 @@ def test_an_end_above_the_peak_is_refused():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"weight_decay": -1.0, "optimizer": "lion"}, "weight_decay must not be negative"),
-        ({"learning_rate": math.inf}, "learning_rate must not be .* infinite"),
+        ({"weight_decay": -1.0, "optimizer": "lion"}, "weight_decay must be at least 0"),
+        ({"learning_rate": math.inf}, "learning_rate must be .* finite"),
         ({"weight_decay": 0.1}, "adam, which has none; use adamw"),
         ({"decay_steps": 5}, "belongs to the schedule wsd"),
         ({"final_learning_rate": 1e-5}, "inverse_sqrt, which has no end"),
@@ -150,7 +151,7 @@ def test_an_end_above_the_peak_is_refused():
             {"schedule": "wsd", "warmup_steps": 901},
             r"\(901\) and the final decay \(100 steps\) must fit",
         ),
-        ({"lora_rank": -1}, "lora_rank must not be negative"),
+        ({"lora_rank": -1}, "lora_rank must be at least 0"),
         ({"lora_alpha": 8.0}, "lora_rank is 0"),
         ({"lora_rank": 2, "lora_target": ()}, "lora_target is empty"),
         ({"trainable": ("(",)}, "no regular expression"),
@@ -169,9 +170,9 @@ def test_settings_refused(wrong, message):
         ("schedule", "inverse_sqrt, cosine, wsd"),
     ],
 )
-def test_a_name_that_there_is_not_is_refused(name, choices):
+def test_an_unknown_name_is_refused(name, choices):
     config = TrainingConfig()
-    object.__setattr__(config, name, "sgd")  # past the type checks that only tests have
+    object.__setattr__(config, name, "sgd")  # bypasses the type checks of the tests
     with pytest.raises(ValueError, match=rf"training\.{name} must be one of {choices}, got 'sgd'"):
         config.__post_init__()
 
@@ -190,7 +191,7 @@ def test_first_update_is_adams_with_the_clipped_gradient():
 
 
 def test_the_default_is_the_papers_adam_bit_for_bit():
-    """State and all: a run that was started before there was a choice goes on as it was."""
+    """Updates and state are equal, so that runs of earlier versions resume."""
     config = TrainingConfig(warmup_steps=3, learning_rate=0.01)
     expected = optax.chain(
         optax.clip_by_global_norm(1.0),
@@ -225,8 +226,8 @@ def test_each_lowers_the_loss(params, name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "adam"])
-def test_weight_decay_takes_its_share_of_kernels_alone(params, name):
-    """Without a gradient there is nothing but the decay."""
+def test_weight_decay_changes_only_kernels(params, name):
+    """Without a gradient the update is the decay."""
     ones = jax.tree.map(jnp.ones_like, params)
     optimizer = optimizer_of(name, weight_decay=0.1)
     nothing = jax.tree.map(jnp.zeros_like, params)
@@ -236,7 +237,7 @@ def test_weight_decay_takes_its_share_of_kernels_alone(params, name):
         np.testing.assert_allclose(update, expected, rtol=1e-5, err_msg="/".join(path))
 
 
-def test_the_mask_is_true_for_kernels_alone(params):
+def test_the_mask_is_true_for_kernels_only(params):
     mask = flatten_dict(kernel_mask(params))
     assert {path[-1] for path, kept in mask.items() if kept} == {"kernel"}
     assert {path[-1] for path, kept in mask.items() if not kept} == {
@@ -244,7 +245,7 @@ def test_the_mask_is_true_for_kernels_alone(params):
     }
 
 
-def test_muon_sees_each_kernel_as_the_matrix_that_it_is(params):
+def test_muon_gets_each_kernel_as_a_matrix(params):
     found = {
         "/".join(path): dimensions and tuple(dimensions)
         for path, dimensions in flatten_dict(muon_dimensions(params)).items()
@@ -260,8 +261,8 @@ def test_muon_sees_each_kernel_as_the_matrix_that_it_is(params):
     }
 
 
-def test_muons_update_is_that_of_the_flattened_matrix(params):
-    """[D N H] and [N H D] as D x NH and NH x D, orthogonal, with root mean square 0.2 * rate."""
+def test_muons_update_equals_that_of_the_flattened_matrix(params):
+    """[D N H] is D x NH, [N H D] is NH x D; the update has root mean square 0.2 * rate."""
     optimizer = optimizer_of("muon", clip_norm=0.0)
     rng = np.random.default_rng(0)
     gradient = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32), params)
@@ -288,7 +289,7 @@ def test_its_state_survives_a_checkpoint_bit_for_bit(tmp_path, params, name):
         TrainState(jnp.int32(1), params, opt_state, key),
         data_state={},
         metrics=None,
-        config_json=to_json(Config()),
+        config=Config(),
         tokenizer_fingerprint="abc",
     )
     like = TrainState(jnp.int32(0), params, jax.tree.map(jnp.zeros_like, opt_state), key)

@@ -1,4 +1,4 @@
-"""Reporting: metrics.jsonl as if never interrupted, TensorBoard events, text on the terminal."""
+"""Reports: metrics.jsonl as without interruption, TensorBoard events, text on the terminal."""
 
 import io
 import json
@@ -14,7 +14,7 @@ SAMPLES = [Sample("a dog .", "ein Hund .", "ein Hünd ."), Sample("yes", "ja", "
 
 
 def report(workdir: Path, *, start: int, stop: int, total: int = 6) -> None:
-    """Trains in pretence from `start` to `stop`, validating every third step."""
+    """Reports like a run from `start` to `stop` that validates every third step."""
     reporter = Reporter(workdir, resume_step=start, total_steps=total, quiet=True)
     for step in range(start + 1, stop + 1):
         reporter.train(step, {"loss": 9.0 / step, "tokens_per_second": 1000.0})
@@ -57,12 +57,12 @@ def test_resumed_equals_uninterrupted(tmp_path):
     report(whole, start=0, stop=6)
     report(parts, start=0, stop=5)  # killed at 5, the last checkpoint is that of 3
     with (parts / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 2, "kind": "tra')  # in the middle of a line
+        file.write('{"step": 2, "kind": "tra')  # a truncated line
     report(parts, start=3, stop=6)
     assert read(parts) == read(whole)
 
 
-def test_killed_before_the_first_checkpoint_starts_the_file_anew(tmp_path):
+def test_a_run_killed_before_the_first_checkpoint_starts_a_new_file(tmp_path):
     report(tmp_path, start=0, stop=2)
     report(tmp_path, start=0, stop=1)
     assert [line["step"] for line in read(tmp_path)] == [1]
@@ -76,7 +76,7 @@ def test_each_line_is_on_disk_at_once(tmp_path):
     reporter.close()
 
 
-def test_truncation_touches_nothing_when_there_is_nothing_to_drop(tmp_path):
+def test_truncation_without_lines_to_drop_changes_nothing(tmp_path):
     path = tmp_path / "metrics.jsonl"
     truncate_metrics(path, after=3)
     assert not path.exists()
@@ -114,7 +114,7 @@ def test_tensorboard_events(tmp_path):
     assert "ein Hünd ." in text.tensor.string_val[0].decode()
 
 
-def test_tensorboard_forgets_what_a_resumed_run_does_again(tmp_path):
+def test_tensorboard_discards_the_steps_that_a_resumed_run_repeats(tmp_path):
     report(tmp_path, start=0, stop=5)
     report(tmp_path, start=3, stop=4)
     restarts = [event.step for event in read_events(tmp_path) if event.HasField("session_log")]

@@ -1,4 +1,4 @@
-"""One update: the same on one device and on eight, a function of (seed, step), and it learns."""
+"""An update is the same on one device and eight, depends on (seed, step) only, and learns."""
 
 import dataclasses
 import functools
@@ -12,11 +12,11 @@ import pytest
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.sharding import BatchPlacement, MeshConfig, make_mesh, make_share
+from flaxformer_mt.runtime.sharding import BatchPlacement, MeshConfig, make_mesh, process_rows
 from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.state import TrainState, init_state, place
+from flaxformer_mt.training.state import TrainState, abstract_state, init_state
 from flaxformer_mt.training.step import batch_loss, make_eval_step, make_loss, make_train_step
 
 MODEL = Transformer(
@@ -27,7 +27,7 @@ OPTIMIZER = make_optimizer(TrainingConfig(warmup_steps=10, learning_rate=0.01), 
 
 
 def batch_of(rng: np.random.Generator, rows: int = 8) -> Batch:
-    """Copying tasks of unequal lengths; the last row is padding."""
+    """A batch of copying tasks with different lengths; the last row is padding."""
 
     def tokens(length: int) -> np.ndarray:
         return np.append(rng.integers(4, 12, length - 1), 3).astype(np.int32)
@@ -37,7 +37,7 @@ def batch_of(rng: np.random.Generator, rows: int = 8) -> Batch:
 
 
 def whole(batch: Batch) -> Batch:
-    """As one micro-batch [1 B T]."""
+    """The batch as one micro-batch [1 B T]."""
     return jax.tree.map(lambda x: jnp.asarray(x)[None], batch)
 
 
@@ -49,25 +49,25 @@ def run(
     optimizer: optax.GradientTransformation = OPTIMIZER,
     **options: float,
 ) -> tuple[TrainState, list[float]]:
-    """Training on the first of the devices; the losses are those before each update."""
+    """Trains on the first `num_devices`; returns the losses before each update."""
     mesh = make_mesh(mesh_config, jax.devices()[:num_devices])
     shape = BatchShape(*batches[0].inputs.shape, batches[0].targets.shape[1])
-    share = make_share(mesh, mesh_config.tokens_per_device)
-    placement = BatchPlacement(mesh, share, (shape,))
+    rows_of = process_rows(mesh, mesh_config.tokens_per_device)
+    placement = BatchPlacement(mesh, rows_of, (shape,))
     make = functools.partial(init_state, MODEL, optimizer, 0, with_ema="ema_decay" in options)
-    like = place(make, MODEL, TRAIN_ALL, mesh, mesh_config.rules)
+    like = abstract_state(make, MODEL, TRAIN_ALL, mesh, mesh_config.rules)
     state = jax.jit(make, out_shardings=jax.tree.map(lambda x: x.sharding, like))()
-    step = make_train_step(MODEL, optimizer, label_smoothing=0.1, **options)
+    step = make_train_step(MODEL, optimizer, TrainingConfig(**options))
     losses = []
     for batch in batches:
-        rows = share(shape)
+        rows = rows_of(shape)
         local = Batch(*(np.pad(x, ((0, len(rows) - len(x)), (0, 0)))[rows] for x in batch))
         state, metrics = step(state, placement(local))
         losses.append(float(metrics.loss))
     return state, losses
 
 
-DIVISIONS = {
+PARTITIONS = {
     "8 devices": (8, MeshConfig()),
     "8 micro-batches": (1, MeshConfig(tokens_per_device=6)),
     "2 devices x 4 micro-batches": (2, MeshConfig(tokens_per_device=6)),
@@ -81,14 +81,13 @@ DIVISIONS = {
 
 @pytest.mark.skipif(len(jax.devices()) < 8, reason="needs 8 devices")
 @pytest.mark.parametrize("options", [{}, {"r_drop": 1.0}], ids=["plain", "r_drop"])
-@pytest.mark.parametrize("name", DIVISIONS)
-def test_however_a_batch_is_divided_the_run_is_the_same(rng, name, options):
-    """With dropout: what is dropped in a row depends on the row's number in the whole batch."""
-    # Not with Adam: the gradient of a key's bias is zero but for rounding (softmax does not see
-    # it), and Adam scales rounding up to full steps.
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_the_run_does_not_depend_on_the_partition(rng, name, options):
+    """Also with dropout, whose masks depend on the row's number in the whole batch."""
+    # Not with Adam, which scales the rounding of tiny gradients up to full steps.
     batches = [batch_of(rng) for _ in range(4)]
     one, one_losses = run(batches, optimizer=optax.sgd(0.5), **options)
-    num_devices, config = DIVISIONS[name]
+    num_devices, config = PARTITIONS[name]
     other, other_losses = run(
         batches, config, num_devices=num_devices, optimizer=optax.sgd(0.5), **options
     )
@@ -98,7 +97,7 @@ def test_however_a_batch_is_divided_the_run_is_the_same(rng, name, options):
 
 
 @pytest.mark.skipif(len(jax.devices()) < 8, reason="needs 8 devices")
-def test_parameters_and_moments_are_divided_as_the_mesh_says(rng):
+def test_parameters_and_moments_have_the_sharding_of_the_mesh(rng):
     state, _ = run([batch_of(rng)], MeshConfig(fsdp=2, tensor=2), num_devices=4)
     inner = state.params["encoder_0"]["feed_forward"]["in"]["kernel"]
     (moments,) = (
@@ -120,10 +119,10 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(rng):
 
 
 def test_dropout_changes_from_step_to_step(rng):
-    """At learning rate 0 only the dropout of each step can change the loss."""
+    """At learning rate 0 only dropout can change the loss."""
     optimizer = optax.set_to_zero()
     state = init_state(MODEL, optimizer, seed=0)
-    step = make_train_step(MODEL, optimizer, label_smoothing=0.0)
+    step = make_train_step(MODEL, optimizer, TrainingConfig(label_smoothing=0.0))
     batch = whole(batch_of(rng))
     state, first = step(state, batch)
     state, second = step(state, batch)
@@ -136,7 +135,7 @@ def test_it_learns_to_copy(rng):
     assert np.mean(losses[-5:]) < 0.6 * losses[0]
 
 
-def test_padding_counts_nothing(rng):
+def test_padding_does_not_count(rng):
     batch = batch_of(rng)
     state = init_state(MODEL, OPTIMIZER, seed=0)
     evaluate = make_eval_step(MODEL)
@@ -147,7 +146,7 @@ def test_padding_counts_nothing(rng):
 
 
 def test_gradient_is_that_of_the_whole_batch(rng):
-    """The mean is over all tokens, not a mean of each half's means: halves weigh by tokens."""
+    """The loss is a mean over all tokens, not a mean of the micro-batches' means."""
     batch = batch_of(rng)
     params = init_state(MODEL, OPTIMIZER, seed=0).params
 
@@ -165,27 +164,27 @@ def test_gradient_is_that_of_the_whole_batch(rng):
     np.testing.assert_allclose(whole, (one * n + other * m) / (n + m), rtol=1e-5)
 
 
-def test_what_is_not_finite_never_enters_the_parameters(rng):
-    """The step counts all the same: the batches that follow are those of an unharmed run."""
+def test_nonfinite_values_never_enter_the_parameters(rng):
+    """The step still counts, so that the next batches are those of any other run."""
     state = init_state(MODEL, OPTIMIZER, seed=0, with_ema=True)
     state = dataclasses.replace(
         state, params={**state.params, "target_embedding": {"table": jnp.full((12, 16), jnp.inf)}}
     )
     before = jax.tree.map(np.asarray, state)
-    step = make_train_step(MODEL, OPTIMIZER, label_smoothing=0.1, ema_decay=0.9)
+    step = make_train_step(MODEL, OPTIMIZER, TrainingConfig(ema_decay=0.9))
     after, metrics = step(state, whole(batch_of(rng)))
     assert metrics.skipped == 1 and after.step == 1
     for x, y in zip(jax.tree.leaves(after)[1:], jax.tree.leaves(before)[1:], strict=True):
         np.testing.assert_array_equal(x, y)
 
 
-def test_an_update_that_is_too_large_does_not_either(rng):
-    """Number by number: the others move."""
-    # Of gradients above 0.01.
+def test_an_overflowing_update_does_not_enter_the_parameters(rng):
+    """Only the overflowing numbers stay; the others change."""
+    # Gradients above 0.01 overflow.
     too_large = optax.stateless(lambda g, _: jax.tree.map(lambda x: jnp.exp(1e4 * x), g))
     state = init_state(MODEL, too_large, seed=0)
     before = jax.tree.map(np.asarray, state.params)
-    after, metrics = make_train_step(MODEL, too_large, label_smoothing=0.1)(
+    after, metrics = make_train_step(MODEL, too_large, TrainingConfig())(
         state, whole(batch_of(rng))
     )
     assert metrics.skipped == 0
@@ -195,7 +194,7 @@ def test_an_update_that_is_too_large_does_not_either(rng):
 
 
 def test_the_average_follows_the_parameters(rng):
-    """By its definition, from the parameters of each step."""
+    """The average equals its definition, from the parameters of each step."""
     batches = [batch_of(rng) for _ in range(3)]
     states = [run(batches[:n], ema_decay=0.15)[0] for n in range(1, 4)]
     average = init_state(MODEL, OPTIMIZER, seed=0).params["encoder_0"]
@@ -210,8 +209,8 @@ def test_the_average_follows_the_parameters(rng):
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
-def test_r_drop_draws_two_passes_together(rng):
-    """Without dropout the two passes are one: nothing is added. With it, something is."""
+def test_r_drop_penalises_the_difference_of_two_passes(rng):
+    """Without dropout both passes are equal and the penalty is 0; with dropout it is positive."""
     batch, key = jax.tree.map(jnp.asarray, batch_of(rng)), jax.random.key(1)
     params, rows = init_state(MODEL, OPTIMIZER, seed=0).params, jnp.arange(8)
     still = MODEL.clone(config=dataclasses.replace(MODEL.config, dropout=0.0))

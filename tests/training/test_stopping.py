@@ -1,4 +1,4 @@
-"""Stopping on request: one process at once, several after the same update."""
+"""After a signal, one process stops at once and several after the same update."""
 
 import os
 import signal
@@ -8,24 +8,24 @@ import sys
 
 import pytest
 
-from flaxformer_mt.training.stopping import StopRequest, should_stop, stop_signal
+from flaxformer_mt.training.stopping import StopRequest, should_stop, stop_on_signals
 
-# Process 0 gets the signal in the midst of update 3, process 1 never; they meet every 5 updates.
-# SIGTERM gives little time: they agree on an update themselves, and do not wait until they meet.
+# Process 0 gets the signal during update 3, process 1 never; they synchronise every 5 updates.
+# After SIGTERM they agree on an update without waiting for the next synchronisation.
 ONE_OF_TWO = """
 import os, signal, sys, time
 import jax
-from flaxformer_mt.training.stopping import should_stop, stop_signal
+from flaxformer_mt.training.stopping import should_stop, stop_on_signals
 
 address, process, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-meeting = 5 if name == "SIGINT" else 100_000
+interval = 5 if name == "SIGINT" else 100_000
 jax.distributed.initialize(address, num_processes=2, process_id=process)
-with stop_signal() as stopped:
+with stop_on_signals() as stopped:
     for step in range(1, 2000):
         time.sleep(0.01)
         if (process, step) == (0, 3):
             os.kill(os.getpid(), signal.Signals[name])
-        if should_stop(stopped, step, late=False, rendezvous=step % meeting == 0):
+        if should_stop(stopped, step, synchronize=step % interval == 0):
             break
 print("stopped at", step, stopped.number)
 """
@@ -45,7 +45,7 @@ def test_processes_stop_after_the_same_update(name):
         for number in "01"
     ]
     try:
-        # The last line: before it, the processes greet each other.
+        # Earlier lines come from the connection of the processes.
         answers = [process.communicate(timeout=60)[0].splitlines()[-1] for process in processes]
     finally:
         for process in processes:
@@ -56,19 +56,18 @@ def test_processes_stop_after_the_same_update(name):
     assert step == 5 if name == "SIGINT" else step < 1000
 
 
-@pytest.mark.parametrize("rendezvous", [True, False])
-def test_one_process_stops_at_once(rendezvous):
+@pytest.mark.parametrize("synchronize", [True, False])
+def test_one_process_stops_at_once(synchronize):
     stopped = StopRequest()
-    assert not should_stop(stopped, 1, late=False, rendezvous=rendezvous)
-    assert should_stop(stopped, 1, late=True, rendezvous=rendezvous)
+    assert not should_stop(stopped, 1, synchronize=synchronize)
     stopped.set()
-    assert should_stop(stopped, 1, late=False, rendezvous=rendezvous)
+    assert should_stop(stopped, 1, synchronize=synchronize)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_second_signal_acts_as_it_always_does(number):
+def test_a_second_signal_has_its_usual_effect(number):
     before = signal.getsignal(number)
-    with stop_signal() as stopped:
+    with stop_on_signals() as stopped:
         assert signal.getsignal(number) != before
         os.kill(os.getpid(), number)
         assert stopped.wait(5)

@@ -22,9 +22,9 @@ from flaxformer_mt.evaluation import mbr
 from flaxformer_mt.evaluation.confidence import CALIBRATION_FILE, Calibration, read_calibration
 from flaxformer_mt.inference.programs import search_batch
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.state import init_params
 from flaxformer_mt.translation.hypotheses import Hypothesis
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator

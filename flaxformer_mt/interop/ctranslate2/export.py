@@ -15,12 +15,12 @@ from typing import Any, get_args
 
 import numpy as np
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.interop.ctranslate2.table import fill, set_array
 from flaxformer_mt.interop.ctranslate2.vocabulary import register_vocabularies, sentencepiece_models
 from flaxformer_mt.interop.options import Quantization
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.positions import sinusoids
-from flaxformer_mt.training.checkpoint import LoadedModel
 
 QUANTIZATIONS = get_args(Quantization)
 # CTranslate2 truncates a source to 1,024 tokens by default, and then appends EOS.
@@ -41,7 +41,7 @@ def write_ctranslate2(
 
     Args:
       directory: is created. If it exists, it must be empty.
-      loaded: the model, from `training.checkpoint.load_model`.
+      loaded: the model, from `checkpoints.loading.load_model`.
       quantization: how the weights are stored, one of `Quantization`. float32 is exact.
 
     Raises:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.text_files import missing_file
@@ -34,7 +35,6 @@ from flaxformer_mt.interop.marian.table import OUTPUT_BIAS
 from flaxformer_mt.interop.marian.tokenizer import tokenizer_files
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.training.config import TrainingConfig
 
 CONFIG, GENERATION = "config.json", "generation_config.json"

@@ -1,9 +1,9 @@
-"""Which checkpoints are there, and are they whole: files, sizes and checksums.
+"""Lists the checkpoints of a workdir and finds damage by file sizes and checksums.
 
-Orbax itself makes a checkpoint appear all at once (written aside, then renamed), so a killed save
-leaves none. What it does not notice is harm that comes later: it reads a changed byte as other
-numbers, and ends in megabytes of tracebacks on a shortened file. A list of files, written inside
-the same all-at-once step, answers both in one sentence.
+Orbax writes a checkpoint to a temporary directory and renames it, so a killed save leaves none.
+It does not detect later damage: a changed byte gives other numbers, and a truncated file gives
+long tracebacks. This module adds a list of all files with size and CRC-32 before the renaming, so
+that damage becomes one sentence.
 """
 
 import json
@@ -18,18 +18,18 @@ _CHUNK = 1 << 22
 
 
 def saved_steps(directory: Path) -> list[int]:
-    """Steps of the complete checkpoints in `directory`, rising; unfinished saves do not count."""
+    """Returns the steps of the complete checkpoints in `directory`, ascending."""
     if not directory.is_dir():
         return []
     return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
 
 
 def seal(checkpoint: Path) -> None:
-    """Writes the size and CRC-32 of every file of a checkpoint beside them."""
+    """Writes the list of a checkpoint's files, with size and CRC-32, into its directory."""
     listing = {
         str(path.relative_to(checkpoint)): [path.stat().st_size, _crc32(path)]
         for item in sorted(checkpoint.iterdir())
-        if item.is_dir()  # Orbax still writes its own notes at the top after this
+        if item.is_dir()  # Orbax writes files of its own to the top directory after this
         for path in sorted(item.rglob("*"))
         if path.is_file()
     }
@@ -37,11 +37,11 @@ def seal(checkpoint: Path) -> None:
 
 
 def find_damage(checkpoint: Path, *, contents: bool = True) -> str:
-    """What is wrong with a sealed checkpoint, or "" when it is whole.
+    """Returns what is wrong with a sealed checkpoint, or "" if it is whole.
 
     Args:
       checkpoint: directory of one step.
-      contents: read every byte; False compares names and sizes only, which costs nothing.
+      contents: read every byte; False compares names and sizes only, which is cheap.
     """
     try:
         listing = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
@@ -60,16 +60,15 @@ def find_damage(checkpoint: Path, *, contents: bool = True) -> str:
     return ""
 
 
-def set_aside_damaged(directory: Path, refuge: Path) -> None:
-    """Moves damaged checkpoints to `refuge` with a warning each, so that the newest is whole.
+def move_damaged(directory: Path, target: Path) -> None:
+    """Moves damaged checkpoints to `target`, with a warning each, so that the newest is whole.
 
-    The newest one that was written being missing is warned of as well.
-
-    Every byte is read of the newest only; of the others, names and sizes.
+    It also warns if the newest written checkpoint is missing. It reads every byte of the newest
+    checkpoint, and compares only names and sizes of the others.
 
     Raises:
-      OSError: not one checkpoint is whole, or none is left. Nothing is moved then: starting from
-        nothing over a long run must be a person's decision.
+      OSError: checkpoints were written, but none is whole. Nothing is moved then, because only
+        the user may decide to restart a long run from step 0.
     """
     _warn_if_missing(directory)
     damaged: dict[int, str] = {}
@@ -81,25 +80,25 @@ def set_aside_damaged(directory: Path, refuge: Path) -> None:
         else:
             whole.append(step)
     if damaged and not whole:
-        list_of_damage = "\n".join(f"  step {step}: {what}" for step, what in damaged.items())
+        reasons = "\n".join(f"  step {step}: {what}" for step, what in damaged.items())
         raise OSError(
-            f"every checkpoint in {directory} is damaged:\n{list_of_damage}\n"
+            f"every checkpoint in {directory} is damaged:\n{reasons}\n"
             "Restore one from a copy, or move this directory away to start from step 0."
         )
     for step, what in damaged.items():
-        refuge.mkdir(exist_ok=True)
-        target = refuge / f"{step}-{len(os.listdir(refuge))}"
-        (directory / str(step)).rename(target)
+        target.mkdir(exist_ok=True)
+        moved = target / f"{step}-{len(os.listdir(target))}"
+        (directory / str(step)).rename(moved)
         logging.getLogger(__name__).warning(
             "checkpoint %d is damaged (%s): moved to %s; the newest whole one is %d",
-            *(step, what, target, whole[0]),
+            *(step, what, moved, whole[0]),
         )
     if damaged:
         note_newest(directory)
 
 
 def note_newest(directory: Path) -> None:
-    """Writes down which checkpoint is the newest, so that its loss would be noticed."""
+    """Records the step of the newest checkpoint, so that its loss can be noticed."""
     steps = saved_steps(directory)
     if steps:
         partial = directory.parent / f"{_NEWEST}.partial"
@@ -108,15 +107,12 @@ def note_newest(directory: Path) -> None:
 
 
 def was_saved(workdir: Path) -> bool:
-    """Whether a checkpoint was ever written there."""
+    """Returns whether a checkpoint was ever written in this workdir."""
     return bool(saved_steps(workdir / "checkpoints")) or (workdir / _NEWEST).exists()
 
 
 def _warn_if_missing(directory: Path) -> None:
-    """Warns where the newest checkpoint that was written is not there any more.
-
-    Raises OSError if there is none at all.
-    """
+    """Warns if the newest written checkpoint is missing; raises OSError if all are."""
     try:
         noted = int((directory.parent / _NEWEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -134,13 +130,16 @@ def _warn_if_missing(directory: Path) -> None:
         )
 
 
-def write_failure(what: str, where: Path, error: Exception, remedy: str = "") -> OSError:
-    """One clear sentence for the many ways in which writing fails, here and inside Orbax."""
+def write_failure(what: str, where: Path, error: Exception, newest: str = "") -> OSError:
+    """Returns one clear error for the many ways in which writing fails, here and in Orbax.
+
+    `newest` describes the newest checkpoint that exists.
+    """
     text = str(error)
     full = "RESOURCE_EXHAUSTED" in text or "No space left" in text
     reason = "the disk is full" if full else text.split("\n")[0] or type(error).__name__
     advice = "free some space" if full else "check that this directory can be written to"
-    newest = f" ({remedy})" if remedy else ""
+    newest = f" ({newest})" if newest else ""
     return OSError(
         f"could not write {what} to {where}: {reason}{newest}.\n"
         f"Please {advice}, or choose another --workdir, and start the same command again."

@@ -1,36 +1,36 @@
-"""Starting from another model: its parameters and its tokenizer, from its workdir."""
+"""Starts a training run from the parameters and the tokenizer of another workdir."""
 
 import os
 from pathlib import Path
 
+from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.config import differences, workdir_config
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.checkpoint import load_model
-from flaxformer_mt.training.state import Params
 
-# Fields of the model's config that change how it is trained and computed, but not which function
-# its parameters are.
+# Fields of the model's config that change training or arithmetic, but not the meaning of the
+# parameters.
 MAY_DIFFER = (
     *("dropout", "attention_dropout", "activation_dropout"),
     *("dtype", "layer_loop", "remat"),
 )
 
 
-def start_params(
+def initial_params(
     init_from: str | os.PathLike[str], model: Transformer, tokenizer_fingerprint: str
 ) -> Params:
-    """The parameters of another workdir: its average, else its best, else its last checkpoint.
+    """Returns the parameters of another workdir: its average, else its best, else its last.
 
     Args:
       init_from: `training.init_from`, a workdir of `flaxformer_mt.train` or `.convert`.
-      model: that is to be trained.
-      tokenizer_fingerprint: of the tokenizer that it is to be trained with.
+      model: the model of this run.
+      tokenizer_fingerprint: of the tokenizer of this run.
 
     Raises:
-      FileNotFoundError: no workdir, or no checkpoint in it.
-      ValueError: of another model or tokenizer: says what differs and what to do.
-      OSError: all of its checkpoints are damaged.
+      FileNotFoundError: there is no workdir, or no checkpoint in it.
+      ValueError: model or tokenizer differ; the message lists the differences and a remedy.
+      OSError: all checkpoints are damaged.
     """
     _check_is_workdir(init_from)
     loaded = load_model(init_from)
@@ -57,14 +57,11 @@ def start_params(
 
 
 def adopt_tokenizer(init_from: str | os.PathLike[str], workdir: str | os.PathLike[str]) -> bool:
-    """Copies the tokenizer of `init_from` to a workdir that has none.
-
-    Returns:
-      Whether it did.
+    """Copies the tokenizer of `init_from` to a workdir without one; returns whether it did.
 
     Raises:
-      FileNotFoundError: it is needed, and `init_from` is no workdir or has no tokenizer.
-      ValueError: the two are one workdir, or a tokenizer is damaged.
+      FileNotFoundError: the copy is needed, but `init_from` is no workdir or has no tokenizer.
+      ValueError: both are the same workdir, or a tokenizer is damaged.
     """
     there, here = Path(init_from), Path(workdir)
     if there.resolve() == here.resolve():
@@ -75,7 +72,7 @@ def adopt_tokenizer(init_from: str | os.PathLike[str], workdir: str | os.PathLik
         )
     try:
         Tokenizer.load(here / "tokenizer")
-        return False  # `there` is asked for nothing: it may be gone when a run is resumed
+        return False  # a resumed run does not need `init_from`, which may be deleted
     except FileNotFoundError:
         pass
     _check_is_workdir(there)
@@ -84,7 +81,7 @@ def adopt_tokenizer(init_from: str | os.PathLike[str], workdir: str | os.PathLik
 
 
 def _check_is_workdir(path: str | os.PathLike[str]) -> None:
-    """Raises FileNotFoundError if it is none, naming the field that it comes from."""
+    """Raises FileNotFoundError, with the name of the config field, if there is no workdir."""
     try:
         workdir_config(str(path))
     except FileNotFoundError as error:

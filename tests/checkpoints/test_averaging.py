@@ -1,4 +1,4 @@
-"""Averaging: the arithmetic mean, of the right checkpoints, written all at once."""
+"""Averages are arithmetic means of the right checkpoints, written atomically."""
 
 import gc
 import json
@@ -12,17 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.checkpoints import averaging
+from flaxformer_mt.checkpoints.averaging import average_checkpoints, mean_params
+from flaxformer_mt.checkpoints.integrity import find_damage
+from flaxformer_mt.checkpoints.manager import Checkpoints
+from flaxformer_mt.checkpoints.reading import choose_checkpoint, read_extras, read_params
 from flaxformer_mt.config import Config, to_json
-from flaxformer_mt.training import averaging
-from flaxformer_mt.training.averaging import average_checkpoints, mean_params
-from flaxformer_mt.training.checkpoint import Checkpoints
-from flaxformer_mt.training.integrity import find_damage
-from flaxformer_mt.training.reading import choose_checkpoint, read_extras, read_params
 from flaxformer_mt.training.state import TrainState
 
 
 def write_run(workdir: Path, *trees: dict, bleus: tuple[float | None, ...] = ()) -> list[Path]:
-    """Checkpoints 1, 2, ... of the given parameters."""
+    """Writes checkpoints 1, 2, ... with the given parameters."""
     checkpoints = Checkpoints(workdir, keep_last=9, keep_best=0)
     for step, params in enumerate(trees, start=1):
         bleu = bleus[step - 1] if bleus else None
@@ -31,7 +31,7 @@ def write_run(workdir: Path, *trees: dict, bleus: tuple[float | None, ...] = ())
             TrainState(jnp.int32(step), params, (), jnp.zeros(2, jnp.uint32)),
             data_state={},
             metrics=None if bleu is None else {"bleu": bleu},
-            config_json=to_json(Config()),
+            config=Config(),
             tokenizer_fingerprint="abc",
         )
     checkpoints.close()
@@ -149,7 +149,7 @@ def test_a_damaged_checkpoint_is_not_averaged(tmp_path):
     manifest.write_bytes(content)
     with pytest.raises(OSError, match="checkpoints/2 is damaged: the contents of params/manifest"):
         average_checkpoints(tmp_path, last=2)
-    os.truncate(manifest, 10)  # a changed size shows without reading: it does not count at all
+    os.truncate(manifest, 10)  # a changed size shows without reading: the step does not count
     assert average_checkpoints(tmp_path, last=2).steps == (1, 3)
 
 
@@ -158,7 +158,7 @@ def test_holds_one_checkpoint_at_a_time(tmp_path, monkeypatch):
     held: list[weakref.ref] = []
 
     def read_and_watch(path):
-        # Orbax's reading thread lets go of its own reference a moment after it has returned.
+        # Orbax's reading thread drops its reference a moment after it returns.
         give_up = time.monotonic() + 10
         while any(reference() is not None for reference in held):
             assert time.monotonic() < give_up, "an earlier checkpoint is still held"

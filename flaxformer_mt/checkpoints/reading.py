@@ -1,6 +1,6 @@
-"""Reading checkpoints: which one is meant, whether it fits, and its parameters alone.
+"""Chooses a checkpoint of a workdir, checks it and reads its parameters.
 
-See `training.checkpoint` for what a workdir holds.
+`checkpoints.manager` describes the files of a workdir.
 """
 
 import logging
@@ -13,26 +13,26 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from flaxformer_mt.training.integrity import find_damage, saved_steps
-from flaxformer_mt.training.state import Params
-
-# Orbax reports a failure as an exception and prints it, with its traceback, as well: once will do.
-logging.getLogger("absl").setLevel(logging.CRITICAL)
+from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps
+from flaxformer_mt.model.initialization import Params
 
 _log = logging.getLogger(__name__)
 
 
 def quality(metrics: Mapping[str, float]) -> float:
-    """Sorts checkpoints by worth: their "bleu", else -"loss"; -inf with neither or not-a-number.
+    """Returns the sort key of a checkpoint: "bleu", else -"loss", else (or for NaN) -inf.
 
-    BLEU is never below 0 and -loss never above, so that a checkpoint with BLEU beats one without.
+    BLEU is never below 0 and -loss never above it, so a checkpoint with BLEU precedes one without.
     """
     score = metrics["bleu"] if "bleu" in metrics else -metrics.get("loss", math.inf)
     return -math.inf if math.isnan(score) else score
 
 
 def whole_steps(directory: Path) -> list[int]:
-    """Saved steps, rising, without those whose files are missing or of another size (warned of)."""
+    """Returns the saved steps, ascending, without those whose files are missing or truncated.
+
+    It warns about the latter.
+    """
     steps = []
     for step in saved_steps(directory):
         if damage := find_damage(directory / str(step), contents=False):
@@ -43,18 +43,18 @@ def whole_steps(directory: Path) -> list[int]:
 
 
 def rank_steps(directory: Path, steps: list[int]) -> list[int]:
-    """Those of `steps` that were validated, best first; of equals the later one first."""
-    worth = {step: quality(read_extras(directory / str(step))["metrics"]) for step in steps}
-    validated = [step for step in steps if worth[step] > -math.inf]
-    return sorted(validated, key=lambda step: (worth[step], step), reverse=True)
+    """Returns the validated steps, best first; of equal ones the later first."""
+    score = {step: quality(read_extras(directory / str(step))["metrics"]) for step in steps}
+    validated = [step for step in steps if score[step] > -math.inf]
+    return sorted(validated, key=lambda step: (score[step], step), reverse=True)
 
 
 def choose_checkpoint(workdir: Path, which: str) -> Path:
-    """The checkpoint that `which` means; see `training.checkpoint.load_model`.
+    """Returns the directory that `which` names; see `checkpoints.loading.load_model`.
 
     Raises:
-      FileNotFoundError: there is none: says which there are.
-      OSError: all that could be meant are damaged.
+      FileNotFoundError: there is none; the message lists the existing ones.
+      OSError: every candidate is damaged.
     """
     damaged = False
     for path in _candidates(workdir, which):
@@ -74,7 +74,7 @@ def choose_checkpoint(workdir: Path, which: str) -> Path:
 
 
 def _candidates(workdir: Path, which: str) -> Iterator[Path]:
-    """In order of preference, each looked for only when those before it will not do."""
+    """Yields candidates in order of preference; later ones are looked up only on demand."""
     directory, averaged = workdir / "checkpoints", workdir / "averaged"
     if which.isdecimal():
         yield from [directory / which] if int(which) in saved_steps(directory) else []
@@ -95,19 +95,19 @@ def _candidates(workdir: Path, which: str) -> Iterator[Path]:
 
 
 def read_items(path: Path, **items: Any) -> dict[str, Any]:
-    """Reads the items of one checkpoint that are named, each by its `orbax.checkpoint.args`."""
+    """Reads some items of a checkpoint, each given by name with its `orbax.checkpoint.args`."""
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
         return dict(checkpointer.restore(path, args=ocp.args.Composite(**items)).items())
 
 
 def read_extras(path: Path) -> dict[str, Any]:
-    """The JSON part of one checkpoint."""
+    """Returns the JSON part of a checkpoint."""
     return read_items(path, extras=ocp.args.JsonRestore())["extras"]
 
 
 def read_params(path: Path) -> Params:
-    """The parameters of one checkpoint, as NumPy arrays."""
-    # Without a word on types Orbax would put them where they were when they were written.
+    """Returns the parameters of a checkpoint as NumPy arrays."""
+    # By default Orbax would place them on the devices that wrote them.
     as_numpy = jax.tree.map(
         lambda _: ocp.RestoreArgs(restore_type=np.ndarray), _stored(path, "params")
     )
@@ -115,12 +115,16 @@ def read_params(path: Path) -> Params:
 
 
 def check_fit(path: Path, item: str, expected: Any, found: Any = None) -> None:
-    """Compares names and shapes of a checkpoint's arrays with those of the tree to be filled.
+    """Checks names and shapes of a checkpoint's arrays against those of a tree.
 
-    `found` is what was read, if it was already.
+    Args:
+      path: directory of the checkpoint.
+      item: "params" or "state".
+      expected: the tree, of arrays or shapes.
+      found: the arrays of the item, if they were read already.
 
     Raises:
-      ValueError: they differ: says which and how.
+      ValueError: they differ; the message names the arrays.
     """
     stored = _shapes(_stored(path, item) if found is None else found)
     wanted = _shapes(expected)
@@ -139,9 +143,8 @@ def check_fit(path: Path, item: str, expected: Any, found: Any = None) -> None:
 
 
 def _stored(path: Path, item: str) -> Any:
-    """Names, shapes and types of an item's arrays, as a tree that mirrors them."""
-    with ocp.StandardCheckpointer() as checkpointer:
-        return checkpointer.metadata(path / item).item_metadata.tree
+    """Returns names, shapes and types of an item's arrays, as a tree."""
+    return ocp.StandardCheckpointHandler().metadata(path / item).tree
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:

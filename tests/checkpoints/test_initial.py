@@ -1,4 +1,4 @@
-"""Starting from another workdir: its parameters bit for bit, or a word on why not."""
+"""A run starts from another workdir's parameters, bit for bit, or is refused with the reason."""
 
 import dataclasses
 import shutil
@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.config import Config, save_config, to_json
+from flaxformer_mt.checkpoints.initial import adopt_tokenizer, initial_params
+from flaxformer_mt.checkpoints.manager import Checkpoints
+from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.checkpoint import Checkpoints
-from flaxformer_mt.training.starting import adopt_tokenizer, start_params
-from flaxformer_mt.training.state import TrainState, init_params
+from flaxformer_mt.training.state import TrainState
 
 TINY = TransformerConfig(
     d_model=8, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
@@ -27,7 +28,7 @@ def tokenizer_of(*words):
     return Tokenizer(vocabulary, vocabulary)
 
 
-TOKENIZER = tokenizer_of("a", "dog", "runs")  # V = 7 with the special ones
+TOKENIZER = tokenizer_of("a", "dog", "runs")  # V = 7, including the special tokens
 
 
 def model_of(config=TINY):
@@ -48,7 +49,7 @@ def trained(tmp_path_factory):
         TrainState(jnp.int32(3), params, (), jnp.zeros(2, jnp.uint32)),
         data_state={},
         metrics=None,
-        config_json=to_json(config),
+        config=config,
         tokenizer_fingerprint=TOKENIZER.fingerprint,
     )
     checkpoints.close()
@@ -58,21 +59,21 @@ def trained(tmp_path_factory):
 
 def test_the_parameters_are_those_of_the_other_workdir(trained):
     workdir, params = trained
-    found = start_params(workdir, model_of(), TOKENIZER.fingerprint)
+    found = initial_params(workdir, model_of(), TOKENIZER.fingerprint)
     assert jax.tree.structure(found) == jax.tree.structure(params)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-def test_how_it_is_trained_may_differ(trained):
+def test_training_settings_may_differ(trained):
     other = dataclasses.replace(TINY, dropout=0.3, dtype="bfloat16", layer_loop="scan")
-    start_params(trained[0], model_of(other), TOKENIZER.fingerprint)
+    initial_params(trained[0], model_of(other), TOKENIZER.fingerprint)
 
 
 def test_another_model_is_refused_with_what_differs(trained):
     other = dataclasses.replace(TINY, norm="pre", d_ff=32, dropout=0.3)
     with pytest.raises(ValueError, match=r"init_from: .*general holds another model") as error:
-        start_params(trained[0], model_of(other), TOKENIZER.fingerprint)
+        initial_params(trained[0], model_of(other), TOKENIZER.fingerprint)
     lines = str(error.value).splitlines()
     assert lines[1:3] == ["  model.d_ff: 16 -> 32", "  model.norm: 'post' -> 'pre'"]
     assert lines[3].startswith("Set these as they are there (--config ")
@@ -80,12 +81,12 @@ def test_another_model_is_refused_with_what_differs(trained):
 
 def test_another_tokenizer_is_refused(trained):
     with pytest.raises(ValueError, match=rf"fingerprint {TOKENIZER.fingerprint}, but this run has"):
-        start_params(trained[0], model_of(), tokenizer_of("a", "cat", "runs").fingerprint)
+        initial_params(trained[0], model_of(), tokenizer_of("a", "cat", "runs").fingerprint)
 
 
-def test_what_is_no_workdir_is_refused(tmp_path):
+def test_a_missing_workdir_is_refused(tmp_path):
     for refused in (
-        lambda: start_params(tmp_path / "none", model_of(), "abc"),
+        lambda: initial_params(tmp_path / "none", model_of(), "abc"),
         lambda: adopt_tokenizer(tmp_path / "none", tmp_path / "new"),
     ):
         with pytest.raises(FileNotFoundError, match=r"training.init_from: .*none does not exist"):
@@ -93,7 +94,7 @@ def test_what_is_no_workdir_is_refused(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_a_new_workdir_gets_the_tokenizer_and_one_that_has_its_own_keeps_it(trained, tmp_path):
+def test_a_new_workdir_gets_the_tokenizer_and_an_old_one_keeps_its_own(trained, tmp_path):
     new = tmp_path / "new"
     assert adopt_tokenizer(trained[0], new)
     assert Tokenizer.load(new / "tokenizer").fingerprint == TOKENIZER.fingerprint
@@ -104,7 +105,7 @@ def test_a_new_workdir_gets_the_tokenizer_and_one_that_has_its_own_keeps_it(trai
     assert Tokenizer.load(new / "tokenizer").fingerprint == own.fingerprint
 
 
-def test_a_resumed_run_does_not_need_the_workdir_that_it_started_from(tmp_path):
+def test_a_resumed_run_does_not_need_the_other_workdir(tmp_path):
     TOKENIZER.save(tmp_path / "tokenizer")
     assert not adopt_tokenizer(tmp_path / "gone", tmp_path)
 

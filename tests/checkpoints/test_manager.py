@@ -1,8 +1,7 @@
-"""Checkpoints: exact, complete or absent, checked, and readable on other devices."""
+"""Checkpoints are exact, whole or absent, checked, and readable on other devices."""
 
 import dataclasses
 import json
-import logging
 import os
 import re
 import resource
@@ -19,21 +18,19 @@ import optax
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from flaxformer_mt.checkpoints.averaging import average_checkpoints
+from flaxformer_mt.checkpoints.integrity import write_failure
+from flaxformer_mt.checkpoints.loading import load_model
+from flaxformer_mt.checkpoints.manager import Checkpoints
+from flaxformer_mt.checkpoints.reading import quality
+from flaxformer_mt.checkpoints.workdir import claim_workdir, remove_unused_tokenizer
 from flaxformer_mt.config import Config, save_config, to_json
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.averaging import average_checkpoints
-from flaxformer_mt.training.checkpoint import (
-    Checkpoints,
-    claim_workdir,
-    forget_unused_tokenizer,
-    load_model,
-)
 from flaxformer_mt.training.config import TrainingConfig
-from flaxformer_mt.training.integrity import write_failure
-from flaxformer_mt.training.reading import quality
-from flaxformer_mt.training.state import TrainState, init_params
+from flaxformer_mt.training.state import TrainState
 
 TINY = TransformerConfig(
     d_model=8, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
@@ -42,7 +39,7 @@ CONFIG = Config(model=TINY)
 
 
 def make_state(step: int) -> TrainState:
-    """A state that is a function of its step, with every kind of leaf that a real one has."""
+    """A state that depends on its step only, with every kind of leaf."""
     key = jax.random.key(step)
     params = {"layer": {"kernel": jax.random.normal(key, (8, 6))}, "bias": jnp.full(3, -0.0)}
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(lambda step: 1e-3 * step))
@@ -63,7 +60,7 @@ def save(
         state or make_state(step),
         data_state={"batch": step},
         metrics=metrics or None,
-        config_json=to_json(CONFIG),
+        config=CONFIG,
         tokenizer_fingerprint=tokenizer,
     )
 
@@ -111,7 +108,7 @@ def test_donating_the_state_after_save_does_not_change_what_is_saved(tmp_path):
     like = TrainState(jnp.int32(0), jax.tree.map(jnp.copy, params), (), jnp.zeros(2, jnp.uint32))
     checkpoints = open_checkpoints(tmp_path)
     save(checkpoints, 1, TrainState(jnp.int32(1), params, (), jnp.zeros(2, jnp.uint32)))
-    for _ in range(50):  # while the background writes
+    for _ in range(50):  # during the write in the background
         params = step(params)
     restored = checkpoints.restore(like)
     checkpoints.close()
@@ -147,7 +144,7 @@ def test_keeps_the_last_and_the_best(tmp_path):
     assert saved(tmp_path) == [2, 4, 6, 7]
     checkpoints.close()
 
-    checkpoints = open_checkpoints(tmp_path, keep_last=1, keep_best=1)  # ranks those on disk too
+    checkpoints = open_checkpoints(tmp_path, keep_last=1, keep_best=1)  # also ranks those on disk
     save(checkpoints, 8)
     checkpoints.close()
     assert saved(tmp_path) == [2, 8]
@@ -186,7 +183,9 @@ def change_one_bit(path: Path):
 
 @pytest.mark.parametrize("harm", [shorten, Path.unlink, change_one_bit])
 @pytest.mark.parametrize("part", ["params", "extras", "metrics"])
-def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, caplog, harm, part):
+def test_a_damaged_newest_checkpoint_is_named_and_the_previous_one_used(
+    tmp_path, caplog, harm, part
+):
     checkpoints = open_checkpoints(tmp_path)
     for step in (1, 2, 3):
         save(checkpoints, step, bleu=float(step))
@@ -198,7 +197,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, 
     assert checkpoints.latest_step() == 2
     assert_identical(checkpoints.restore(make_state(0)).state, make_state(2))
     assert "checkpoint 3 is damaged" in caplog.text and path.name in caplog.text
-    save(checkpoints, 3)  # the run comes past it again
+    save(checkpoints, 3)  # the resumed run saves it again
     assert_identical(checkpoints.restore(make_state(0)).state, make_state(3))
     checkpoints.close()
     assert [path.name for path in (tmp_path / "damaged").iterdir()] == ["3-0"]
@@ -232,11 +231,11 @@ def test_an_unfinished_save_does_not_count_and_is_removed(tmp_path):
 
 
 def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path):
-    """A process saves as fast as it can; SIGKILL; what is then newest must be what was saved."""
+    """SIGKILL ends a process that saves continuously; its newest checkpoint must be whole."""
     script = f"""
         import itertools, sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
-        from test_checkpoint import *
+        from test_manager import *
         checkpoints = open_checkpoints(Path({str(tmp_path)!r}), keep_last=2)
         for step in itertools.count(1):
             save(checkpoints, step)
@@ -263,7 +262,7 @@ def test_a_full_disk_is_a_clear_error_and_the_last_checkpoint_stays(tmp_path):
     state = dataclasses.replace(make_state(2), params={"noise": noise})
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))  # stands for a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))  # simulates a full disk
         with pytest.raises(OSError, match="could not write checkpoint 2 to .* step 1"):
             save(checkpoints, 2, state)
             checkpoints.wait()
@@ -275,10 +274,10 @@ def test_a_full_disk_is_a_clear_error_and_the_last_checkpoint_stays(tmp_path):
     assert_identical(checkpoints.restore(make_state(0)).state, make_state(1))
     save(checkpoints, 2)
     checkpoints.close()
-    assert saved(tmp_path) == [2]  # and nothing of the failed save
+    assert saved(tmp_path) == [2]  # no remains of the failed save
 
 
-def test_disk_full_is_said_in_plain_words(tmp_path):
+def test_a_full_disk_has_a_plain_message(tmp_path):
     error = write_failure("x", tmp_path, ValueError("RESOURCE_EXHAUSTED: Error writing"))
     assert "the disk is full" in str(error) and "free some space" in str(error)
 
@@ -296,7 +295,7 @@ def test_restoring_another_shape_names_the_arrays(tmp_path):
     checkpoints.close()
 
 
-def test_restoring_a_step_that_is_not_there_says_which_are(tmp_path):
+def test_restoring_a_missing_step_lists_the_others(tmp_path):
     checkpoints = open_checkpoints(tmp_path)
     with pytest.raises(FileNotFoundError, match="found none at all"):
         checkpoints.restore(make_state(0))
@@ -322,7 +321,7 @@ def test_a_workdir_of_another_model_is_refused_field_by_field(tmp_path):
     assert (tmp_path / "config.json").read_text() == before
 
 
-def test_a_longer_run_of_the_same_model_goes_on(tmp_path):
+def test_a_longer_run_of_the_same_model_resumes(tmp_path):
     claim_workdir(tmp_path, CONFIG)
     checkpoints = open_checkpoints(tmp_path)
     save(checkpoints, 1)
@@ -335,17 +334,17 @@ def test_a_longer_run_of_the_same_model_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("there", "kept"),
     [
-        ((), True),  # not a workdir: somebody's own directory
+        ((), True),  # not a workdir: the user's own directory
         (("config.json",), False),
         (("config.json", "averaged"), True),
         (("config.json", "checkpoints/7"), True),
     ],
     ids=str,
 )
-def test_only_a_tokenizer_that_nothing_was_trained_with_is_forgotten(tmp_path, there, kept):
+def test_only_an_unused_tokenizer_is_removed(tmp_path, there, kept):
     for name in ("tokenizer", *there):
         (tmp_path / name).mkdir(parents=True)
-    forget_unused_tokenizer(tmp_path)
+    remove_unused_tokenizer(tmp_path)
     assert (tmp_path / "tokenizer").exists() == kept
 
 
@@ -361,7 +360,7 @@ def word_tokenizer(*words: str) -> Tokenizer:
     return Tokenizer(vocabulary, vocabulary)
 
 
-TOKENIZER = word_tokenizer("a", "dog", "runs")  # V = 7 with the special ones
+TOKENIZER = word_tokenizer("a", "dog", "runs")  # V = 7, including the special tokens
 
 
 @pytest.fixture
@@ -430,7 +429,7 @@ def test_a_damaged_average_does_not_hide_the_checkpoints(trained):
     assert step_of(load_model(trained)) == step_of(load_model(trained, "best"))
 
 
-def test_load_model_passes_over_a_damaged_checkpoint(trained, caplog):
+def test_load_model_skips_a_damaged_checkpoint(trained, caplog):
     shorten(largest_file(trained / "checkpoints" / "1" / "params"))
     change_one_bit(largest_file(trained / "checkpoints" / "3" / "params"))
     assert step_of(load_model(trained)) == 2
@@ -441,17 +440,17 @@ def test_load_model_passes_over_a_damaged_checkpoint(trained, caplog):
 
 
 @pytest.mark.parametrize("which", ["averaged", "7"])
-def test_load_model_says_which_checkpoints_there_are(trained, which):
+def test_load_model_lists_the_checkpoints(trained, which):
     with pytest.raises(FileNotFoundError, match=f"no checkpoint '{which}' .* found 1, 2, 3"):
         load_model(trained, which)
 
 
-def test_load_model_refuses_what_is_not_a_checkpoint_name(trained):
+def test_load_model_refuses_an_unknown_name(trained):
     with pytest.raises(ValueError, match="unknown checkpoint 'newest': expected auto, averaged"):
         load_model(trained, "newest")
 
 
-def test_load_model_of_no_workdir(tmp_path):
+def test_load_model_without_a_workdir(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"config\.json"):
         load_model(tmp_path)
 
@@ -481,7 +480,3 @@ def test_load_model_checks_the_parameters(trained):
     save_config(dataclasses.replace(CONFIG, model=model), str(trained))
     with pytest.raises(ValueError, match=r"params/decoder_1/.*: expected .*, found none"):
         load_model(trained)
-
-
-def test_orbax_does_not_print_what_it_raises():
-    assert not logging.getLogger("absl").isEnabledFor(logging.ERROR)

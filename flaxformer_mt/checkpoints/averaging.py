@@ -1,4 +1,4 @@
-"""Averaging the parameters of several checkpoints (section 6.1: the last 5 or 20)."""
+"""Averages the parameters of several checkpoints (section 6.1: the last 5 or 20)."""
 
 import os
 import shutil
@@ -9,14 +9,14 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from flaxformer_mt.checkpoints.integrity import find_damage, seal, write_failure
+from flaxformer_mt.checkpoints.reading import rank_steps, read_extras, read_params, whole_steps
+from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.runtime.processes import barrier
-from flaxformer_mt.training.integrity import find_damage, seal, write_failure
-from flaxformer_mt.training.reading import rank_steps, read_extras, read_params, whole_steps
-from flaxformer_mt.training.state import Params
 
 
 class Averaged(NamedTuple):
-    """Where an average was written and which steps, rising, it is of."""
+    """The directory of an average, and the averaged steps, ascending."""
 
     path: Path
     steps: tuple[int, ...]
@@ -29,20 +29,20 @@ def average_checkpoints(
     best: int | None = None,
     or_fewer: bool = False,
 ) -> Averaged:
-    """Writes the mean of some checkpoints' parameters to workdir/averaged, replacing what is there.
+    """Writes the mean of some checkpoints' parameters to workdir/averaged, replacing an old mean.
 
-    One checkpoint is in memory at a time, beside the float64 sums.
+    Memory holds one checkpoint at a time, and the float64 sums.
 
     Args:
       workdir: of a training run.
-      last: average so many of the newest checkpoints; give either this or `best`.
-      best: average so many of those with the best validation BLEU (or loss).
-      or_fewer: average what there is, at least one, where it is less than asked for.
+      last: number of newest checkpoints to average; give either this or `best`.
+      best: number of checkpoints with the best validation BLEU (or loss) to average.
+      or_fewer: accept fewer checkpoints, but at least one.
 
     Raises:
-      ValueError: neither or both given, or fewer checkpoints than asked for: says how many.
-      FileNotFoundError: `workdir` is not that of a training run: says what it holds instead.
-      OSError: one of them is damaged, or the mean cannot be written.
+      ValueError: neither or both are given, or there are too few checkpoints.
+      FileNotFoundError: `workdir` belongs to no training run; the message lists its contents.
+      OSError: a checkpoint is damaged, or the mean cannot be written.
     """
     directory = Path(workdir).absolute() / "checkpoints"
     if bool(last) == bool(best) or (last or best or 0) < 1:
@@ -69,15 +69,15 @@ def average_checkpoints(
 
 
 def mean_params(checkpoints: list[Path]) -> Params:
-    """Arithmetic mean, array by array, as NumPy arrays; summed in float64.
+    """Returns the arithmetic mean of each parameter, as NumPy arrays; sums in float64.
 
     Raises:
-      OSError: a checkpoint is damaged: says which.
+      OSError: a checkpoint is damaged; the message names it.
     """
     params = _read_whole(checkpoints[0])
     dtypes = jax.tree.map(lambda x: x.dtype, params)
     total = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
-    del params  # before the next one comes
+    del params  # before the next checkpoint is read
     for path in checkpoints[1:]:
         jax.tree.map(lambda t, x: np.add(t, x, out=t), total, _read_whole(path))
     return jax.tree.map(lambda t, dtype: (t / len(checkpoints)).astype(dtype), total, dtypes)
@@ -98,9 +98,9 @@ def _read_whole(path: Path) -> Params:
 
 
 def _write(target: Path, params: Params, extras: dict[str, Any]) -> Path:
-    """Writes beside `target`, then renames: a killed or failed write leaves the old one alone.
+    """Writes to a temporary directory, then renames it, so that a failure keeps the old average.
 
-    Of several processes the first writes; all return when it is done.
+    With several processes the first one writes, and all wait for it.
     """
     fresh = target.with_name("averaged.new")
     items = ocp.args.Composite(
@@ -120,7 +120,7 @@ def _write(target: Path, params: Params, extras: dict[str, Any]) -> Path:
 
 
 def _replace(target: Path, fresh: Path) -> None:
-    """Puts `fresh` in the place of `target`; at any moment one of the two is whole."""
+    """Replaces `target` by `fresh`; at any moment one of the two is whole."""
     old = target.with_name("averaged.old")
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():

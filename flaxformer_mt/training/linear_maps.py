@@ -1,36 +1,34 @@
-"""Which parameters are matrices of linear maps, and which of their dimensions are the inputs.
+"""Says which parameters are matrices of linear maps, and which of their dimensions are inputs.
 
-Told by a parameter's path, its names from the root of the tree (see `model.layers.Linear`).
+The parameter's path decides: its names from the root of the tree (see `model.layers.Linear`).
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
-Params = Any  # a nested dict of arrays, as Linen makes it
 ParameterPath = tuple[str, ...]
 
 
 def path_of(keys: Sequence[jax.tree_util.KeyEntry]) -> ParameterPath:
-    """A path of `jax.tree_util` as names: ("decoder_0", "self_attention", "out", "kernel")."""
+    """Returns a path of `jax.tree_util` as names, such as ("decoder_0", "out", "kernel")."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in keys)
 
 
 def num_inputs(path: Sequence[str], num_dims: int) -> int:
-    """How many of a kernel's leading dimensions are its inputs; the others are its outputs.
+    """Returns how many leading dimensions of a kernel are inputs; the others are outputs.
 
-    1 for query, key, value [D N H], feed-forward [D F] and [F D], output [D V]; 2 for the map
-    from the heads back to the model's width [N H D]. Of the adapters of a kernel (see
+    One for query, key, value [D N H], feed-forward [D F] and [F D], output [D V]; two for the map
+    from the heads to the model width [N H D]. Of the adapters of a kernel (see
     `training.adapting`), a [inputs r] has one output and b [r outputs] one input.
 
     Args:
       path: the parameter's names.
-      num_dims: of the parameter.
+      num_dims: number of its dimensions.
 
     Returns:
-      0 for what is no kernel: biases, scales, embeddings and other tables.
+      0 for parameters that are no kernels: biases, scales, embeddings and other tables.
     """
     match tuple(path):
         case (*_, "kernel", "a") | (*_, "out", "kernel"):
@@ -41,6 +39,6 @@ def num_inputs(path: Sequence[str], num_dims: int) -> int:
 
 
 def matrix_shape(path: Sequence[str], shape: Sequence[int]) -> tuple[int, int]:
-    """(inputs, outputs) of a kernel as the matrix that it is."""
+    """Returns (inputs, outputs) of a kernel as a matrix."""
     inputs = num_inputs(path, len(shape))
     return math.prod(shape[:inputs]), math.prod(shape[inputs:])

@@ -1,0 +1,249 @@
+"""The checkpoints of one training run: written in the background, each whole or absent.
+
+    workdir/config.json                 the configuration
+    workdir/tokenizer/                  see data.tokenization
+    workdir/checkpoints/<step>/params   the parameters that translate
+    workdir/checkpoints/<step>/state    the rest of the training state: step, optimiser, random key,
+                                        and the trained parameters if others translate
+    workdir/checkpoints/<step>/extras   JSON: data iterator, metrics, configuration, tokenizer
+    workdir/averaged/                   params and extras, see checkpoints.averaging
+    workdir/newest_checkpoint           the newest step, so that its loss is noticed
+    workdir/damaged/                    damaged checkpoints, moved here when a run resumes
+
+Orbax reads and writes. This package adds checksums and the deletion of whole checkpoints.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
+
+from flaxformer_mt.checkpoints.integrity import (
+    find_damage,
+    move_damaged,
+    note_newest,
+    saved_steps,
+    seal,
+    write_failure,
+)
+from flaxformer_mt.checkpoints.reading import check_fit, quality, read_extras, read_items
+from flaxformer_mt.config import Config
+
+State = Any  # a dataclass with a field `params`: training.state.TrainState
+
+_TRAINED = "trained_params"  # the key of the trained parameters in the item `state`
+
+
+class Restored(NamedTuple):
+    """The result of `Checkpoints.restore`.
+
+    Attributes:
+      state: equal, bit for bit, to the saved one.
+      data_state: of the data iterator, as given to `save`.
+      extras: "config" (dict), "tokenizer" (fingerprint), "metrics" (dict).
+    """
+
+    state: State
+    data_state: dict[str, Any]
+    extras: dict[str, Any]
+
+
+class Checkpoints:
+    """Keeps the newest `keep_last` checkpoints and the `keep_best` best of all.
+
+    The best have the highest validation BLEU ("bleu" of the metrics) or, without BLEU, the lowest
+    validation loss ("loss"). The constructor removes the remains of killed saves, and moves
+    damaged checkpoints away with a warning, so that the newest remaining one is whole.
+
+    Args:
+      workdir: its directory `checkpoints` is created if it does not exist.
+      keep_last: at least 1.
+      keep_best: 0 keeps none beyond the last.
+
+    Raises:
+      OSError: the directory is not writable, or every checkpoint in it is damaged.
+    """
+
+    def __init__(self, workdir: str | os.PathLike[str], *, keep_last: int, keep_best: int):
+        workdir = Path(workdir).absolute()
+        self.directory = workdir / "checkpoints"
+        self._outdated = self.directory / "outdated"
+        self._saving = 0
+        self._remove(self.directory.glob(f"*{ocp.utils.TMP_DIR_SUFFIX}*"))
+        self._remove([self._outdated])
+        if jax.process_index() == 0:  # CheckpointManager makes the other processes wait for this
+            move_damaged(self.directory, workdir / "damaged")
+        kept = [LatestN(keep_last), BestN(get_metric_fn=quality, n=keep_best)]
+        self._manager = ocp.CheckpointManager(
+            self.directory,
+            options=ocp.CheckpointManagerOptions(
+                best_fn=quality,
+                preservation_policy=AnyPreservationPolicy(kept),
+                # A kill during a deletion would leave half a checkpoint: Orbax renames it first.
+                todelete_subdir=self._outdated.name,
+                async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
+            ),
+        )
+
+    def save(
+        self,
+        step: int,
+        state: State,
+        *,
+        data_state: dict[str, Any],
+        metrics: Mapping[str, float] | None,
+        config: Config,
+        tokenizer_fingerprint: str,
+        eval_params: Any = None,
+    ) -> None:
+        """Copies `state` from the devices, then writes it in the background.
+
+        It does nothing if `step` is already saved or older than the newest checkpoint.
+
+        Args:
+          step: number of updates done.
+          state: the training state; may be donated as soon as this method returns.
+          data_state: state of the data iterator; any JSON value.
+          metrics: of the validation at this step, such as "bleu" and "loss"; None without one.
+          config: of the run.
+          tokenizer_fingerprint: `Tokenizer.fingerprint`.
+          eval_params: the parameters that translate, if they differ from the trained ones (an
+            average of them, or a base with merged adapters).
+
+        Raises:
+          OSError: this save, or the previous one in the background, failed.
+        """
+        self.wait()
+        self._saving = step
+        metrics = {name: float(value) for name, value in (metrics or {}).items()}
+        extras = {
+            "data_state": data_state,
+            "metrics": metrics,
+            "config": dataclasses.asdict(config),
+            "tokenizer": tokenizer_fingerprint,
+        }
+        json.dumps(extras)  # raises a TypeError here, not in the background
+        rest = _without_params(state)
+        if eval_params is not None:
+            rest[_TRAINED] = state.params
+        items = ocp.args.Composite(
+            params=ocp.args.StandardSave(state.params if eval_params is None else eval_params),
+            state=ocp.args.StandardSave(rest),
+            extras=ocp.args.JsonSave(extras),
+        )
+        try:
+            self._manager.save(step, args=items, metrics=metrics)
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def latest_step(self) -> int | None:
+        """Returns the step of the newest checkpoint; None without checkpoints."""
+        return self._manager.latest_step()
+
+    def extras(self) -> dict[str, Any]:
+        """Returns the extras of the newest checkpoint: see `Restored`."""
+        return read_extras(self._path(self.latest_step()))
+
+    def restore(
+        self,
+        state_like: State,
+        step: int | None = None,
+        *,
+        has_separate_eval_params: bool = False,
+    ) -> Restored:
+        """Reads a checkpoint onto the devices of `state_like`, whatever devices wrote it.
+
+        Args:
+          state_like: arrays, or `jax.ShapeDtypeStruct`s with shardings, that define shape, type
+            and sharding of every array.
+          step: the newest if None.
+          has_separate_eval_params: whether `save` was given `eval_params`.
+
+        Raises:
+          FileNotFoundError: there is no such checkpoint.
+          ValueError: it does not fit `state_like`; the message names the arrays.
+          OSError: it is damaged.
+        """
+        self.wait()
+        step = self.latest_step() if step is None else step
+        path = self._path(step)
+        wanted = {"state": _without_params(state_like)}
+        if has_separate_eval_params:
+            wanted["state"][_TRAINED] = state_like.params
+        else:
+            wanted["params"] = state_like.params
+        for item, like in wanted.items():
+            check_fit(path, item, like)
+        items = read_items(
+            path,
+            **{item: ocp.args.StandardRestore(like) for item, like in wanted.items()},
+            extras=ocp.args.JsonRestore(),
+        )
+        rest = dict(items["state"])
+        params = rest.pop(_TRAINED) if has_separate_eval_params else items["params"]
+        state = dataclasses.replace(state_like, params=params, **rest)
+        extras = dict(items["extras"])
+        return Restored(state, extras.pop("data_state"), extras)
+
+    def wait(self) -> None:
+        """Waits until the last save is on disk.
+
+        Raises:
+          OSError: it could not be written.
+        """
+        try:
+            self._manager.wait_until_finished()
+        except Exception as error:
+            raise self._failure(error) from error
+        self._remove([self._outdated])
+        if jax.process_index() == 0:
+            note_newest(self.directory)
+
+    def close(self) -> None:
+        """Waits for the last save and stops the background threads.
+
+        Raises:
+          OSError: it could not be written.
+        """
+        try:
+            self.wait()
+        finally:
+            self._manager.close()
+
+    def _path(self, step: int | None) -> Path:
+        """Returns the directory of a step, after checking that it is whole."""
+        steps = saved_steps(self.directory)
+        if step not in steps:
+            there = f"steps {', '.join(map(str, steps))}" if steps else "none at all"
+            raise FileNotFoundError(f"no checkpoint {step} in {self.directory}: found {there}")
+        path = self.directory / str(step)
+        if damage := find_damage(path):
+            raise OSError(f"checkpoint {path} is damaged: {damage}")
+        return path
+
+    def _seal(self) -> None:
+        """Adds the checksums. Orbax calls it after the last write and before the renaming."""
+        (unfinished,) = self.directory.glob(f"{self._saving}{ocp.utils.TMP_DIR_SUFFIX}*")
+        seal(unfinished)
+
+    def _remove(self, directories: Iterable[Path]) -> None:
+        if jax.process_index() == 0:
+            for directory in directories:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _failure(self, error: Exception) -> OSError:
+        steps = saved_steps(self.directory)
+        newest = f"the newest checkpoint there is step {steps[-1]}" if steps else "there is none"
+        return write_failure(f"checkpoint {self._saving}", self.directory, error, newest)
+
+
+def _without_params(state: State) -> dict[str, Any]:
+    fields = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+    return {name: x for name, x in fields.items() if name != "params" and x is not None}

@@ -1,0 +1,41 @@
+"""Settings of a whole process: only commands change them, never an import or a library function."""
+
+import atexit
+import functools
+import gc
+import logging
+import os
+import sys
+from typing import NoReturn
+
+import absl.logging  # noqa: F401 - creates the logger "absl"
+
+from flaxformer_mt.runtime.host_memory import keep_freed_memory
+
+
+@functools.cache
+def prepare_process() -> None:
+    """Sets up this process for one command. Every command calls it first."""
+    keep_freed_memory()
+    # Tracing creates millions of objects. With Python's default threshold, garbage collection
+    # takes half a second of a start, and the collection at exit a third.
+    gc.set_threshold(100_000)
+    atexit.register(gc.freeze)
+    # Orbax raises each failure and also logs it, with a traceback.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
+
+
+def exit_process(status: int) -> NoReturn:
+    """Ends a command: `sys.exit(status)`, but after a signal (130, 141, 143) without C's handlers.
+
+    Signals do not cancel XLA compilation. Its threads would crash when the exit handlers of the C
+    library free their data. Python's exit handlers run, so that processes disconnect in order.
+    """
+    if status <= 128:
+        sys.exit(status)
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:  # the reader of a pipe may be gone
+        os._exit(status)

@@ -1,0 +1,38 @@
+"""Names of config fields and flags in earlier versions.
+
+A config.json with an old name still loads. A flag or a config file with an old name is refused
+with the new one.
+"""
+
+from collections.abc import Iterable
+
+RENAMED: dict[str, str] = {"model.neighborhood": "model.local_window"}
+"""Old dotted name -> new dotted name."""
+REMOVED: dict[str, str] = {
+    "deadline": "stop training with SIGTERM or ctrl-C, which save it; then run `average` and "
+    "`evaluate`",
+}
+"""Dotted name -> the replacement."""
+
+
+def refuse_old_flags(args: Iterable[str]) -> None:
+    """Raises ValueError for a flag with an old name, in any spelling; the message has the new."""
+    for argument in args:
+        if argument.startswith("--"):
+            message = explain(argument[2:].split("=")[0].replace("-", "_"))
+            if message:
+                raise ValueError(message)
+
+
+def explain(name: str, *, last_part: bool = False) -> str:
+    """Returns what became of an old name, or "" if it is none.
+
+    Args:
+      name: the dotted name.
+      last_part: `name` is only the part after the last dot.
+    """
+    for old in (*RENAMED, *REMOVED):
+        if name == (old.split(".")[-1] if last_part else old):
+            new = RENAMED.get(old)
+            return f"{old} is now {new}" if new else f"{old} was removed: {REMOVED[old]}"
+    return ""
