@@ -34,7 +34,6 @@ VERBS = {
     "score": "how probable a model finds given translations",
     "evaluate": "BLEU and chrF of a model on a test set",
     "average": "average the parameters of several checkpoints",
-    "calibrate": "learn how good translations of some probability are",
     "sweep": "train variants of a config and compare them",
     "convert": "take models in from other toolkits, and write them for others",
     "plan": "what a recipe takes on hardware that need not be there, by the compiler",

@@ -22,7 +22,7 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.runtime.dataclass_json import from_dict
 from flaxformer_mt.runtime.sharding import MeshConfig
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
 
 CONFIG_FILE = "config.json"

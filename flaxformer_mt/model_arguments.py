@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from flaxformer_mt.cli import ABOUT_CACHE, guard, parse_arguments
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 if TYPE_CHECKING:
     from flaxformer_mt.translation.translator import Translator

@@ -14,7 +14,7 @@ from flaxformer_mt.runtime.exit import leave
 from flaxformer_mt.runtime.files import open_output, read_parallel
 
 if TYPE_CHECKING:
-    from flaxformer_mt.translation.hypotheses import PairScore
+    from flaxformer_mt.translation.results import PairScore
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

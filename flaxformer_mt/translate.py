@@ -16,7 +16,7 @@ from flaxformer_mt.runtime.exit import leave
 from flaxformer_mt.runtime.files import open_output, read_text
 
 if TYPE_CHECKING:
-    from flaxformer_mt.translation.hypotheses import Hypothesis
+    from flaxformer_mt.translation.results import Hypothesis
 
 LINES_AT_ONCE = 4096
 """Written before the next are translated; enough of them to fill whole batches of like length."""

@@ -24,7 +24,6 @@ LAYERS = (  # each imports those before it only
 )
 UPWARDS = {  # imports that still point upwards, to be removed
     ("search", "inference"),
-    ("search", "evaluation"),
     ("translation", "training"),
 }
 COMMANDS = {
@@ -33,7 +32,6 @@ COMMANDS = {
     "score",
     "evaluate",
     "average",
-    "calibrate",
     "convert",
     "summary",
     "plan",

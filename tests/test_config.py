@@ -23,7 +23,7 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))

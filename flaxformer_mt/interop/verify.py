@@ -23,8 +23,8 @@ from flaxformer_mt.interop.ctranslate2.vocabulary import starts_with_padding
 from flaxformer_mt.interop.marian.runner import MarianRunner
 from flaxformer_mt.interop.runner import Runner, Translation
 from flaxformer_mt.runtime.files import read_parallel, read_text
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
+from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 

@@ -18,10 +18,10 @@ from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.batch_partition import Share
 from flaxformer_mt.runtime.sharding import BatchPlacement, make_mesh, num_shards, replicated
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.state import TrainState, init_params, place, state_maker
 from flaxformer_mt.training.step import make_eval_step, train_step_of
+from flaxformer_mt.translation.config import DecodingConfig
 
 Program = tuple[Any, tuple[Any, ...]]
 """What is jitted, and the shapes (with shardings) of its arguments."""
@@ -96,8 +96,8 @@ def search_program(
     rows, whole = search_rows(config, length), replicated(make_mesh(devices=[device]))
     program = SearchProgram(
         models=(model,),
-        beam_size=1 if config.draws else config.beam_size,
-        num_hypotheses=1 if config.draws else config.num_hypotheses,
+        beam_size=1 if config.is_sampling else config.beam_size,
+        num_hypotheses=1 if config.is_sampling else config.num_hypotheses,
         max_target_length=config.length_limit(length),
         bos_id=model.bos_id,
         eos_id=model.bos_id + 1,

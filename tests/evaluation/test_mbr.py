@@ -8,7 +8,7 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flaxformer_mt.evaluation.mbr import Utility, expected_utilities, rank
+from flaxformer_mt.evaluation.mbr import Utility, expected_utilities, ranked
 
 UTILITIES: tuple[Utility, ...] = ("chrf", "bleu")
 TEXTS = st.lists(
@@ -21,6 +21,12 @@ TEXTS = st.lists(
     min_size=1,
     max_size=8,
 )
+
+
+def rank(samples: list[str], utility: Utility = "chrf") -> list[int]:
+    return [index for index, _ in ranked(samples, utility)]
+
+
 CAT, CATS, DOG = "the cat sat on the mat .", "the cats sat on a mat .", "a dog runs over the grass"
 
 

@@ -9,9 +9,9 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.training.state import init_params
+from flaxformer_mt.translation.config import DecodingConfig
 
 
 def random_model(

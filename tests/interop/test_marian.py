@@ -16,8 +16,8 @@ from flaxformer_mt.data.tokenization.vocabulary import WordVocabulary
 from flaxformer_mt.interop.marian import table as marian_table
 from flaxformer_mt.interop.marian.convert import read_marian, write_marian
 from flaxformer_mt.model.positions import sinusoids
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
+from flaxformer_mt.translation.config import DecodingConfig
 
 safetensors_numpy = pytest.importorskip(
     "safetensors.numpy", reason="needs the extra [marian] (safetensors)"

@@ -21,8 +21,8 @@ from flaxformer_mt.interop.verify import (
     verify_export,
 )
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
+from flaxformer_mt.translation.config import DecodingConfig
 
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 

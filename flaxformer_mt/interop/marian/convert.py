@@ -47,9 +47,9 @@ from flaxformer_mt.interop.marian.weights import (
     write_tensors,
 )
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.checkpoint import LoadedModel
 from flaxformer_mt.training.config import TrainingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 CACHE_BYTES = 1 << 30

@@ -12,7 +12,7 @@ from typing import Any
 from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
 from flaxformer_mt.interop.runner import Translation, group_by_limit
 from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 ROWS = 32
 

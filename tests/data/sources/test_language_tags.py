@@ -19,7 +19,7 @@ from flaxformer_mt.data.tokenization.vocabulary import tokenize_texts
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.model_arguments import ModelArguments
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.segments import segment_lines, tag_lines
 from flaxformer_mt.translation.translator import Translator
