@@ -8,7 +8,7 @@ all chips; a step of the search is one token more for every hypothesis, on one c
 import dataclasses
 import sys
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, load_config
 from flaxformer_mt.planning.estimates import Plan, SearchEstimate, TrainEstimate
 from flaxformer_mt.planning.plans import make_plan
@@ -36,11 +36,6 @@ class TpuArguments:
     """Sentences that are translated together."""
     length: int = 32
     """Of their sources, in tokens."""
-
-
-def main(args: list[str] | None = None) -> int:
-    """Exit status."""
-    return run_verb(measure, TpuArguments, args, verb="tpu", package="benchmarks")
 
 
 def measure(arguments: TpuArguments) -> None:
@@ -102,6 +97,8 @@ def _row(name: str, plan: Plan, one: TrainEstimate | SearchEstimate) -> str:
 def _amount(count: int, size: int) -> str:
     return f"{count}: {size / 1e6:,.1f} MB"
 
+
+main = command("tpu", TpuArguments, measure, package="benchmarks")
 
 if __name__ == "__main__":
     sys.exit(main())

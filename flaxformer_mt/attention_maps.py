@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.attention_page import attention_page
 from flaxformer_mt.inspection.capture import AttentionMaps, attention_weights, capture
@@ -65,11 +65,6 @@ class AttentionMapsArguments:
             )
 
 
-def main(args: list[str] | None = None) -> int:
-    """The verb `attention_maps`; returns the exit status."""
-    return run_verb(attention_maps, AttentionMapsArguments, args, verb="attention_maps")
-
-
 def attention_maps(arguments: AttentionMapsArguments) -> None:
     """Translate, capture and write the file."""
     from flaxformer_mt.runtime.compilation_cache import keep_programs
@@ -87,6 +82,8 @@ def attention_maps(arguments: AttentionMapsArguments) -> None:
         figure.savefig(output, dpi=150)
     print(f"{output}: {maps.source_text} -> {maps.target_text}")
 
+
+main = command("attention_maps", AttentionMapsArguments, attention_maps)
 
 if __name__ == "__main__":
     leave(main())

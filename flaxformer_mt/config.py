@@ -4,7 +4,6 @@ A config file (`configs/*.py`) is Python that defines `config = Config(...)`. Th
 overrides any field by its dotted path, and a run keeps its config as JSON in its workdir.
 """
 
-import argparse
 import dataclasses
 import difflib
 import json
@@ -13,17 +12,16 @@ import re
 import runpy
 import traceback
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.runtime.dataclass_json import from_dict
 from flaxformer_mt.runtime.sharding import MeshConfig
-from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 CONFIG_FILE = "config.json"
 
@@ -89,51 +87,22 @@ def load_variants(path: str, name: str) -> dict[str, Config]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Place:
-    """What a verb is told beside the config. Verbs add fields of their own."""
+class ConfigArguments(Config):
+    """Arguments of a command: a config file, and options that override its fields."""
 
     config: str = "configs/demo.py"
-    """Python file that defines `config = Config(...)`, or the config.json of a workdir; options
-    below override its fields."""
-    workdir: str = "runs/demo"
-    """Directory of this run: checkpoints, tokenizer, config, metrics. Resumed if it exists."""
+    """Python file that defines `config = Config(...)`, or the config.json of a workdir; other
+    options override its fields."""
 
+    @classmethod
+    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+        """The values of the file that --config names (see `cli.command`)."""
+        path = (values_of("--config") or [cls.config])[0]
+        return {"config": path, **vars(load_config(path))}
 
-PlaceType = TypeVar("PlaceType", bound=Place)
-
-
-def parse(
-    args: list[str] | None, place: type[PlaceType], *, verb: str, description: str
-) -> tuple[Config, PlaceType]:
-    """The config and the fields of `place`, from `--config FILE`, its other flags and overrides.
-
-    `--help` lists every field with the value that the chosen config file gives it. A key that does
-    not exist or a value that does not fit ends the program with status 2 and the nearest right key;
-    errors as in `load_config`.
-    """
-    path = config_argument(args, verb=verb, default=place().config)
-
-    # Flat, not a field that holds a Config: tyro's messages name fields by their way from here.
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Run(Config, place):
-        pass
-
-    default = Run(**{**vars(place()), "config": path, **vars(load_config(path))})
-    run = parse_arguments(Run, args, verb=verb, description=description, default=default)
-
-    def part(kind: type[Any]) -> dict[str, Any]:
-        return {field.name: getattr(run, field.name) for field in dataclasses.fields(kind)}
-
-    return Config(**part(Config)), place(**part(place))
-
-
-def config_argument(args: list[str] | None, *, verb: str, default: str) -> str:
-    """The value of --config, needed before the rest can be read: it gives the other defaults."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m flaxformer_mt.{verb}", add_help=False, allow_abbrev=False
-    )
-    parser.add_argument("--config", default=default)
-    return parser.parse_known_args(args)[0].config
+    def as_config(self) -> Config:
+        """The config without the other arguments."""
+        return Config(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Config)})
 
 
 def to_json(config: Config) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from flaxformer_mt import __version__
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.interop.quantization import Quantization
 from flaxformer_mt.runtime.exit import leave
 
@@ -91,11 +91,6 @@ class ConvertArguments:
             raise ValueError("--reference belongs to the file of --verify: give both")
         if not 0 <= self.min_identical <= 1:
             raise ValueError(f"--min-identical is a share from 0 to 1, got {self.min_identical}")
-
-
-def main(args: list[str] | None = None) -> int:
-    """The verb `convert`; returns the exit status."""
-    return run_verb(convert, ConvertArguments, args, verb="convert")
 
 
 def convert(arguments: ConvertArguments) -> None:
@@ -250,6 +245,8 @@ def describe(loaded: "LoadedModel") -> str:
     source, target = loaded.tokenizer.source.size, loaded.tokenizer.target.size
     return f"{count:,} parameters, {source:,} source and {target:,} target tokens"
 
+
+main = command("convert", ConvertArguments, convert)
 
 if __name__ == "__main__":
     leave(main())

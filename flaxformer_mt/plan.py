@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from flaxformer_mt.cli import guard
-from flaxformer_mt.config import Config, Place, parse
+from flaxformer_mt.cli import command
+from flaxformer_mt.config import Config, ConfigArguments
 from flaxformer_mt.planning.estimates import Plan
 from flaxformer_mt.planning.plans import make_plan
 from flaxformer_mt.planning.report import plan_table
@@ -26,8 +26,8 @@ from flaxformer_mt.runtime.sharding import configure_cpu_devices
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanPlace(Place):
-    """What `plan` is told beside the config."""
+class PlanArguments(ConfigArguments):
+    """Estimate what a recipe takes. Nothing is trained or translated."""
 
     workdir: str = ""
     """Take the tokenizer of this run; empty = one is learnt for the plan and forgotten."""
@@ -56,57 +56,53 @@ class PlanPlace(Place):
     """Append the table of how training scales to this file."""
 
 
-def main(args: list[str] | None = None) -> int:
-    """The verb `plan`; returns the exit status."""
-
-    def work() -> None:
-        config, told = parse(
-            args, PlanPlace, verb="plan", description="Estimate what a recipe takes; nothing runs."
-        )
-        plans = make_plans(config, told)
-        table = scaling_table(plans)
-        if told.json:
-            print(json.dumps([plan_json(plan) for plan in plans], indent=2))
-        elif len(plans) > 1:
-            print(f"\n{NOTICE}\n\n{table}")
-        if told.markdown:
-            words = sys.argv[1:] if args is None else args
-            heading = f"    python -m flaxformer_mt.plan {' '.join(words)}"
-            with Path(told.markdown).open("a", encoding="utf-8") as file:
-                file.write(f"\n{heading}\n\nShapes: {plans[0].workload.origin}.\n\n{table}\n")
-
-    return guard(work)
+def plan(arguments: PlanArguments) -> None:
+    """Make the plans and print them; with several slices, also how training scales."""
+    plans = make_plans(arguments.as_config(), arguments)
+    table = scaling_table(plans)
+    if arguments.json:
+        print(json.dumps([plan_json(plan) for plan in plans], indent=2))
+    elif len(plans) > 1:
+        print(f"\n{NOTICE}\n\n{table}")
+    if arguments.markdown:
+        heading = f"    python -m flaxformer_mt.plan {' '.join(sys.argv[1:])}"
+        with Path(arguments.markdown).open("a", encoding="utf-8") as file:
+            file.write(f"\n{heading}\n\nShapes: {plans[0].workload.origin}.\n\n{table}\n")
 
 
-def make_plans(config: Config, told: PlanPlace) -> list[Plan]:
+def make_plans(config: Config, arguments: PlanArguments) -> list[Plan]:
     """One plan for each slice, printed as soon as it is made.
 
     Raises ValueError or OSError for a slice, or data, that cannot be used.
     """
     plans = []
-    for place in _slices(config, told):
-        of_slice = _scaled(config, told.tokens_per_chip * len(place.devices))
-        workload = make_workload(of_slice, workdir=told.workdir, assume_lengths=told.assume_lengths)
+    for place in _slices(config, arguments):
+        of_slice = _scaled(config, arguments.tokens_per_chip * len(place.devices))
+        workload = make_workload(
+            of_slice, workdir=arguments.workdir, assume_lengths=arguments.assume_lengths
+        )
         plan = make_plan(
             of_slice,
             workload,
             place,
-            programs=told.programs,
-            only_largest=told.only_largest,
+            programs=arguments.programs,
+            only_largest=arguments.only_largest,
             progress=lambda what, place=place: print(
                 f"{place.name}: compiling {what}", file=sys.stderr
             ),
         )
         plans.append(plan)
-        if not told.json:
+        if not arguments.json:
             print(f"\n{plan_table(plan, of_slice)}", flush=True)
     return plans
 
 
-def _slices(config: Config, told: PlanPlace) -> Sequence[Slice]:
-    if told.topology:
+def _slices(config: Config, arguments: PlanArguments) -> Sequence[Slice]:
+    if arguments.topology:
         # All of them, before time is spent on the first.
-        return [open_topology(name, full_effort=told.full_effort) for name in told.topology]
+        return [
+            open_topology(name, full_effort=arguments.full_effort) for name in arguments.topology
+        ]
     configure_cpu_devices(config.mesh)
     return [local_devices()]
 
@@ -118,6 +114,8 @@ def _scaled(config: Config, tokens_per_batch: int) -> Config:
     data = dataclasses.replace(config.data, tokens_per_batch=tokens_per_batch)
     return dataclasses.replace(config, data=data)
 
+
+main = command("plan", PlanArguments, plan)
 
 if __name__ == "__main__":
     leave(main())

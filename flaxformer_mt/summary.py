@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from flaxformer_mt.cli import guard, parse_arguments
-from flaxformer_mt.config import Config, config_argument, load_config
+from flaxformer_mt.cli import command
+from flaxformer_mt.config import Config, ConfigArguments
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
 from flaxformer_mt.inspection.costs import count_costs
@@ -16,36 +16,17 @@ from flaxformer_mt.training.optimizer import make_optimizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Example:
-    """What is summarised: a file, and the lengths of the sentences that go through."""
+class SummaryArguments(ConfigArguments):
+    """The tensors of one training example, with what each step costs.
 
-    config: str
-    """Python file that defines `config = Config(...)`; options below override its fields."""
+    No data is read and nothing is computed: shapes and operations are those of the program that
+    training would run. The vocabulary has the size that the config asks for.
+    """
+
     source_length: int = 20
     """Source tokens of the example, end token included."""
     target_length: int = 20
     """Target tokens of the example, end token included."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SummaryArguments(Config, Example):
-    """A walk through the tensors of one training example, with what each step costs.
-
-    No data is read and nothing is computed: shapes and operations are those of the program that
-    training would run. The vocabulary is taken to be as large as the config asks for.
-    """
-
-
-def main(args: list[str] | None = None) -> int:
-    """The verb `summary`; returns the exit status."""
-
-    def work() -> None:
-        path = config_argument(args, verb="summary", default="configs/demo.py")
-        default = SummaryArguments(config=path, **vars(load_config(path)))
-        arguments = parse_arguments(SummaryArguments, args, verb="summary", default=default)
-        print(summary(arguments, arguments.source_length, arguments.target_length))
-
-    return guard(work)
 
 
 def summary(config: Config, source_length: int = 20, target_length: int = 20) -> str:
@@ -65,6 +46,13 @@ def summary(config: Config, source_length: int = 20, target_length: int = 20) ->
     totals = cost_table(costs, forward=forward, target_length=target_length)
     return f"{axis_legend(axis_sizes(model, shape))}\n\n{walk_table(steps)}\n\n{totals}"
 
+
+def run(arguments: SummaryArguments) -> None:
+    """The command: prints the summary."""
+    print(summary(arguments.as_config(), arguments.source_length, arguments.target_length))
+
+
+main = command("summary", SummaryArguments, run)
 
 if __name__ == "__main__":
     leave(main())

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, differences, load_variants, workdir_config
 from flaxformer_mt.runtime.exit import leave
 
@@ -53,11 +53,6 @@ class Row:
     """Real (not padding) target tokens in training: the median over log lines."""
     minutes: float
     """From start to end, compilation and validation included."""
-
-
-def main(args: list[str] | None = None) -> int:
-    """The verb `sweep`; returns the exit status."""
-    return run_verb(sweep, SweepArguments, args, verb="sweep")
 
 
 def sweep(arguments: SweepArguments) -> None:
@@ -190,6 +185,8 @@ def _draw_panel(panel: "Axes", title: str, values: list[float]) -> None:
     panel.spines[["top", "right", "left"]].set_visible(False)
     panel.tick_params(axis="y", length=0)
 
+
+main = command("sweep", SweepArguments, sweep)
 
 if __name__ == "__main__":
     leave(main())

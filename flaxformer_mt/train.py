@@ -12,8 +12,8 @@ from pathlib import Path
 
 import jax
 
-from flaxformer_mt.cli import ABOUT_CACHE, guard
-from flaxformer_mt.config import Config, Place, differences, parse
+from flaxformer_mt.cli import command
+from flaxformer_mt.config import Config, ConfigArguments, differences
 from flaxformer_mt.data.fingerprints import changed
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
@@ -70,16 +70,19 @@ from flaxformer_mt.translation.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainPlace(Place):
-    """What `train` is told beside the config."""
+class TrainArguments(ConfigArguments):
+    """Train a translation model."""
 
+    workdir: str = "runs/demo"
+    """Directory of this run: checkpoints, tokenizer, config, metrics. If it holds a run, this run
+    continues."""
     deadline: str = ""
     """Leave a saved, averaged, evaluated model by then: a time span from now on (5h, 1h30m), or a
-    moment (2026-11-21T18:00). Training stops early enough; the same command goes on. Empty =
+    moment (2026-11-21T18:00). Training stops early enough; the same command continues it. Empty =
     none."""
     accept_changed_data: bool = False
-    """Go on although the training data is not what it was when the run stopped: with the next epoch
-    of the new data."""
+    """Continue although the training data has changed since the run stopped: with the next epoch of
+    the new data."""
 
 
 EXIT_STATUS: dict[Ending, int] = {
@@ -90,28 +93,19 @@ EXIT_STATUS: dict[Ending, int] = {
 }
 
 
-def main(args: list[str] | None = None) -> int:
-    """The verb: exit status 0; 2 after a message that says what to mend; 143 where SIGTERM or a
-    preemption stopped it, saved, and 130 where ctrl-C did."""
-    statuses: list[int] = []
+def run(arguments: TrainArguments) -> int:
+    """The command: trains; the exit code says how it ended.
 
-    def work() -> None:
-        config, told = parse(
-            args,
-            TrainPlace,
-            verb="train",
-            description=f"Train a translation model.\n\n{ABOUT_CACHE}",
-        )
-        deadline = parse_deadline(told.deadline, time.time())
-        ending = train(
-            config,
-            told.workdir,
-            deadline=deadline,
-            accept_changed_data=told.accept_changed_data,
-        )
-        statuses.append(EXIT_STATUS[ending])
-
-    return guard(work) or statuses[0]
+    0: complete, or stopped for the deadline. 143: stopped and saved by SIGTERM or a preemption.
+    130: stopped and saved by ctrl-C.
+    """
+    ending = train(
+        arguments.as_config(),
+        arguments.workdir,
+        deadline=parse_deadline(arguments.deadline, time.time()),
+        accept_changed_data=arguments.accept_changed_data,
+    )
+    return EXIT_STATUS[ending]
 
 
 def train(
@@ -390,6 +384,8 @@ def example_sentence(pairs: tuple[Pair, ...]) -> str:
     plain = (pair.source for pair in pairs if not set(pair.source) & set('"$`\\!'))
     return next(plain, "Hello.")
 
+
+main = command("train", TrainArguments, run)
 
 if __name__ == "__main__":
     leave(main())
