@@ -24,7 +24,7 @@ import textwrap
 import typing
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, cast
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -86,13 +86,21 @@ def main(args: list[str] | None = None) -> int:
     return importlib.import_module(f"flaxformer_mt.{name}").main(rest)
 
 
+class Main(Protocol):
+    """The `main` of a command."""
+
+    def __call__(self, args: list[str] | None = None) -> int:
+        """Run the command with `args` (None: those of the process); returns the exit code."""
+        ...
+
+
 def command(
     name: str,
     kind: type[T],
     work: Callable[[T], int | None],
     *,
     package: str = "flaxformer_mt",
-) -> Callable[[list[str] | None], int]:
+) -> Main:
     """The `main` of a command: reads the arguments, does the work, returns the exit code.
 
     Args:

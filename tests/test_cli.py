@@ -192,6 +192,15 @@ class TestMain:
                     flag = f"--{where}.{field.name.replace('_', '-')} "
                     assert flag in text or field.name == "guard"
 
+    @pytest.mark.parametrize("name", cli.COMMANDS)
+    def test_every_listed_command_has_a_module(
+        self, name: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as stop:
+            cli.main([name, "--help"])
+        assert stop.value.code == 0
+        assert f"python -m flaxformer_mt.{name} " in capsys.readouterr().out
+
     def test_misspelt_flag_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as stop:
             translate.main(["--workdir", "w", "--beem-size", "3"])

@@ -1,4 +1,4 @@
-"""Text in and out of the commands: lines end with "\\n" and nothing else, so that counts always agree.
+"""Text in and out of the commands: lines end with "\\n" only, so that counts always agree.
 
 Python's own ideas of a line (also "\\r", "\\x0b", "\\u2028" ...) would split lines that other tools
 keep whole.
