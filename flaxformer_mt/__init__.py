@@ -1,12 +1,11 @@
-"""The Transformer for machine translation, in JAX and Flax: a table of contents.
+"""The Transformer for machine translation, in JAX and Flax.
 
     Config       data, model, training, decoding and mesh of a run   config.py
     Tokenizer    text <-> token ids                                  data/tokenization/
     Transformer  token ids -> logits                                 model/transformer.py
     Translator   a trained workdir -> translations                   translation/translator.py
 
-The commands are modules: `python -m flaxformer_mt.train --help`, and likewise translate, score,
-evaluate and average.
+`flaxformer-mt --help` lists the commands. Each is a module: `python -m flaxformer_mt.train --help`.
 """
 
 import importlib
@@ -27,7 +26,7 @@ exit_at_once_after_signal()  # here, before jax has registered its own end
 __version__ = "0.1.0"
 __all__ = ["Config", "Tokenizer", "Transformer", "Translator", "__version__"]
 
-_HOMES = {
+_MODULES = {
     "Config": "flaxformer_mt.config",
     "Tokenizer": "flaxformer_mt.data.tokenization.tokenizer",
     "Transformer": "flaxformer_mt.model.transformer",
@@ -36,7 +35,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of the table at first use, so that importing one room never loads another."""
-    if name not in _HOMES:
+    """Import a public name at first use, so that importing one package loads no other."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

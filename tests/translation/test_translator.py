@@ -1,4 +1,4 @@
-"""Text in, text out, with a tiny random model: what must hold for any parameters."""
+"""Translators with a tiny random model: properties that hold for any parameters."""
 
 import concurrent.futures
 import contextlib
@@ -35,7 +35,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz .\n"  # with a line break, which byte toke
 
 
 class LetterVocabulary:
-    """A token a letter; others are unknown, and invisible ones dropped, as SentencePiece does."""
+    """One token for each letter. Other letters are unknown, and invisible ones are dropped, as in
+    SentencePiece."""
 
     suffix: ClassVar[str] = ".letters"
     pieces = ("<pad>", "<unk>", "<s>", "</s>", *LETTERS)
@@ -72,7 +73,7 @@ CONFIG = DecodingConfig(
 
 @functools.cache
 def random_model(size: int, seed: int) -> tuple[Transformer, Any]:
-    """With its parameters; both vocabularies have this size."""
+    """A model and its parameters; both vocabularies have this size."""
     model = Transformer(
         TransformerConfig(
             d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
@@ -94,16 +95,18 @@ def make_translator(
     vocabulary: type[LetterVocabulary] = LetterVocabulary,
     max_source_length: int = 24,
 ) -> Translator:
-    """A random model of 24 source tokens at most, for which there is one program."""
+    """A random model; sources of up to 24 tokens share one program."""
     model, params = random_model(vocabulary.size, seed)
-    params = jax.tree.map(lambda x: x * scale, params)  # far from uniform, or all would be alike
+    params = jax.tree.map(
+        lambda x: x * scale, params
+    )  # otherwise all tokens would be about equally probable
     tokenizer = Tokenizer(vocabulary(), vocabulary())
     return Translator(model, params, tokenizer, config, max_source_length=max_source_length)
 
 
 @contextlib.contextmanager
 def quickly() -> Iterator[None]:
-    """Programs that are compiled now are not optimised, which takes half the time."""
+    """Compile without optimisations, which takes half the time."""
     jax.config.update("jax_disable_most_optimizations", True)
     try:
         yield
@@ -160,8 +163,8 @@ def test_hypotheses_are_sorted_distinct_and_end_once(translator):
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_company_place_and_padding_change_nothing(translator, beam_size):
-    """Bit for bit, scores included: shuffled, alone, and in a larger batch."""
+def test_other_sentences_order_and_padding_change_nothing(translator, beam_size):
+    """Bit for bit, scores included: shuffled, alone and in a larger batch."""
     given = {"beam_size": beam_size, "num_hypotheses": beam_size}
     found = translator.translate(SENTENCES, **given)
     order = np.random.default_rng(0).permutation(len(SENTENCES))
@@ -194,7 +197,7 @@ def test_score_gives_what_translate_reports(translator, beam_size, length_penalt
 
 @pytest.mark.usefixtures("compiled_quickly")
 def test_score_of_what_is_blank(translator):
-    """On both sides: what `translate` reports. On one: EOS alone stands for it."""
+    """Two blank sides: what `translate` reports. One blank side: it is EOS alone."""
     blank, no_source, no_target = translator.score(["  ", "", "a dog"], ["\u200b", "ein", " "])
     assert blank == (0.0, 0.0, [], [], None, None)
     assert no_source.score < 0 and len(no_source.tokens) == 4
@@ -204,7 +207,7 @@ def test_score_of_what_is_blank(translator):
 SHORT = [sentence for sentence in SENTENCES if len(sentence) < 16]
 ROUNDING: dict[str, Any] = {"rel": 2e-6, "abs": 1e-5}
 FLAT = {"temperature": 2.0, "top_k": 20, "top_p": 0.99, "seed": 1}
-WISHES: dict[str, dict[str, Any]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "prefix": {"prefixes": ["", "the", "ab", ""] * 2 + ["qq", "z", ""]},
     "constraints": {
         "constraints": [["ab", "za."], [], ["ba", "a", "ab"], ["qqq"], [" "]] * 2 + [[]]
@@ -222,33 +225,33 @@ WISHES: dict[str, dict[str, Any]] = {
 
 
 def translate_some(
-    translator: Translator, wishes: dict[str, Any], places: list[int]
+    translator: Translator, options: dict[str, Any], places: list[int]
 ) -> list[list[Hypothesis]]:
-    """Some of SHORT, each with its own prefix and constraints."""
+    """Translate some of SHORT, each with its own prefix and constraints."""
     of_each: dict[str, Any] = {
         name: [value[place] for place in places] if name in ("prefixes", "constraints") else value
-        for name, value in wishes.items()
+        for name, value in options.items()
     }
     return translator.translate([SHORT[place] for place in places], **of_each)
 
 
-@pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
-def test_whatever_is_asked_for_depends_on_the_sentence_alone(translator, wishes):
-    """Bit for bit in one program; in one for batches of another size, and in that which scores
-    given pairs, but for rounding."""
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_results_of_any_option_depend_on_the_sentence_alone(translator, options):
+    """Bit for bit in one program; up to rounding in a program for batches of another size, and in
+    the program that scores given pairs."""
     places = list(range(len(SHORT)))
-    found = translate_some(translator, wishes, places)
+    found = translate_some(translator, options, places)
     texts = [[one.text for one in of_line] for of_line in found]
     assert texts != [[one.text for one in of_line] for of_line in translator.translate(SHORT)]
     compiled = num_programs()
     order = np.random.default_rng(0).permutation(len(SHORT)).tolist()
-    assert translate_some(translator, wishes, order) == [found[place] for place in order]
-    assert [translate_some(translator, wishes, [place])[0] for place in places] == found
+    assert translate_some(translator, options, order) == [found[place] for place in order]
+    assert [translate_some(translator, options, [place])[0] for place in places] == found
     assert num_programs() == compiled
 
     smaller = make_translator(dataclasses.replace(CONFIG, max_rows_per_batch=3))
     with quickly():
-        others = translate_some(smaller, wishes, places)
+        others = translate_some(smaller, options, places)
     assert [[one.text for one in of_line] for of_line in others] == texts
     for ours, theirs in zip(found, others, strict=True):
         scores = [one.score for one in ours]
@@ -260,21 +263,21 @@ def test_whatever_is_asked_for_depends_on_the_sentence_alone(translator, wishes)
     assert [one.score for one in scored] == pytest.approx(reported, **ROUNDING)
 
 
-@pytest.mark.parametrize("wishes", [WISHES["prefix"], WISHES["constraints"]])
-def test_every_hypothesis_has_what_it_must(translator, wishes):
-    found = translate_some(translator, wishes, list(range(len(SHORT))))
+@pytest.mark.parametrize("options", [OPTIONS["prefix"], OPTIONS["constraints"]])
+def test_every_hypothesis_has_its_prefix_and_constraints(translator, options):
+    found = translate_some(translator, options, list(range(len(SHORT))))
     for place, hypotheses in enumerate(found):
         if not SHORT[place].strip(" \t\u200b"):
             continue
         for one in hypotheses:
-            assert one.text.startswith(wishes.get("prefixes", [""] * 11)[place])
+            assert one.text.startswith(options.get("prefixes", [""] * 11)[place])
             assert all(
-                c in one.text for c in wishes.get("constraints", [[" "]] * 11)[place] if c.strip()
+                c in one.text for c in options.get("constraints", [[" "]] * 11)[place] if c.strip()
             )
 
 
 def test_the_rules_hold(translator):
-    found = translate_some(translator, WISHES["rules"], list(range(len(SHORT))))
+    found = translate_some(translator, OPTIONS["rules"], list(range(len(SHORT))))
     for source, hypotheses in zip(SHORT, found, strict=True):
         for tokens in (one.tokens for one in hypotheses if one.tokens):
             limit = CONFIG.length_limit(len(LetterVocabulary().tokenize(source)))
@@ -283,33 +286,33 @@ def test_the_rules_hold(translator):
 
 
 def test_mbr_chooses_among_the_samples(translator):
-    samples = translate_some(translator, WISHES["sample"], list(range(len(SHORT))))
-    chosen = translate_some(translator, WISHES["mbr"], list(range(len(SHORT))))
-    for drawn, best in zip(samples, chosen, strict=True):
-        texts = [one.text for one in drawn]
+    samples = translate_some(translator, OPTIONS["sample"], list(range(len(SHORT))))
+    chosen = translate_some(translator, OPTIONS["mbr"], list(range(len(SHORT))))
+    for of_sentence, best in zip(samples, chosen, strict=True):
+        texts = [one.text for one in of_sentence]
         ranked = [index for index, _ in mbr.ranked(texts)[:2]]
         assert [one.text for one in best] == [texts[place] for place in ranked]
         if texts != [""]:
-            assert [one._replace(utility=None) for one in best] == [drawn[p] for p in ranked]
+            assert [one._replace(utility=None) for one in best] == [of_sentence[i] for i in ranked]
             utilities = mbr.expected_utilities([one.text for one in best], texts)
             assert [one.utility for one in best] == pytest.approx(utilities)
 
 
-def test_another_seed_draws_other_samples(translator):
+def test_another_seed_gives_other_samples(translator):
     one, other = (
-        translate_some(translator, {**WISHES["sample"], "seed": seed}, [0]) for seed in (1, 2)
+        translate_some(translator, {**OPTIONS["sample"], "seed": seed}, [0]) for seed in (1, 2)
     )
     assert one != other
 
 
 def test_distinct_samples_are_distinct(translator):
-    for hypotheses in translate_some(translator, WISHES["sample_distinct"], [0, 1, 4]):
+    for hypotheses in translate_some(translator, OPTIONS["sample_distinct"], [0, 1, 4]):
         assert len({one.text for one in hypotheses}) == 3
 
 
 class WordVocabulary(LetterVocabulary):
-    """Two letters and a digit, which begin or go on with a word, and a full stop: so few that words
-    overlap, and that there are soon none left that have not been said."""
+    """Two letters and a digit, which begin or continue a word, and a full stop: so few that words
+    overlap, and that a long text soon repeats them all."""
 
     suffix: ClassVar[str] = ".words"
     pieces = ("<pad>", "<unk>", "<s>", "</s>", "▁", *"ab1.", *("▁" + letter for letter in "ab1"))
@@ -333,7 +336,7 @@ class WordVocabulary(LetterVocabulary):
 
 
 def has_words(text: str, phrase: str) -> bool:
-    """Whether the phrase is there, and no word at its ends goes on."""
+    """Whether the text has the phrase as whole words."""
     before = r"(?<!\w)" if phrase[0].isalnum() else ""
     after = r"(?!\w)" if phrase[-1].isalnum() else ""
     return re.search(before + re.escape(phrase) + after, text) is not None
@@ -374,7 +377,11 @@ def test_a_split_line_keeps_prefix_and_constraints(translator):
     assert with_prefix.text.startswith("ab")
     pieces = translator.translate(
         ["the sun shines.", "we do not see.", "two men run."],
-        constraints=[["zab"], ["not"], ["men"]],  # where it stands in the source, or at first
+        constraints=[
+            ["zab"],
+            ["not"],
+            ["men"],
+        ],  # in the segment that has the phrase, or in the first
     )
     assert best.text == "".join(of_piece[0].text for of_piece in pieces)
 
@@ -386,7 +393,7 @@ HUGGING_FACE = {"length_normalization": "average", "forced_end": "free"}
 @pytest.mark.usefixtures("compiled_quickly")
 def test_score_gives_what_translate_reports_with_other_rules_too(translator, more):
     config = dataclasses.replace(CONFIG, num_hypotheses=1, **HUGGING_FACE, **more)
-    plain, other = loving(translator, UNK), loving(translator, UNK, config)
+    plain, other = favouring(translator, UNK), favouring(translator, UNK, config)
     pairs = zip(SENTENCES, other.translate(SENTENCES), strict=True)
     found = {source: best[0] for source, best in pairs if best[0].tokens}
     limits = [config.length_limit(len(LetterVocabulary().tokenize(source))) for source in found]
@@ -394,7 +401,7 @@ def test_score_gives_what_translate_reports_with_other_rules_too(translator, mor
     scored = other.score(list(found), [best.tokens for best in found.values()])
     expected = pytest.approx([best.score for best in found.values()], abs=1e-4)
     assert [one.score for one in scored] == expected
-    usual = loving(translator, UNK)
+    usual = favouring(translator, UNK)
     again = usual.score(
         list(found),
         [best.tokens for best in found.values()],
@@ -446,8 +453,8 @@ def test_no_program_is_compiled_twice(translator):
 def test_after_a_hundred_sentences_nothing_is_compiled(
     rng, compilations, search, longest, programs
 ):
-    """There is a program for sources of up to 64 tokens, and one for longer ones."""
-    # With a limit of their own the programs are others than those of other tests.
+    """One program takes sources of up to 64 tokens, another one longer sources."""
+    # With a limit of its own, this test shares no program with other tests.
     config = dataclasses.replace(CONFIG, target_length_margin=6)
     translator = make_translator(config, max_source_length=longest)
     lengths = rng.integers(0, translator.max_source_length, 300)
@@ -455,14 +462,14 @@ def test_after_a_hundred_sentences_nothing_is_compiled(
     translator.translate(sentences[:100], **search)
     assert compilations.count("jit(search_batch)") == programs
     compilations.clear()
-    for number in (1, 7, 192):  # as they come, in any company
+    for number in (1, 7, 192):  # whatever the other sentences
         some, sentences = sentences[-number:], sentences[:-number]
         translator.translate(some, **search)
     assert compilations == []
 
 
 class LargeVocabulary(LetterVocabulary):
-    """Of letters that come many times."""
+    """Has several tokens for each letter."""
 
     size = 300
 
@@ -483,10 +490,12 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_company_changes_no_bit_at_the_sizes_of_a_real_model(rng, beam_size, kind, rounds_alike):
-    """XLA chooses how it multiplies by all sizes: what holds for tiny models may not for others.
+def test_other_sentences_change_no_bit_at_the_sizes_of_a_real_model(
+    rng, beam_size, kind, rounds_alike
+):
+    """XLA chooses its algorithms by size: tiny models do not prove it for others.
 
-    Those who are alone move to fewer places at once (`programs.fewer_places`).
+    A single sentence moves to fewer batch slots at once (`programs.fewer_places`).
     """
     tiny, _ = random_model(LargeVocabulary.size, 0)
     of_kind = {"d_model": 256, "d_ff": 1024, "num_heads": 4, **KINDS[kind]}
@@ -622,8 +631,8 @@ def test_faults_are_flagged(translator):
     assert 0 < sum(bool(best.flags) for best, *_ in flagged) < len(sentences)
 
 
-def loving(translator: Translator, token: int, config: DecodingConfig = CONFIG) -> Translator:
-    """A model that loves `token`: embedded like a frequent letter, but further out."""
+def favouring(translator: Translator, token: int, config: DecodingConfig = CONFIG) -> Translator:
+    """A model that often chooses `token`: embedded like a frequent letter, but further out."""
     found = translator.translate(SENTENCES)
     letters = [letter for hypotheses in found for letter in hypotheses[0].tokens[:-1]]
     favourite = Counter(letters).most_common(1)[0][0]
@@ -635,15 +644,15 @@ def loving(translator: Translator, token: int, config: DecodingConfig = CONFIG) 
 
 
 @pytest.mark.parametrize("allow_unknown", [False, True])
-def test_the_unknown_word_comes_only_when_asked_for(translator, allow_unknown):
+def test_the_unknown_word_appears_only_if_allowed(translator, allow_unknown):
     config = dataclasses.replace(CONFIG, allow_unknown=allow_unknown)
-    found = loving(translator, UNK, config).translate(SENTENCES)
+    found = favouring(translator, UNK, config).translate(SENTENCES)
     assert any(UNK in hypotheses[0].tokens for hypotheses in found) == allow_unknown
 
 
 def test_a_translation_is_one_line_even_if_its_tokens_spell_line_breaks(translator):
     line_break = LetterVocabulary().tokenize("\n")[0]
-    found = loving(translator, line_break).translate(SENTENCES)
+    found = favouring(translator, line_break).translate(SENTENCES)
     assert any(line_break in hypotheses[0].tokens for hypotheses in found)
     assert not any("\n" in hypotheses[0].text for hypotheses in found)
 
@@ -728,7 +737,7 @@ def test_impossible_configs_are_refused(given, message):
         ({"prefix": ["a", "b"]}, "no field 'prefix': did you mean prefixes?"),
     ],
 )
-def test_impossible_wishes_are_refused(translator, given, message):
+def test_impossible_prefixes_and_constraints_are_refused(translator, given, message):
     with pytest.raises(ValueError, match=message):
         translator.translate(["a dog", "two"], first_line=7, **given)
 
@@ -742,10 +751,10 @@ def test_no_limit_is_a_limit_and_none_is_nothing(translator):
 
 def test_all_is_checked_before_any_work(translator, monkeypatch):
     monkeypatch.setattr(Translator, "search", None)
-    wishes = {"prefixes": ["a", "b"], "constraints": [["c"], ["d"]]}
+    options = {"prefixes": ["a", "b"], "constraints": [["c"], ["d"]]}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        translator.check(["a dog", "x" * 99], **wishes)
+        translator.check(["a dog", "x" * 99], **options)
     with pytest.raises(ValueError, match="line 2: the constraint 'ü' cannot be written"):
         translator.check(["a dog", "two"], constraints=[["c"], ["ü"]])
 
@@ -767,11 +776,11 @@ def test_score_finds_faults_too(translator):
     assert "copy" not in [flag.kind for flag in good.flags]
 
 
-def test_greedy_search_pays_nothing_for_coverage_and_draws_stop_exactly(translator, monkeypatch):
+def test_greedy_search_tracks_no_coverage_and_samples_stop_exactly(translator, monkeypatch):
     programs = []
 
-    def dispatched(params, inputs, positions, segments, wishes, *, program):
-        programs.append((wishes.coverage_penalty, program.early_stopping))
+    def dispatched(params, inputs, positions, segments, options, *, program):
+        programs.append((options.coverage_penalty, program.early_stopping))
         raise InterruptedError
 
     monkeypatch.setattr("flaxformer_mt.translation.searching.search_batch", dispatched)
@@ -797,10 +806,10 @@ def test_greedy_search_pays_nothing_for_coverage_and_draws_stop_exactly(translat
     ],
 )
 def test_a_cpu_searches_no_more_than_160_hypotheses_at_a_time(monkeypatch, given, places, rows):
-    """The sentences of a call stay as many, so that more of them wait for each place."""
+    """The number of sentences of a call does not change, so that more of them wait."""
 
-    def dispatched(params, inputs, positions, segments, wishes, *, program):
-        live = program.num_hypotheses if wishes.each.choose else program.beam_size
+    def dispatched(params, inputs, positions, segments, options, *, program):
+        live = program.num_hypotheses if options.each.choose else program.beam_size
         assert live * program.places <= 160 or program.places == 1
         raise InterruptedError(program.places, len(inputs))
 
@@ -811,7 +820,7 @@ def test_a_cpu_searches_no_more_than_160_hypotheses_at_a_time(monkeypatch, given
     assert seen.value.args == (places, rows)
 
 
-def test_draws_do_not_mind_how_wide_a_beam_would_be(translator):
+def test_sampling_ignores_the_beam_size(translator):
     config = dataclasses.replace(CONFIG, strategy="sample", beam_size=99)
     assert not suppressed_tokens(translator.tokenizer, config).all()
 
