@@ -24,7 +24,7 @@ import textwrap
 import typing
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, cast, runtime_checkable
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -86,6 +86,7 @@ def main(args: list[str] | None = None) -> int:
     return importlib.import_module(f"flaxformer_mt.{name}").main(rest)
 
 
+@runtime_checkable  # the type checks of the tests need it
 class Main(Protocol):
     """The `main` of a command."""
 

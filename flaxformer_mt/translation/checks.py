@@ -66,7 +66,8 @@ def as_list(items: Any, name: str) -> list[Any]:
             f"{name} must be a list with one string a sentence, but it is one string; "
             f"put it into a list: [{items[:40]!r}]"
         )
-    if not isinstance(items, Iterable) or isinstance(items, bytes):
+    is_scalar = getattr(items, "ndim", 1) == 0
+    if not isinstance(items, Iterable) or isinstance(items, bytes) or is_scalar:
         raise ValueError(
             f"{name} must be a list with one string a sentence, but it is {_describe(items)}"
         )

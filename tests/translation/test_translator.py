@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import inspect
 import re
+import subprocess
+import sys
 import unicodedata
 import warnings
 from collections import Counter
@@ -865,10 +867,6 @@ def test_sentences_come_from_any_collection(translator, tmp_path):
         (["a", b"b"], {}, r"line 2: .* must be a string, but this is b'b' \(bytes\)"),
         (b"a", {}, r"must be a list .* but it is b'a' \(bytes\)"),
         (None, {}, r"must be a list .* but it is None"),
-        (["a"], {"beam_size": "4"}, "beam_size must be of type int, but it is '4'"),
-        (["a"], {"length_penalty": "1"}, "length_penalty must be of type float, but it is '1'"),
-        (["a"], {"strategy": 3}, "strategy must be 'beam' or .* not 3"),
-        (["a"], {"forbidden": ("b",)}, "must hold ids of target tokens .* but it holds 'b'"),
         (["a"], {"prefixes": np.array([1.5])}, "line 1: the prefix must be a string or None"),
         (["a"], {"prefixes": np.array("a")}, "must be"),
         (["a"], {"constraints": [[3]]}, r"line 1: the constraints must be a list of phrases"),
@@ -879,6 +877,28 @@ def test_sentences_come_from_any_collection(translator, tmp_path):
 def test_wrong_types_are_refused(translator, sentences, given, message):
     with pytest.raises(ValueError, match=message):
         translator.translate(sentences, **given)
+
+
+def test_config_fields_of_wrong_types_are_refused():
+    """In a process without the type checks of the tests."""
+    cases = {
+        "beam_size must be of type int, but it is '4'": {"beam_size": "4"},
+        "length_penalty must be of type float, but it is '1'": {"length_penalty": "1"},
+        "strategy must be 'beam' or": {"strategy": 3},
+        "renormalize must be of type bool, but it is 1": {"renormalize": 1},
+        "forbidden must be of type tuple, but it is [3]": {"forbidden": [3]},
+    }
+    program = (
+        "from flaxformer_mt.translation.config import DecodingConfig\n"
+        f"for message, given in {cases!r}.items():\n"
+        "    try:\n"
+        "        DecodingConfig(**given)\n"
+        "    except ValueError as error:\n"
+        "        assert message in str(error), error\n"
+        "    else:\n"
+        "        raise AssertionError(message)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_wrong_checkpoint_name_is_refused(tmp_path):
