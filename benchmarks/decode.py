@@ -27,7 +27,7 @@ from benchmarks.rounds import (
 from benchmarks.table import Row, make_rows, publish
 from benchmarks.task import NEEDS, Model, export
 from flaxformer_mt.checkpoints.loading import LoadedModel, load_model
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.data.pipeline import read_pairs
 from flaxformer_mt.inspection.costs import params_by_part
 from flaxformer_mt.runtime.cpus import num_cpus
@@ -85,11 +85,6 @@ class Case(NamedTuple):
     def __str__(self) -> str:
         exactly = f", {self.length} tokens each" if self.length else ""
         return f"beam {self.beam_size}, batch {self.batch}{exactly}"
-
-
-def main(args: list[str] | None = None) -> int:
-    """Exit status."""
-    return run_verb(measure, DecodeArguments, args, verb="decode", package="benchmarks")
 
 
 def measure(arguments: DecodeArguments) -> None:
@@ -237,6 +232,8 @@ def contenders(
                     found.append(Entry(name, ENGINE, job, NEEDS[kind]))
     return found
 
+
+main = command("decode", DecodeArguments, measure, package="benchmarks")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@ from benchmarks.contenders.given import write
 from benchmarks.rounds import Sample, Settings, compete, compete_alone, say, workplace
 from benchmarks.table import Row, make_rows, publish
 from benchmarks.task import Size, Text, make_config, one_of_each, untrained
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, to_json
 
 Batching = Literal["bucket", "pack"]
@@ -47,11 +47,6 @@ class InputArguments(Settings, Text):
         self.check("cut", "batching", workers=0, epochs=1, steps=0, tokens_per_batch=1)
         if self.steps:
             self.check("dtypes")
-
-
-def main(args: list[str] | None = None) -> int:
-    """Exit status."""
-    return run_verb(measure, InputArguments, args, verb="input", package="benchmarks")
 
 
 def measure(arguments: InputArguments) -> None:
@@ -135,6 +130,8 @@ def configure(arguments: InputArguments, batching: Batching, cut: Cut, workers: 
     data = dataclasses.replace(data, batching=batching, num_workers=workers, tokenizer=tokenizer)
     return make_config(arguments.size, data)
 
+
+main = command("input", InputArguments, measure, package="benchmarks")
 
 if __name__ == "__main__":
     sys.exit(main())

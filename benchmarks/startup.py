@@ -13,7 +13,7 @@ from benchmarks.rounds import Settings, compete, workplace
 from benchmarks.table import make_rows, publish
 from benchmarks.task import NEEDS, Model, export
 from flaxformer_mt.checkpoints.loading import load_model
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 
 COMMAND = "benchmarks.contenders.command:Command"
 IMPORTS = {
@@ -46,11 +46,6 @@ class StartupArguments(Settings, Model):
 
     sentence: str = "A man is sleeping in the garden."
     """What to translate, with a beam of 5."""
-
-
-def main(args: list[str] | None = None) -> int:
-    """Exit status."""
-    return run_verb(measure, StartupArguments, args, verb="startup", package="benchmarks")
 
 
 def measure(arguments: StartupArguments) -> None:
@@ -99,6 +94,8 @@ def translations(arguments: StartupArguments, directory: Path) -> list[Entry]:
             found.append(Entry(kind, COMMAND, {"command": command}, NEEDS[kind]))
     return found
 
+
+main = command("startup", StartupArguments, measure, package="benchmarks")
 
 if __name__ == "__main__":
     sys.exit(main())

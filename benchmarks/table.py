@@ -17,7 +17,7 @@ import psutil
 import tyro
 
 from benchmarks.rounds import Sample, Settings, ratios
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.runtime.cpus import num_cpus
 
 PACKAGES = (
@@ -266,15 +266,12 @@ class TableArguments:
     """What the benchmarks wrote: JSON lines."""
 
 
-def main(args: list[str] | None = None) -> int:
-    """Exit status."""
-    return run_verb(
-        lambda arguments: print(markdown(read(arguments.files)), flush=True),
-        TableArguments,
-        args,
-        verb="table",
-        package="benchmarks",
-    )
+def print_tables(arguments: TableArguments) -> None:
+    """Print the records of the files as tables."""
+    print(markdown(read(arguments.files)), flush=True)
+
+
+main = command("table", TableArguments, print_tables, package="benchmarks")
 
 
 if __name__ == "__main__":

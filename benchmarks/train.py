@@ -26,7 +26,7 @@ from benchmarks.task import (
     untrained,
 )
 from flaxformer_mt.checkpoints.loading import LoadedModel
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.inspection.costs import training_flops
 
@@ -52,11 +52,6 @@ class TrainArguments(Settings, Text):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check("size", "contenders", "dtypes", batches=1, tokens_per_batch=1)
-
-
-def main(args: list[str] | None = None) -> int:
-    """Exit status."""
-    return run_verb(measure, TrainArguments, args, verb="train", package="benchmarks")
 
 
 def measure(arguments: TrainArguments) -> None:
@@ -140,6 +135,8 @@ def useful_operations(loaded: LoadedModel, batches: Sequence[Batch]) -> float:
     ]
     return sum(of_shape[shape] * float(share) for shape, share in zip(shapes, shares, strict=True))
 
+
+main = command("train", TrainArguments, measure, package="benchmarks")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,8 +13,8 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.model.config import preset
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 config = Config(
     data=DataConfig(

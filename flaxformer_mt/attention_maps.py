@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.capture import AttentionMaps, attention_weights, capture
 from flaxformer_mt.inspection.paper_figures import draw_masks, draw_positions, draw_schedule
@@ -61,11 +61,6 @@ class AttentionMapsArguments:
             )
 
 
-def main(args: list[str] | None = None) -> int:
-    """Runs the command `attention_maps`; returns the exit code."""
-    return run_verb(attention_maps, AttentionMapsArguments, args, verb="attention_maps")
-
-
 def attention_maps(arguments: AttentionMapsArguments) -> None:
     """Translates the sentence, draws its attention and writes the image."""
     from flaxformer_mt.runtime.compilation_cache import keep_programs
@@ -79,6 +74,8 @@ def attention_maps(arguments: AttentionMapsArguments) -> None:
     figure.savefig(arguments.output, dpi=150)
     print(f"{arguments.output}: {maps.source_text} -> {maps.target_text}")
 
+
+main = command("attention_maps", AttentionMapsArguments, attention_maps)
 
 if __name__ == "__main__":
     exit_process(main())

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.runtime.command import exit_process
 
 
@@ -28,11 +28,6 @@ class AverageArguments:
             raise ValueError("there must be at least 1 checkpoint to average")
 
 
-def main(args: list[str] | None = None) -> int:
-    """Runs the command `average` and returns its exit status."""
-    return run_verb(average, AverageArguments, args, verb="average")
-
-
 def average(arguments: AverageArguments) -> None:
     """Writes WORKDIR/averaged and prints the averaged steps."""
     from flaxformer_mt.checkpoints.averaging import average_checkpoints
@@ -41,6 +36,8 @@ def average(arguments: AverageArguments) -> None:
     steps = ", ".join(map(str, averaged.steps))
     print(f"{averaged.path}: the mean of the checkpoints of steps {steps}")
 
+
+main = command("average", AverageArguments, average)
 
 if __name__ == "__main__":
     exit_process(main())

@@ -1,16 +1,28 @@
-"""The command line: `flaxformer-mt VERB ...`, and what all verbs share.
+"""The command line: `flaxformer-mt COMMAND ...`, and what all commands share.
 
-A verb is a module with a frozen dataclass of its arguments (each field's docstring is its help)
-and `main(args) -> exit status`, so that `python -m flaxformer_mt.VERB` does the same.
+A command is a module with a frozen dataclass of its arguments (the docstring of a field is its
+help), a function that takes them, and three last lines:
+
+    main = command("average", AverageArguments, average)
+
+    if __name__ == "__main__":
+        exit_process(main())
+
+`COMMANDS` lists its name. `python -m flaxformer_mt.average` and `flaxformer-mt average` run it.
 """
 
+import argparse
+import dataclasses
 import importlib
+import inspect
 import os
+import signal
 import sys
 import textwrap
+import typing
 import warnings
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, cast, runtime_checkable
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -19,27 +31,30 @@ from flaxformer_mt import __version__
 from flaxformer_mt.runtime.command import exit_process, prepare_process
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
 from flaxformer_mt.runtime.old_names import refuse_old_flags
+from flaxformer_mt.translation.config import DecodingConfig
+
+if TYPE_CHECKING:
+    from flaxformer_mt.translation.translator import Translator
 
 T = TypeVar("T")
 
-VERBS = {
-    "train": "train a model, or go on training one",
+COMMANDS = {
+    "train": "train a model, or continue its training",
     "translate": "translate text, line by line",
-    "score": "how probable a model finds given translations",
+    "score": "the score that a model gives to translations",
     "evaluate": "BLEU and chrF of a model on a test set",
     "average": "average the parameters of several checkpoints",
-    "calibrate": "learn how good translations of some probability are",
     "sweep": "train variants of a config and compare them",
-    "convert": "take models in from other toolkits, and write them for others",
-    "plan": "estimate what a recipe takes on hardware that need not be here",
+    "convert": "read models of other toolkits, and write models for them",
+    "plan": "estimate what a recipe takes on hardware that is not here",
     "summary": "show the modules of a model with shapes, parameters and FLOPs",
-    "attention_maps": "draw the attention of a translation: encoder, decoder and source",
+    "attention_maps": "draw the attention of a translation",
 }
 DEBUG = "FLAXFORMER_MT_DEBUG"
 ABOUT_CACHE = (
     "Compiled programs are kept in ~/.cache/flaxformer_mt, so that the next start is faster. "
-    "JAX_COMPILATION_CACHE_DIR=folder keeps them elsewhere, JAX_ENABLE_COMPILATION_CACHE=false "
-    "nowhere."
+    "JAX_COMPILATION_CACHE_DIR=folder selects another folder, JAX_ENABLE_COMPILATION_CACHE=false "
+    "switches the cache off."
 )
 
 
@@ -49,45 +64,67 @@ def program() -> NoReturn:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Hand the rest of the arguments to the verb."""
-    verb, *rest = (sys.argv[1:] if args is None else args) or ["--help"]
-    if verb == "--version":
+    """Run the command that the first argument names; returns the exit code."""
+    name, *rest = (sys.argv[1:] if args is None else args) or ["--help"]
+    if name == "--version":
         print(__version__)
         return 0
-    if verb in ("-h", "--help"):
-        print("usage: flaxformer-mt VERB [OPTIONS]      (flaxformer-mt VERB --help for each)\n")
-        print("\n".join(f"  {name:<16}{meaning}" for name, meaning in VERBS.items()))
+    if name in ("-h", "--help"):
+        print("usage: flaxformer-mt COMMAND [OPTIONS]      (flaxformer-mt COMMAND --help)\n")
+        print("\n".join(f"  {name:<16}{meaning}" for name, meaning in COMMANDS.items()))
         print(f"\n{textwrap.fill(ABOUT_CACHE, 80)}")
         return 0
-    if verb not in VERBS:
-        print(f"error: no verb {verb!r}: {did_you_mean(verb, VERBS)}", file=sys.stderr)
+    if name not in COMMANDS:
+        print(f"error: no command {name!r}: {did_you_mean(name, COMMANDS)}", file=sys.stderr)
         return 2
-    return importlib.import_module(f"flaxformer_mt.{verb}").main(rest)
+    return importlib.import_module(f"flaxformer_mt.{name}").main(rest)
 
 
-def run_verb(
-    work: Callable[[T], None],
+@runtime_checkable  # the type checks of the tests need it
+class Main(Protocol):
+    """The `main` of a command."""
+
+    def __call__(self, args: list[str] | None = None) -> int:
+        """Run the command with `args` (None: those of the process); returns the exit code."""
+        ...
+
+
+def command(
+    name: str,
     kind: type[T],
-    args: list[str] | None,
+    work: Callable[[T], int | None],
     *,
-    verb: str,
     package: str = "flaxformer_mt",
-) -> int:
-    """Read the command line into `kind`, do the work, and return the exit status."""
-    return guard(lambda: work(parse_arguments(kind, args, verb=verb, package=package)))
+) -> Main:
+    """The `main` of a command: reads the arguments, does the work, returns the exit code.
+
+    Args:
+      name: of the command and its module.
+      kind: the dataclass of its arguments. If it has a class method `defaults`, this is called with
+        a function from a flag to its values, and returns default values by the names of fields
+        (those of a config file, for instance).
+      work: the command. It can return an exit code; None is 0.
+      package: of the module, for the usage line.
+    """
+
+    def main(args: list[str] | None = None) -> int:
+        prog = f"python -m {package}.{name}"
+        return exit_code(lambda: work(parse_arguments(kind, args, prog=prog)))
+
+    return main
 
 
-def guard(work: Callable[[], None]) -> int:
-    """Do the work; bad input and failing files become one clean message and exit status 2.
+def exit_code(work: Callable[[], int | None]) -> int:
+    """Do the work; bad input and failing files become one message and exit code 2.
 
-    That is, ValueError and OSError. Set the environment variable FLAXFORMER_MT_DEBUG for their
-    traceback instead. Other exceptions are mistakes of ours and keep theirs.
+    These are ValueError and OSError. With the environment variable FLAXFORMER_MT_DEBUG, they keep
+    their traceback. Other exceptions are bugs and always keep it.
     """
     prepare_process()
     warnings.formatwarning, python_format = _format_warning, warnings.formatwarning
     try:
-        work()
-    except BrokenPipeError:  # `... | head` has read enough
+        return work() or 0
+    except BrokenPipeError:  # the reader has ended, as in `... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # 128 + SIGPIPE, as a shell reports it
     except KeyboardInterrupt:
@@ -100,34 +137,136 @@ def guard(work: Callable[[], None]) -> int:
         return 2
     finally:
         warnings.formatwarning = python_format
-    return 0
 
 
-def parse_arguments(
-    kind: type[T],
-    args: list[str] | None,
-    *,
-    verb: str,
-    package: str = "flaxformer_mt",
-    description: str | None = None,
-    default: T | None = None,
-) -> T:
-    """Read `args` (None: the command line) into the dataclass `kind`.
+def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
+    """`args` (None: those of the process) as the dataclass `kind`; see `command` for its defaults.
 
-    Exits with status 2 and the nearest right flag if they do not fit, and with 0 after --help.
+    Exits with code 2 and the nearest right flag if they do not fit, and with 0 after --help.
     Raises ValueError for a flag with an old name.
     """
-    refuse_old_flags(sys.argv[1:] if args is None else args)
+    words = sys.argv[1:] if args is None else args
+    refuse_old_flags(words)
+    make_defaults = getattr(kind, "defaults", None)
+    defaults = make_defaults(lambda flag: option_values(words, flag)) if make_defaults else {}
     parsed = tyro.cli(
-        kind,
+        _with_defaults(kind, defaults),
         args=args,
-        default=default,
-        prog=f"python -m {package}.{verb}",
-        description=description,
+        prog=prog,
+        description=inspect.getdoc(kind),
         config=(tyro.conf.FlagConversionOff,),
         registry=_registry,
     )
     return cast(T, parsed)
+
+
+def _with_defaults(kind: type[T], values: dict[str, Any]) -> type[T]:
+    """A subclass of `kind` whose fields have other default values."""
+    if not values:
+        return kind
+    types = typing.get_type_hints(kind)
+    fields = [(name, types[name], dataclasses.field(default=new)) for name, new in values.items()]
+    made: Any = dataclasses.make_dataclass(
+        kind.__name__, fields, bases=(kind,), frozen=True, kw_only=True
+    )
+    return made
+
+
+def option_values(args: list[str], flag: str) -> list[str]:
+    """The values of one flag among arguments that are not parsed yet."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(flag, nargs="*", default=[], dest="values")
+    return parser.parse_known_args(args)[0].values
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelArguments:
+    """A trained model, or an ensemble of several."""
+
+    workdir: tuple[str, ...]
+    """Directory of a trained model: the --workdir of training. Several make an ensemble: they must
+    have the same vocabularies, and the search settings are those of the first."""
+    weights: tuple[float, ...] = ()
+    """Weight of each model of an ensemble. If not given, all are equal."""
+    checkpoint: str = "auto"
+    """Which parameters: averaged, best, last, or the number of a step; auto is the first of
+    averaged, best and last that exists."""
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """Type of numbers in products. bfloat16 is faster on hardware that has it, and changes a few in
+    a hundred translations. If not given, as in training."""
+    target_language: str = ""
+    """Language to translate into, for a model with several; its name is that of the training (fr).
+    If not given, each line begins with its tag: >>fr<< A dog runs."""
+    length_penalty: float | None = None
+    """Exponent of the length penalty; 0 favours short output. If not given, as in the config."""
+    decoding: DecodingConfig = DecodingConfig()
+    """All search settings; their defaults are the values of the model's config."""
+
+    def __post_init__(self) -> None:
+        if not self.workdir:
+            raise ValueError("--workdir needs the directory of a trained model, or of several")
+
+    @classmethod
+    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+        """The search settings of the first workdir; nothing where there is no config."""
+        workdirs = values_of("--workdir")
+        if not workdirs:
+            return {}
+        from flaxformer_mt.config import workdir_config  # imports jax, which --help does not need
+
+        try:
+            return {"decoding": workdir_config(workdirs[0]).decoding}
+        except FileNotFoundError:
+            return {}  # loading the model will report it
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LineOutputArguments(ModelArguments):
+    """Where the results of lines go, and their form."""
+
+    output: str = ""
+    """File to write; it appears when everything is done. If not given, standard output."""
+    json: bool = False
+    """Write one JSON object for each line."""
+    details: bool = False
+    """In JSON, add tokens, their log-probabilities and their alignment."""
+    attention: bool = False
+    """In JSON, add details and the attention of each target token."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.details or self.attention) and not self.json:
+            raise ValueError("--details and --attention are written in JSON: add --json")
+
+
+def first_process_output(path: str) -> str:
+    """Connect the processes of this run; the path for the first one, /dev/null for the others."""
+    import jax  # not above: --help does not need it
+
+    from flaxformer_mt.runtime.compilation_cache import keep_programs
+    from flaxformer_mt.runtime.processes import connect, is_first
+    from flaxformer_mt.runtime.sharding import MeshConfig, configure_cpu_devices
+
+    configure_cpu_devices(MeshConfig())
+    connect()
+    keep_programs()
+    if jax.process_count() > 1:
+        # JAX takes SIGTERM as a notice of preemption; here there is nothing to save.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return path if is_first() else os.devnull
+
+
+def load_translator(arguments: ModelArguments) -> "Translator":
+    """The model, or the ensemble, with the search settings of the command line."""
+    from flaxformer_mt.translation.translator import Translator
+
+    members = [
+        Translator.load(workdir, which=arguments.checkpoint, dtype=arguments.dtype)
+        for workdir in arguments.workdir
+    ]
+    translator = Translator.ensemble(members, arguments.weights)
+    translator.config = arguments.decoding
+    return translator
 
 
 _python_format = warnings.formatwarning
@@ -136,7 +275,7 @@ _registry = ConstructorRegistry()
 
 @_registry.primitive_rule
 def _bool_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """`--flag`, `--flag true` and `--flag false`, where tyro knows `--flag` and `--no-flag`."""
+    """Accept `--flag`, `--flag true` and `--flag false`; tyro has `--flag` and `--no-flag`."""
     if info.type is not bool:
         return None
     return PrimitiveConstructorSpec(
@@ -162,7 +301,7 @@ def _format_warning(
     lineno: int,
     line: str | None = None,
 ) -> str:
-    """What a user should know in one line; what a programmer should know as Python shows it."""
+    """A warning for users as one line; others as Python shows them."""
     if category is UserWarning:
         return f"warning: {message}\n"
     return _python_format(message, category, filename, lineno, line)

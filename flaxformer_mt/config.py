@@ -4,7 +4,6 @@ A config file (`configs/*.py`) is Python that defines `config = Config(...)`. Th
 overrides any field by its dotted path, and a run keeps its config as JSON in its workdir.
 """
 
-import argparse
 import dataclasses
 import difflib
 import json
@@ -13,18 +12,17 @@ import re
 import runpy
 import traceback
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.runtime import old_names
 from flaxformer_mt.runtime.dataclass_json import from_dict, rename_keys
 from flaxformer_mt.runtime.sharding import MeshConfig
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 CONFIG_FILE = "config.json"
 
@@ -93,53 +91,22 @@ def load_variants(path: str, name: str) -> dict[str, Config]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Arguments:
-    """The arguments of a command beside the config. Commands add fields of their own."""
+class ConfigArguments(Config):
+    """Arguments of a command: a config file, and options that override its fields."""
 
     config: str = "configs/demo.py"
-    """Python file that defines `config = Config(...)`, or the config.json of a workdir; options
-    below override its fields."""
-    workdir: str = "runs/demo"
-    """Directory of this run: checkpoints, tokenizer, config, metrics. Resumed if it exists."""
+    """Python file that defines `config = Config(...)`, or the config.json of a workdir; other
+    options override its fields."""
 
+    @classmethod
+    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+        """The values of the file that --config names (see `cli.command`)."""
+        path = (values_of("--config") or [cls.config])[0]
+        return {"config": path, **vars(load_config(path))}
 
-ArgumentsType = TypeVar("ArgumentsType", bound=Arguments)
-
-
-def parse(
-    args: list[str] | None, kind: type[ArgumentsType], *, verb: str, description: str
-) -> tuple[Config, ArgumentsType]:
-    """Returns the config and the arguments `kind`, from `--config FILE` and the other flags.
-
-    `--help` lists every field with the value from the chosen config file. An unknown key or a
-    wrong value ends the program with status 2 and the nearest key.
-
-    Raises:
-      ValueError: a flag has an old name; else as `load_config`.
-    """
-    path = config_argument(args, verb=verb, default=kind().config)
-
-    # Flat, not a field that holds a Config: tyro's messages name fields by their path from here.
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Run(Config, kind):
-        pass
-
-    default = Run(**{**vars(kind()), "config": path, **vars(load_config(path))})
-    run = parse_arguments(Run, args, verb=verb, description=description, default=default)
-
-    def part(of: type[Any]) -> dict[str, Any]:
-        return {field.name: getattr(run, field.name) for field in dataclasses.fields(of)}
-
-    return Config(**part(Config)), kind(**part(kind))
-
-
-def config_argument(args: list[str] | None, *, verb: str, default: str) -> str:
-    """Returns the value of --config, which defines the defaults of the other flags."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m flaxformer_mt.{verb}", add_help=False, allow_abbrev=False
-    )
-    parser.add_argument("--config", default=default)
-    return parser.parse_known_args(args)[0].config
+    def as_config(self) -> Config:
+        """The config without the other arguments."""
+        return Config(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Config)})
 
 
 def to_json(config: Config) -> str:

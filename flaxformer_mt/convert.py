@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from flaxformer_mt import __version__
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.interop.options import Format, Quantization, VerifyConfig
 from flaxformer_mt.runtime.command import exit_process
 
@@ -72,11 +72,6 @@ class ConvertArguments:
             raise ValueError(f"--quantization {self.quantization} needs --to ctranslate2")
         if self.verification.file and not self.to:
             raise ValueError("--verify compares an export with the workdir: it needs --to")
-
-
-def main(args: list[str] | None = None) -> int:
-    """Runs the command `convert`; returns the exit status."""
-    return run_verb(convert, ConvertArguments, args, verb="convert")
 
 
 def convert(arguments: ConvertArguments) -> None:
@@ -217,6 +212,8 @@ def describe(loaded: "LoadedModel") -> str:
     source, target = loaded.tokenizer.source.size, loaded.tokenizer.target.size
     return f"{count:,} parameters, {source:,} source and {target:,} target tokens"
 
+
+main = command("convert", ConvertArguments, convert)
 
 if __name__ == "__main__":
     exit_process(main())

@@ -5,13 +5,13 @@ import json
 import os
 from typing import TYPE_CHECKING, Literal
 
-from flaxformer_mt.evaluation.metrics import MetricScore, bleu, chrf, default_tokenize
-from flaxformer_mt.model_arguments import (
+from flaxformer_mt.cli import (
     ModelArguments,
+    command,
+    first_process_output,
     load_translator,
-    output_of_first,
-    run_model_verb,
 )
+from flaxformer_mt.evaluation.metrics import MetricScore, bleu, chrf, default_tokenize
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.files import open_output, read_parallel
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 class EvaluateArguments(ModelArguments):
     """BLEU and chrF of a model on a test set, by sacreBLEU, with signatures.
 
-    Without --source and --reference: on the test set of the model's own config.
+    Without --source and --reference, it uses the test set of the model's own config.
     With --json, one object {"lines", "checkpoint", "bleu": {"score", "signature"}, "chrf":
-    {"score", "signature"}}; the checkpoint is the one that was used, "averaged" or a step.
+    {"score", "signature"}}; the checkpoint is "averaged" or the number of a step.
     """
 
     source: str = ""
     """UTF-8 file to translate, one sentence a line."""
     reference: str = ""
-    """UTF-8 file with the right translation of each line of the source."""
+    """UTF-8 file with the reference translation of each line of the source."""
     output: str = ""
-    """File for the translations. If not given, they are not kept."""
+    """File to write the translations to. If not given, they are not kept."""
     beam_size: int | None = None
-    """Hypotheses kept while searching; 1 is greedy search. If not given, as in the config."""
+    """Hypotheses that the search keeps; 1 is greedy search. If not given, as in the config."""
     tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
-    """How BLEU splits text into words; auto follows --target-language, or that of the model's
-    config: zh for Chinese, char for Japanese, else 13a. none splits at spaces alone."""
+    """How BLEU splits text into words. auto depends on --target-language, or on that of the model's
+    config: zh for Chinese, char for Japanese, else 13a. none splits at spaces only."""
     lowercase: bool = False
     """Ignore case, as `sacrebleu -lc` does."""
     json: bool = False
@@ -52,11 +52,6 @@ class EvaluateArguments(ModelArguments):
             )
 
 
-def main(args: list[str] | None = None) -> int:
-    """The verb `evaluate`; returns the exit status."""
-    return run_model_verb(evaluate, EvaluateArguments, args, verb="evaluate")
-
-
 def evaluate(arguments: EvaluateArguments) -> None:
     """Translate the test set and print its scores."""
     from flaxformer_mt.config import workdir_config
@@ -66,7 +61,7 @@ def evaluate(arguments: EvaluateArguments) -> None:
         sources, references = read_parallel(arguments.source, arguments.reference)
     else:
         sources, references = _test_set(config.data)
-    with open_output(output_of_first(arguments.output or os.devnull)) as output:
+    with open_output(first_process_output(arguments.output or os.devnull)) as output:
         hypotheses, checkpoint = _translate(sources, arguments)
         output.write("".join(f"{line}\n" for line in hypotheses).encode())
     tokenize = arguments.tokenize
@@ -104,7 +99,7 @@ def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[s
             length_penalty=arguments.length_penalty,
             num_hypotheses=1,
             first_line=mine.start + 1,
-            **arguments.into,
+            target_language=arguments.target_language or None,
         )
         return [hypotheses[0].text for hypotheses in found]
 
@@ -127,6 +122,8 @@ def _print(
     else:
         print_from_first(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {checkpoint}")
 
+
+main = command("evaluate", EvaluateArguments, evaluate)
 
 if __name__ == "__main__":
     exit_process(main())

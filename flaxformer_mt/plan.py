@@ -10,8 +10,8 @@ import json
 import sys
 from typing import Literal
 
-from flaxformer_mt.cli import guard
-from flaxformer_mt.config import Arguments, Config, parse
+from flaxformer_mt.cli import command
+from flaxformer_mt.config import Config, ConfigArguments
 from flaxformer_mt.planning.hardware import Hardware, local_devices, open_topology
 from flaxformer_mt.planning.plans import (
     HEADER,
@@ -28,8 +28,8 @@ from flaxformer_mt.runtime.sharding import configure_cpu_devices
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanArguments(Arguments):
-    """The arguments of `plan` beside the config."""
+class PlanArguments(ConfigArguments):
+    """Estimate what a recipe takes on other hardware. Nothing is trained or translated."""
 
     workdir: str = ""
     """With --read-data: use the tokenizer of this run. Empty = learn one and discard it."""
@@ -50,17 +50,11 @@ class PlanArguments(Arguments):
     """Print JSON instead of a table."""
 
 
-def main(args: list[str] | None = None) -> int:
-    """Runs the command `plan`; returns the exit code."""
-
-    def work() -> None:
-        description = "Estimate what a recipe takes on other hardware; nothing runs."
-        config, arguments = parse(args, PlanArguments, verb="plan", description=description)
-        plans = make_plans(config, arguments)
-        if arguments.json:
-            print(json.dumps([plan_json(plan) for plan in plans], indent=2))
-
-    return guard(work)
+def plan(arguments: PlanArguments) -> None:
+    """Runs the command `plan`: makes the plans and prints them."""
+    plans = make_plans(arguments.as_config(), arguments)
+    if arguments.json:
+        print(json.dumps([plan_json(plan) for plan in plans], indent=2))
 
 
 def make_plans(config: Config, arguments: PlanArguments) -> list[Plan]:
@@ -99,6 +93,8 @@ def _hardware(config: Config, arguments: PlanArguments) -> list[Hardware]:
         return [local_devices()]
     return [open_topology(name, full_effort=arguments.full_effort) for name in arguments.topology]
 
+
+main = command("plan", PlanArguments, plan)
 
 if __name__ == "__main__":
     exit_process(main())

@@ -1,62 +1,44 @@
-"""How probable a model finds given translations: `python -m flaxformer_mt.score`."""
+"""The scores that a model gives to translations: `python -m flaxformer_mt.score`."""
 
 import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from flaxformer_mt.model_arguments import (
-    ModelArguments,
+from flaxformer_mt.cli import (
+    LineOutputArguments,
+    command,
+    first_process_output,
     load_translator,
-    output_of_first,
-    run_model_verb,
 )
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.files import open_output, read_parallel
 
 if TYPE_CHECKING:
-    from flaxformer_mt.translation.hypotheses import PairScore
+    from flaxformer_mt.translation.results import PairScore
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoreArguments(ModelArguments):
-    """How probable a model finds given translations.
+class ScoreArguments(LineOutputArguments):
+    """The score that a model gives to each translation.
 
-    Writes one score for each pair of lines: log-probability / length penalty, the score that
-    `translate` reports for these tokens; less negative is more probable. (A text can be cut into
-    tokens in several ways; the usual one is scored, which a search need not have chosen.)
+    Writes one score for each pair of lines: log-probability / length penalty, as `translate`
+    reports for these tokens; less negative is more probable. (A text has several tokenizations. The
+    usual one is scored; a search may have found another.)
     With --json, one object {"source", "target", "score", "log_prob", "num_tokens"} for each pair;
-    with --details also "tokens", "token_log_probs", "alignment" (pairs of source and target token)
-    and "confidence"; with --decoding.flag-faults also "flags".
+    with --details also "source_tokens", "tokens", "token_log_probs" and "alignment" (pairs of
+    source and target token); with --decoding.flag-faults also "flags".
     """
 
     source: str
     """UTF-8 file, one sentence a line."""
     target: str
     """UTF-8 file with a translation of each line of the source."""
-    output: str = ""
-    """File to write; it appears when all is scored. If not given, standard output."""
-    json: bool = False
-    """Write one JSON object for each pair."""
-    details: bool = False
-    """In JSON, tell tokens, their log-probabilities, alignment and confidence."""
-    attention: bool = False
-    """In JSON, tell the attention of each target token too."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.details or self.attention) and not self.json:
-            raise ValueError("--details and --attention are told in JSON: add --json")
-
-
-def main(args: list[str] | None = None) -> int:
-    """The verb `score`; returns the exit status."""
-    return run_model_verb(score, ScoreArguments, args, verb="score")
 
 
 def score(arguments: ScoreArguments) -> None:
     """Read both files, then load the model, then write one line for each pair."""
     sources, targets = read_parallel(arguments.source, arguments.target)
-    with open_output(output_of_first(arguments.output)) as output:
+    with open_output(first_process_output(arguments.output)) as output:
         for source, target, found in zip(
             sources, targets, _scores(sources, targets, arguments), strict=True
         ):
@@ -86,12 +68,14 @@ def _scores(sources: list[str], targets: list[str], arguments: ScoreArguments) -
         lambda mine: translator.score(
             sources[mine],
             targets[mine],
-            **arguments.into,
+            target_language=arguments.target_language or None,
             length_penalty=arguments.length_penalty,
             details=arguments.details or arguments.attention,
         ),
     )
 
+
+main = command("score", ScoreArguments, score)
 
 if __name__ == "__main__":
     exit_process(main())

@@ -1,13 +1,14 @@
 """The modules of a model and what they cost: `python -m flaxformer_mt.summary`."""
 
-import argparse
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 
-from flaxformer_mt.cli import guard, parse_arguments
-from flaxformer_mt.config import Config, config_argument, load_config, workdir_config
+from flaxformer_mt.cli import command
+from flaxformer_mt.config import Config, ConfigArguments, workdir_config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
@@ -20,11 +21,13 @@ from flaxformer_mt.runtime.command import exit_process
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Example:
-    """The model, and the lengths of the sentences that pass through it."""
+class SummaryArguments(ConfigArguments):
+    """Show the modules of a model in order, with shapes, parameters and FLOPs.
 
-    config: str = "configs/demo.py"
-    """Python file that defines `config = Config(...)`; options below override its fields."""
+    Nothing is computed and no data is read. Without --workdir the vocabulary has
+    data.tokenizer.vocab_size tokens.
+    """
+
     workdir: str = ""
     """Directory of a training run: its config and its vocabulary are used instead of --config."""
     source_length: int = 20
@@ -32,31 +35,21 @@ class Example:
     target_length: int = 20
     """Target tokens of the example, end token included."""
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SummaryArguments(Config, Example):
-    """Show the modules of a model in order, with shapes, parameters and FLOPs.
-
-    Nothing is computed and no data is read. Without --workdir the vocabulary has
-    data.tokenizer.vocab_size tokens.
-    """
-
-
-def main(args: list[str] | None = None) -> int:
-    """Runs the command `summary`; returns the exit code."""
-
-    def work() -> None:
-        path = config_argument(args, verb="summary", default=Example.config)
-        workdir = _workdir_argument(args)
-        config = workdir_config(workdir) if workdir else load_config(path)
-        default = SummaryArguments(config=path, workdir=workdir, **vars(config))
-        arguments = parse_arguments(SummaryArguments, args, verb="summary", default=default)
-        print(summary(arguments, arguments))
-
-    return guard(work)
+    @classmethod
+    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+        """The config of the run in --workdir, or of the file that --config names."""
+        workdir = "".join(values_of("--workdir"))
+        if workdir:
+            return {"workdir": workdir, **vars(workdir_config(workdir))}
+        return super().defaults(values_of)
 
 
-def summary(config: Config, example: Example) -> str:
+def run(arguments: SummaryArguments) -> None:
+    """Runs the command `summary`: prints the table."""
+    print(summary(arguments.as_config(), arguments))
+
+
+def summary(config: Config, example: SummaryArguments) -> str:
     """The module table and the totals as text.
 
     Raises ValueError for a sentence without tokens, or longer than the model reads.
@@ -68,13 +61,6 @@ def summary(config: Config, example: Example) -> str:
     shape = BatchShape(1, example.source_length, example.target_length)
     rows = module_rows(model, shape)
     return f"{module_table(rows)}\n\n{_totals(config, model, shape, forward=rows[0].flops)}"
-
-
-def _workdir_argument(args: list[str] | None) -> str:
-    """The value of --workdir, needed first: its config gives the defaults of all other flags."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--workdir", default="")
-    return parser.parse_known_args(args)[0].workdir
 
 
 def _model(config: Config, workdir: str) -> Transformer:
@@ -101,6 +87,8 @@ def _totals(config: Config, model: Transformer, shape: BatchShape, *, forward: i
         )
     return "\n".join(lines)
 
+
+main = command("summary", SummaryArguments, run)
 
 if __name__ == "__main__":
     exit_process(main())

@@ -11,7 +11,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from flaxformer_mt.cli import run_verb
+from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, differences, load_variants, workdir_config
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.host_memory import share_freed_memory
@@ -34,11 +34,6 @@ class SweepArguments:
     """Directory of the sweep: the table, and a workdir for each variant."""
     only: tuple[str, ...] = ()
     """Names of the variants to train; all if not given."""
-
-
-def main(args: list[str] | None = None) -> int:
-    """Runs the command `sweep` and returns its exit status."""
-    return run_verb(sweep, SweepArguments, args, verb="sweep")
 
 
 def sweep(arguments: SweepArguments) -> None:
@@ -113,6 +108,8 @@ def results(workdir: Path) -> str:
         f"{parameters:,} | {scores[-1]['perplexity']:.3f} | {scores[-1]['bleu']:.1f} | {speed:,.0f}"
     )
 
+
+main = command("sweep", SweepArguments, sweep)
 
 if __name__ == "__main__":
     exit_process(main())

@@ -22,8 +22,8 @@ from flaxformer_mt.checkpoints.workdir import (
     remove_unused_tokenizer,
     was_validated,
 )
-from flaxformer_mt.cli import ABOUT_CACHE, guard
-from flaxformer_mt.config import Arguments, Config, parse
+from flaxformer_mt.cli import command
+from flaxformer_mt.config import Config, ConfigArguments
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
@@ -61,9 +61,12 @@ from flaxformer_mt.translation.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainArguments(Arguments):
-    """The arguments of `train` beside the config."""
+class TrainArguments(ConfigArguments):
+    """Train a translation model."""
 
+    workdir: str = "runs/demo"
+    """Directory of this run: checkpoints, tokenizer, config, metrics. If it holds a run, this run
+    continues."""
     accept_changed_data: bool = False
     """Resume although the training data has changed, with the next epoch of the new data."""
 
@@ -71,31 +74,20 @@ class TrainArguments(Arguments):
 EXIT_STATUS: dict[Ending, int] = {"complete": 0, "preempted": 143, "interrupted": 130}
 
 
-def main(args: list[str] | None = None) -> int:
-    """Runs the command and returns its exit status.
+def run(arguments: TrainArguments) -> int:
+    """Runs the command `train`; returns the exit code.
 
-    The status is 2 after an error message, 143 if SIGTERM or a preemption stopped the run (which
-    is saved), 130 if ctrl-C did.
+    The exit code is 143 if SIGTERM or a preemption stopped the run (which is saved), and 130 if
+    ctrl-C did.
     """
-    statuses: list[int] = []
-
-    def work() -> None:
-        share_freed_memory()
-        config, arguments = parse(
-            args,
-            TrainArguments,
-            verb="train",
-            description=f"Train a translation model.\n\n{ABOUT_CACHE}",
-        )
-        ending = train(
-            config,
-            arguments.workdir,
-            accept_changed_data=arguments.accept_changed_data,
-            handle_signals=True,
-        )
-        statuses.append(EXIT_STATUS[ending])
-
-    return guard(work) or statuses[0]
+    share_freed_memory()
+    ending = train(
+        arguments.as_config(),
+        arguments.workdir,
+        accept_changed_data=arguments.accept_changed_data,
+        handle_signals=True,
+    )
+    return EXIT_STATUS[ending]
 
 
 def train(
@@ -297,6 +289,8 @@ def example_sentence(pairs: tuple[Pair, ...]) -> str:
     plain = (pair.source for pair in pairs if not set(pair.source) & set('"$`\\!'))
     return next(plain, "Hello.")
 
+
+main = command("train", TrainArguments, run)
 
 if __name__ == "__main__":
     exit_process(main())

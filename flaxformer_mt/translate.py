@@ -6,95 +6,78 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.model_arguments import (
-    ModelArguments,
+from flaxformer_mt.cli import (
+    LineOutputArguments,
+    command,
+    first_process_output,
     load_translator,
-    output_of_first,
-    run_model_verb,
 )
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.files import open_output, read_text
 
 if TYPE_CHECKING:
-    from flaxformer_mt.translation.hypotheses import Hypothesis
+    from flaxformer_mt.translation.results import Hypothesis
 
 LINES_AT_ONCE = 4096
-"""Written before the next are translated; enough of them to fill whole batches of like length."""
+"""Lines that are translated before any of them is written; enough to fill whole batches."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateArguments(ModelArguments):
+class TranslateArguments(LineOutputArguments):
     """Translate text, line by line.
 
     Each input line becomes exactly one output line, in order; a blank line stays blank.
     With --num-hypotheses N above 1, each becomes up to N lines "index ||| text ||| score", best
-    first (mbr: by utility; samples: as drawn), where index counts the input lines from 0 (the
-    n-best format of Moses and Marian).
+    first, where index counts the input lines from 0 (the n-best format of Moses and Marian).
+    (Strategy mbr orders by utility; samples are not ordered.)
     With --json, each becomes one object {"source": "...", "hypotheses": [{"text": "...",
-    "score": -1.2}, ...]}; with --details each hypothesis also has "tokens", "token_log_probs",
-    "alignment" (pairs of source and target token) and "confidence", and with --attention true
+    "score": -1.2}, ...]}; with --details each hypothesis also has "source_tokens", "tokens",
+    "token_log_probs" and "alignment" (pairs of source and target token), and with --attention
     "attention" (a row for each target token). A score is log-probability / length penalty.
-    With --decoding.flag-faults, what looks wrong is told on standard error, or with --json in
-    "flags" of each hypothesis.
+    With --decoding.flag-faults, faults are printed on standard error, or with --json in "flags" of
+    each hypothesis.
     """
 
     input: str = ""
     """UTF-8 file to translate, one sentence a line. If not given, standard input."""
-    output: str = ""
-    """File to write; it appears when all is translated. If not given, standard output."""
     prefix: str = ""
-    """UTF-8 file with the beginning of each translation, whose last word may go on; blank lines
-    force nothing."""
+    """UTF-8 file with the beginning of each translation; its last word may continue. A blank line
+    leaves the translation free."""
     constraints: str = ""
-    """UTF-8 file with the phrases that must appear in each translation, separated by tabs."""
+    """UTF-8 file with the phrases that each translation must contain, separated by tabs."""
     beam_size: int | None = None
-    """Hypotheses kept while searching; 1 is greedy search. If not given, as in the config."""
+    """Hypotheses that the search keeps; 1 is greedy search. If not given, as in the config."""
     num_hypotheses: int | None = None
-    """Hypotheses written for each line; of a beam search at most beam_size. If not given, as in the
-    config."""
-    json: bool = False
-    """Write one JSON object for each input line."""
-    details: bool = False
-    """In JSON, tell tokens, their log-probabilities, alignment and confidence."""
-    attention: bool = False
-    """In JSON, tell the attention of each target token too."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.details or self.attention) and not self.json:
-            raise ValueError("--details and --attention are told in JSON: add --json")
-
-
-def main(args: list[str] | None = None) -> int:
-    """The verb `translate`; returns the exit status."""
-    return run_model_verb(translate, TranslateArguments, args, verb="translate")
+    """Hypotheses to write for each line; for a beam search at most beam_size. If not given, as in
+    the config."""
 
 
 def translate(arguments: TranslateArguments) -> None:
-    """Read all input, then load the model, then translate: bad text is found before any work."""
+    """Read all input, so that bad text is found first; then load the model and translate."""
     text = read_text(arguments.input)
-    wishes = _read_wishes(arguments, text.lines)
-    with open_output(output_of_first(arguments.output)) as output:
+    demands = _read_demands(arguments, text.lines)
+    with open_output(first_process_output(arguments.output)) as output:
         separator = ""  # before each line but the first, so that the last can end as it did
-        for line in _output_lines(text.lines, wishes, arguments):
+        for line in _output_lines(text.lines, demands, arguments):
             output.write(f"{separator}{line}".encode())
             separator = "\n"
         if text.final_newline and text.lines:
             output.write(b"\n")
 
 
-def _read_wishes(arguments: TranslateArguments, lines: Sequence[str]) -> dict[str, list[Any]]:
-    """What is asked for each line, by the names of `Translator.translate`."""
-    wishes: dict[str, list[Any]] = {}
+def _read_demands(arguments: TranslateArguments, lines: Sequence[str]) -> dict[str, list[Any]]:
+    """The prefixes and constraints of all lines, as arguments of `Translator.translate`."""
+    demands: dict[str, list[Any]] = {}
     if arguments.prefix:
-        wishes["prefixes"] = _read_as_many(arguments.prefix, lines)
+        demands["prefixes"] = _read_beside(lines, arguments.prefix)
     if arguments.constraints:
-        found = _read_as_many(arguments.constraints, lines)
-        wishes["constraints"] = [line.split("\t") for line in found]
-    return wishes
+        found = _read_beside(lines, arguments.constraints)
+        demands["constraints"] = [line.split("\t") for line in found]
+    return demands
 
 
-def _read_as_many(file: str, lines: Sequence[str]) -> list[str]:
+def _read_beside(lines: Sequence[str], file: str) -> list[str]:
+    """The lines of a file that has one for each of `lines`."""
     found = read_text(file).lines
     if len(found) != len(lines):
         raise ValueError(
@@ -105,7 +88,7 @@ def _read_as_many(file: str, lines: Sequence[str]) -> list[str]:
 
 
 def _output_lines(
-    lines: Sequence[str], wishes: dict[str, Any], arguments: TranslateArguments
+    lines: Sequence[str], demands: dict[str, Any], arguments: TranslateArguments
 ) -> Iterator[str]:
     import jax
     from tqdm import tqdm
@@ -113,8 +96,9 @@ def _output_lines(
     from flaxformer_mt.runtime.processes import is_first, map_over_processes
 
     translator = load_translator(arguments)
-    if wishes or arguments.into:
-        translator.check(lines, **arguments.into, **wishes)  # all, before any is written
+    language = arguments.target_language or None
+    if demands or language:  # check all lines before any is written
+        translator.check(lines, target_language=language, **demands)
     n_best = (arguments.num_hypotheses or translator.config.num_hypotheses) > 1
     at_once = LINES_AT_ONCE * jax.process_count()
     with tqdm(total=len(lines), unit=" lines", disable=None) as bar:  # None: only on a terminal
@@ -129,27 +113,27 @@ def _output_lines(
                     length_penalty=arguments.length_penalty,
                     num_hypotheses=arguments.num_hypotheses,
                     first_line=mine.start + 1,
-                    **arguments.into,
+                    target_language=language,
                     details=arguments.details or arguments.attention,
-                    **{name: of_lines[mine] for name, of_lines in wishes.items()},
+                    **{name: values[mine] for name, values in demands.items()},
                 )
 
             results = map_over_processes(len(part), translate_part)
             for index, (source, hypotheses) in enumerate(zip(part, results, strict=True), start):
                 if not arguments.json and is_first():
-                    _tell_flags(index, hypotheses)
-                yield from _format(index, source, hypotheses, arguments, n_best)
+                    _print_flags(index, hypotheses)
+                yield from _format_line(index, source, hypotheses, arguments, n_best)
             bar.update(len(results))
 
 
-def _tell_flags(index: int, hypotheses: Sequence["Hypothesis"]) -> None:
+def _print_flags(index: int, hypotheses: Sequence["Hypothesis"]) -> None:
     for number, hypothesis in enumerate(hypotheses, start=1):
         which = f", hypothesis {number}" if len(hypotheses) > 1 else ""
         for flag in hypothesis.flags or ():
             print(f"line {index + 1}{which}: {flag.kind}: {flag.reason}", file=sys.stderr)
 
 
-def _format(
+def _format_line(
     index: int,
     source: str,
     hypotheses: Sequence["Hypothesis"],
@@ -167,7 +151,7 @@ def _format(
 
 
 def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any]:
-    """All that is known of a hypothesis."""
+    """The JSON object of a hypothesis."""
     values: dict[str, Any] = {"text": hypothesis.text, "score": hypothesis.score}
     if hypothesis.utility is not None:
         values["utility"] = hypothesis.utility
@@ -177,6 +161,8 @@ def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any
         values |= hypothesis.details.as_json(with_attention=with_attention)
     return values
 
+
+main = command("translate", TranslateArguments, translate)
 
 if __name__ == "__main__":
     exit_process(main())

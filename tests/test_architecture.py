@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flaxformer_mt.cli import COMMANDS
+
 PACKAGE = Path(__file__).parents[1] / "flaxformer_mt"
 PACKAGES = {path.parent.name for path in PACKAGE.glob("*/*.py")}
 LAYERS = (  # each imports those before it only
@@ -25,20 +27,6 @@ LAYERS = (  # each imports those before it only
 )
 UPWARDS = {  # imports that still point upwards, to be removed
     ("search", "inference"),
-    ("search", "evaluation"),
-}
-COMMANDS = {
-    "train",
-    "translate",
-    "score",
-    "evaluate",
-    "average",
-    "calibrate",
-    "convert",
-    "summary",
-    "plan",
-    "sweep",
-    "attention_maps",
 }
 DRAWERS = {"utils", "util", "common", "core", "helpers", "base", "lib", "misc"}
 

@@ -25,8 +25,8 @@ from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.masks import causal_mask
 from flaxformer_mt.model.positions import sinusoids
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.optimizer import inverse_sqrt_schedule
+from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.translator import Translator
 
 WORDS = (

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 from tiny_run import two_processes
 
-from flaxformer_mt import average, cli, evaluate, lines, score, translate
+from flaxformer_mt import average, cli, evaluate, score, translate
 from flaxformer_mt.checkpoints import averaging
 from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.evaluation.quality_flags import Flag, GuardConfig
-from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.translation.hypotheses import Details, Hypothesis
+from flaxformer_mt.runtime import files
+from flaxformer_mt.translation.config import DecodingConfig
+from flaxformer_mt.translation.results import Hypothesis, TokenDetails
 from flaxformer_mt.translation.translator import Translator
 
 PYTHON_FORMAT = warnings.formatwarning
@@ -40,17 +41,17 @@ class Pair(NamedTuple):
     score: float
     log_prob: float
     tokens: list[int]
-    details: Details | None = None
+    details: TokenDetails | None = None
     flags: None = None
 
 
-DETAILS = Details(["a", "</s>"], ["A", "</s>"], [-0.5, -1.0], np.eye(2, dtype=np.float32), 0.75)
+DETAILS = TokenDetails(["a", "</s>"], ["A", "</s>"], [-0.5, -1.0], np.eye(2, dtype=np.float32))
 
 
 class Shouter:
-    """Stands for a Translator: translates into capital letters, and blank into blank.
+    """Replaces a Translator: translates into capital letters.
 
-    In front it says the prefix, and behind the constraints; "?" it finds suspicious.
+    The prefix comes first and the constraints last; a sentence with "?" has a flag.
     """
 
     def __init__(self) -> None:
@@ -68,8 +69,8 @@ class Shouter:
         self.members = len(members), weights
         return self
 
-    def check(self, sentences: list[str], **wishes: object) -> None:
-        self.checked = len(sentences), wishes
+    def check(self, sentences: list[str], **demands: object) -> None:
+        self.checked = len(sentences), demands
 
     def translate(
         self, sentences: list[str], *, num_hypotheses: int | None = None, **given: Any
@@ -105,6 +106,7 @@ class Shouter:
         sources: list[str],
         targets: list[str],
         *,
+        target_language: str | None,
         length_penalty: float | None,
         details: bool,
     ) -> list[Pair]:
@@ -133,35 +135,32 @@ def run_translate(work: Path, content: bytes, *args: str) -> bytes:
 
 
 class TestMain:
-    def test_help_names_the_verbs(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_help_names_the_commands(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["--help"]) == 0
         text = capsys.readouterr().out
-        assert all(
-            verb in text
-            for verb in ("train", "translate", "score", "evaluate", "average", "calibrate")
-        )
+        assert all(name in text for name in ("train", "translate", "score", "evaluate", "average"))
 
     def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["--version"]) == 0
         assert capsys.readouterr().out.strip().count(".") == 2
 
-    def test_unknown_verb_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_unknown_command_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["transalte"]) == 2
         assert "did you mean translate?" in capsys.readouterr().err
 
-    def test_verb_like_no_other_names_all_in_the_order_of_use(
+    def test_other_unknown_command_names_all_in_the_order_of_use(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert cli.main(["nope"]) == 2
-        assert capsys.readouterr().err.endswith(f"choose from {', '.join(cli.VERBS)}\n")
+        assert capsys.readouterr().err.endswith(f"choose from {', '.join(cli.COMMANDS)}\n")
 
-    def test_hands_the_rest_to_the_verb(self, work: Path, shouter: Shouter) -> None:
+    def test_the_command_gets_the_other_arguments(self, work: Path, shouter: Shouter) -> None:
         (work / "in").write_text("a\n")
         assert cli.main(["translate", "--workdir", "w", "--input=in", "--output=out"]) == 0
         assert (work / "out").read_text() == "A\n"
 
     @pytest.mark.parametrize(
-        ("verb", "flags"),
+        ("command", "flags"),
         [
             (
                 "translate",
@@ -177,22 +176,30 @@ class TestMain:
                 "workdir weights source reference beam-size tokenize lowercase json checkpoint",
             ),
             ("average", "workdir last best"),
-            ("calibrate", "workdir source target checkpoint max-pairs"),
         ],
     )
-    def test_help_of_each_verb_is_complete(
-        self, verb: str, flags: str, capsys: pytest.CaptureFixture[str]
+    def test_help_of_each_command_is_complete(
+        self, command: str, flags: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit) as stop:
-            cli.main([verb, "--help"])
+            cli.main([command, "--help"])
         assert stop.value.code == 0
         text = capsys.readouterr().out
         assert all(f"--{flag} " in text for flag in flags.split())
-        if verb in ("translate", "score", "evaluate"):
+        if command in ("translate", "score", "evaluate"):
             for where, kind in (("decoding", DecodingConfig), ("decoding.guard", GuardConfig)):
                 for field in dataclasses.fields(kind):
                     flag = f"--{where}.{field.name.replace('_', '-')} "
                     assert flag in text or field.name == "guard"
+
+    @pytest.mark.parametrize("name", cli.COMMANDS)
+    def test_every_listed_command_has_a_module(
+        self, name: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as stop:
+            cli.main([name, "--help"])
+        assert stop.value.code == 0
+        assert f"python -m flaxformer_mt.{name} " in capsys.readouterr().out
 
     def test_misspelt_flag_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as stop:
@@ -200,9 +207,9 @@ class TestMain:
         assert stop.value.code == 2
         assert "--beam-size" in capsys.readouterr().err
 
-    def test_verbs_start_without_jax(self) -> None:
-        verbs = "from flaxformer_mt import average, calibrate, cli, evaluate, score, translate"
-        check = f"import sys; {verbs}; sys.exit('jax' in sys.modules)"
+    def test_commands_start_without_jax(self) -> None:
+        commands = "from flaxformer_mt import average, cli, evaluate, score, translate"
+        check = f"import sys; {commands}; sys.exit('jax' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
     def test_a_translator_waits_for_nothing_that_it_does_not_use(self) -> None:
@@ -215,7 +222,7 @@ class TestMain:
         assert done.returncode == 0 and done.stdout == "\n", done.stdout
 
 
-class TestGuard:
+class TestExitCode:
     @pytest.mark.parametrize(
         ("error", "message"),
         [
@@ -224,13 +231,13 @@ class TestGuard:
             (OSError(28, "No space left on device", "x"), "error: x: No space left on device\n"),
         ],
     )
-    def test_bad_input_is_one_message_and_status_2(
+    def test_bad_input_is_one_message_and_code_2(
         self, error: Exception, message: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         def work() -> None:
             raise error
 
-        assert cli.guard(work) == 2
+        assert cli.exit_code(work) == 2
         assert capsys.readouterr().err == message
 
     def test_debugging_shows_the_traceback(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,11 +246,11 @@ class TestGuard:
 
         monkeypatch.setenv(cli.DEBUG, "1")
         with pytest.raises(ValueError):
-            cli.guard(refuse)
+            cli.exit_code(refuse)
 
-    def test_mistakes_of_ours_keep_their_traceback(self) -> None:
+    def test_bugs_keep_their_traceback(self) -> None:
         with pytest.raises(ZeroDivisionError):
-            cli.guard(lambda: print(1 // 0))
+            cli.exit_code(lambda: print(1 // 0))
 
     @pytest.mark.filterwarnings("default")
     def test_warnings_are_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,12 +259,12 @@ class TestGuard:
             warnings.showwarning = lambda *args, **_: print(
                 warnings.formatwarning(*args[:4]), end="", file=sys.stderr
             )
-            assert cli.guard(lambda: warnings.warn("line 3 is long", stacklevel=1)) == 0
+            assert cli.exit_code(lambda: warnings.warn("line 3 is long", stacklevel=1)) == 0
         assert capsys.readouterr().err == "warning: line 3 is long\n"
         assert warnings.formatwarning is PYTHON_FORMAT
 
-    def test_reader_that_has_enough_is_no_error(self) -> None:
-        code = "from flaxformer_mt import cli; cli.guard(lambda: print('x' * 10**6))"
+    def test_a_closed_pipe_is_no_error(self) -> None:
+        code = "from flaxformer_mt import cli; cli.exit_code(lambda: print('x' * 10**6))"
         done = subprocess.run(
             f'{sys.executable} -c "{code}" | head -c 1', shell=True, capture_output=True, text=True
         )
@@ -388,15 +395,15 @@ class TestTranslate:
                 assert counts in capsys.readouterr().err
                 assert not (work / "out").exists()
 
-    def test_flags_are_told_on_standard_error_or_in_json(
+    def test_flags_go_to_standard_error_or_json(
         self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
     ) -> None:
         run_translate(work, b"a\nb?\n")
         assert capsys.readouterr().err == ""
         flagging = ["--decoding.flag-faults", "--num-hypotheses=2"]
         assert run_translate(work, b"a\nb?\n", *flagging).count(b"\n") == 4
-        told = [f"line 2, hypothesis {number}: loop: '?' is odd" for number in (1, 2)]
-        assert capsys.readouterr().err.splitlines() == told
+        printed = [f"line 2, hypothesis {number}: loop: '?' is odd" for number in (1, 2)]
+        assert capsys.readouterr().err.splitlines() == printed
         out = run_translate(work, b"a\nb?\n", *flagging, "--json")
         assert capsys.readouterr().err == ""
         flags = [json.loads(line)["hypotheses"][0]["flags"] for line in out.splitlines()]
@@ -408,7 +415,6 @@ class TestTranslate:
             "tokens": ["A", "</s>"],
             "token_log_probs": [-0.5, -1.0],
             "alignment": [[0, 0]],
-            "confidence": 0.75,
         }
         (found,) = json.loads(run_translate(work, b"a\n", "--json", "--details"))["hypotheses"]
         assert found == {"text": "A", "score": -0.5, **expected}
@@ -437,18 +443,18 @@ class TestTranslate:
     @pytest.mark.parametrize(
         ("content", "status", "answer"),
         [
-            (b"", 0, repr(lines.Text([], True))),
-            ("\ufeffä\u2028b\r\n\nc".encode(), 0, repr(lines.Text(["ä\u2028b", "", "c"], False))),
+            (b"", 0, repr(files.Text([], True))),
+            ("\ufeffä\u2028b\r\n\nc".encode(), 0, repr(files.Text(["ä\u2028b", "", "c"], False))),
             (b"good\nb\xe4d\n", 2, "error: standard input, line 2: not UTF-8 (byte 0xe4 at"),
         ],
     )
     def test_standard_input_and_output(self, content: bytes, status: int, answer: str) -> None:
         code = (
-            "import sys; from flaxformer_mt import cli, lines\n"
+            "import sys; from flaxformer_mt import cli; from flaxformer_mt.runtime import files\n"
             "def work():\n"
-            "    text = lines.read_text('')\n"
-            "    with lines.open_output('') as output: output.write(repr(text).encode())\n"
-            "sys.exit(cli.guard(work))"
+            "    text = files.read_text('')\n"
+            "    with files.open_output('') as output: output.write(repr(text).encode())\n"
+            "sys.exit(cli.exit_code(work))"
         )
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -488,7 +494,7 @@ class TestTranslate:
 class TestOutput:
     def test_failure_leaves_the_earlier_file_and_nothing_else(self, work: Path) -> None:
         (work / "out").write_text("precious")
-        with pytest.raises(ValueError), lines.open_output("out") as output:
+        with pytest.raises(ValueError), files.open_output("out") as output:
             output.write(b"half")
             raise ValueError
         assert (work / "out").read_text() == "precious"
@@ -496,11 +502,11 @@ class TestOutput:
 
     def test_symbolic_links_and_pipes_stay_what_they_are(self, work: Path) -> None:
         (work / "link").symlink_to("real")
-        with lines.open_output("link") as output:
+        with files.open_output("link") as output:
             output.write(b"x")
         assert (work / "link").is_symlink()
         assert (work / "real").read_text() == "x"
-        with lines.open_output(os.devnull) as output:
+        with files.open_output(os.devnull) as output:
             output.write(b"x")
         assert not Path(os.devnull).is_file()
 

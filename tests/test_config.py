@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.config import (
-    Arguments,
     Config,
+    ConfigArguments,
     differences,
     from_json,
     load_config,
-    parse,
     save_config,
     to_json,
     workdir_config,
@@ -23,8 +23,8 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
 EVERYWHERE = Config(
@@ -55,7 +55,8 @@ def config_file(tmp_path: Path) -> str:
 
 
 def run_parse(config_file: str, *args: str) -> Config:
-    return parse(["--config", config_file, *args], Arguments, verb="train", description="Train.")[0]
+    arguments = parse_arguments(ConfigArguments, ["--config", config_file, *args], prog="train")
+    return arguments.as_config()
 
 
 class TestJson:
@@ -166,9 +167,9 @@ class TestParse:
     def test_defaults_are_those_of_the_file(self, config_file: str) -> None:
         assert run_parse(config_file) == load_config(config_file)
 
-    def test_workdir(self, config_file: str) -> None:
-        args = ["--config", config_file, "--workdir", "w"]
-        assert parse(args, Arguments, verb="train", description="Train.")[1].workdir == "w"
+    def test_the_config_file_is_an_argument_too(self, config_file: str) -> None:
+        arguments = parse_arguments(ConfigArguments, ["--config", config_file], prog="train")
+        assert arguments.config == config_file
 
     @pytest.mark.parametrize(
         "arguments",
@@ -238,7 +239,7 @@ class TestParse:
         assert stop.value.code == 0
         text = capsys.readouterr().out
         assert "settings" not in text
-        for path in ["config", "workdir", *dotted_paths(Config)]:
+        for path in ["config", *dotted_paths(Config)]:
             assert f"--{path.replace('_', '-')} " in text
         assert "(default: 7)" in text  # of the file, not of the class
 

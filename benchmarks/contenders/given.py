@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 
 def write(file: Path, given: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps
 from flaxformer_mt.model.initialization import Params
@@ -144,7 +145,7 @@ def check_fit(path: Path, item: str, expected: Any, found: Any = None) -> None:
 
 def _stored(path: Path, item: str) -> Any:
     """Returns names, shapes and types of an item's arrays, as a tree."""
-    return ocp.StandardCheckpointHandler().metadata(path / item).tree
+    return ocp.StandardCheckpointHandler().metadata(epath.Path(path / item)).tree
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:

@@ -1,7 +1,7 @@
 """BLEU and chrF of a whole test set, computed and signed by sacreBLEU.
 
-A score means little without its signature: it records tokeniser, case and version, and two scores
-can be compared only if their signatures agree (Post 2018, "A Call for Clarity in Reporting BLEU
+A signature records tokeniser, case and version. Two scores can be compared only if their signatures
+agree (Post 2018, "A Call for Clarity in Reporting BLEU
 Scores", https://aclanthology.org/W18-6319).
 """
 
@@ -42,7 +42,7 @@ def bleu(
     Raises ValueError if the two sides have different lengths or no line at all.
     """
     _check_lengths(hypotheses, references)
-    # force: be silent about text that looks tokenised; the signature says how it was read.
+    # force: no warning about text that looks tokenised; the signature says how it was split.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     return _score("BLEU", metric, hypotheses, references)
 
@@ -50,7 +50,7 @@ def bleu(
 def chrf(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> MetricScore:
-    """Corpus chrF2: F-score of character n-grams up to 6 (Popović 2015), needs no tokeniser.
+    """Corpus chrF2: F-score of character n-grams up to 6 (Popović 2015). It needs no tokeniser.
 
     Raises ValueError if the two sides have different lengths or no line at all.
     """

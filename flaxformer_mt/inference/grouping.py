@@ -1,9 +1,7 @@
-"""Which sentences share a compiled program: a small menu of lengths, chosen by the sentence alone.
+"""Groups of sentences that share a compiled program: a small menu of lengths.
 
-A program is compiled for one length and one number of rows, and a sentence always goes to the
-shortest program that holds it, whatever else is to be translated. So the same sentence meets the
-same arithmetic in every batch, and its translation cannot depend on its neighbours. Few lengths
-mean few compilations.
+A program is compiled for one source length and one number of rows. A sentence goes to the shortest
+program that holds it, so few programs are compiled.
 """
 
 import math
@@ -11,26 +9,26 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-SHORTEST, SHORTEST_FRUGAL = 16, 64
+SHORTEST, SHORTEST_ON_CPU = 16, 64
 Result = TypeVar("Result")
 
 
 class Group(NamedTuple):
-    """Sentences (their places in the caller's list) that one call of a program takes together."""
+    """Sentences that one call of a program searches."""
 
     length: int
     rows: int
-    """How many the program takes; rows left over stay empty."""
-    places: int
-    """How many of them it works on at the same time."""
+    """Number of rows of the program; surplus rows stay empty."""
+    slots: int
+    """Number of sentences that it searches at the same time."""
     members: list[int]
-    """Longest first: the last ones wait for nobody long."""
+    """Indices into the caller's list, longest first, to shorten the tail."""
     kind: Hashable = ()
-    """What they have in common beside their length."""
+    """What else the sentences of a program must have in common."""
 
 
 def length_menu(longest: int, shortest: int = SHORTEST) -> tuple[int, ...]:
-    """16, 32, 64, ... (or from another length on) and last `longest` itself."""
+    """Returns `shortest`, twice as much, four times as much, ..., and last `longest` itself."""
     menu = []
     length = shortest
     while length < longest:
@@ -40,12 +38,12 @@ def length_menu(longest: int, shortest: int = SHORTEST) -> tuple[int, ...]:
 
 
 def encoder_lengths(longest: int) -> tuple[int, ...]:
-    """At which lengths a frugal program of this length reads its sources, ascending.
+    """Returns the lengths at which a program of length `longest` encodes its sources, ascending.
 
-    Such programs begin at 64, where others begin at 16: then more sentences take turns. What that
-    would cost, padding in the encoder, these lengths save: 16, 24, 32, 48, 64, 96, ...
+    The shortest program on a CPU has length 64, so that many sentences share it. These lengths
+    (16, 24, 32, 48, 64, 96, ...) save the padding that this would cost in the encoder.
     """
-    shorter = longest // 2 if longest > SHORTEST_FRUGAL else 0
+    shorter = longest // 2 if longest > SHORTEST_ON_CPU else 0
     powers = length_menu(longest)
     lengths = sorted({*powers, *(3 * power // 2 for power in powers)})
     return tuple(length for length in lengths if shorter < length <= longest)
@@ -57,47 +55,50 @@ def group_by_length(
     *,
     tokens_per_batch: int,
     max_rows: int,
-    max_places: int = 0,
-    rows_per_place: int = 1,
+    max_slots: int = 0,
+    rows_per_slot: int = 1,
     num_devices: int = 1,
     sizes: Sequence[int] | None = None,
     kinds: Sequence[Hashable] | None = None,
 ) -> list[Group]:
-    """Put every sentence into a group of its menu length; none may be longer than the menu's last.
+    """Returns groups that contain every sentence, each at the shortest length of the menu.
 
-    The places and the rows of a group follow from its length alone. A device has places for as many
-    sentences as `max_rows` and `tokens_per_batch` allow, and `rows_per_place` times as many rows;
-    if it shall have no more than `max_places` (0 = any number), no fewer rows for that.
-
-    Inside a length the sentences are sorted by `sizes` (their lengths, if not given), so that those
-    of one group end at about the same time. Sentences of different `kinds` (which need different
-    programs) are kept apart.
+    Args:
+      lengths: of the sentences; none is longer than the last one of the menu.
+      menu: the source lengths of programs, ascending.
+      tokens_per_batch: source tokens that a device searches at the same time, at most.
+      max_rows: sentences that a device searches at the same time, at most.
+      max_slots: the same, without a smaller number of rows for a group; 0 = no limit.
+      rows_per_slot: rows of a group for each slot.
+      num_devices: each has its own slots and rows.
+      sizes: sort keys, so that the sentences of a group end at about the same time; the lengths if
+        not given.
+      kinds: sentences of different kinds need different programs.
     """
     kinds = kinds or [()] * len(lengths)
     sizes = sizes or lengths
-    places: dict[tuple[int, Hashable], list[int]] = {}
-    for place in sorted(range(len(lengths)), key=sizes.__getitem__, reverse=True):
-        fitting = next(length for length in menu if length >= lengths[place])
-        places.setdefault((fitting, kinds[place]), []).append(place)
+    by_program: dict[tuple[int, Hashable], list[int]] = {}
+    for index in sorted(range(len(lengths)), key=sizes.__getitem__, reverse=True):
+        fitting = next(length for length in menu if length >= lengths[index])
+        by_program.setdefault((fitting, kinds[index]), []).append(index)
     groups = []
-    for (length, kind), members in places.items():
+    for (length, kind), members in by_program.items():
         size = max(1, min(max_rows, tokens_per_batch // length))
-        at_once = min(size, max_places or size)
-        turns = math.ceil(size * rows_per_place / at_once)
-        rows = turns * at_once * num_devices
+        slots = min(size, max_slots or size)
+        rows = math.ceil(size * rows_per_slot / slots) * slots * num_devices
         parts = (members[i : i + rows] for i in range(0, len(members), rows))
-        groups += [Group(length, rows, at_once, part, kind) for part in parts]
+        groups += [Group(length, rows, slots, part, kind) for part in parts]
     return groups
 
 
 def run_ahead(
     groups: Iterable[Group], dispatch: Callable[[Group], Result], *, window: int = 2
 ) -> Iterator[tuple[Group, Result]]:
-    """Dispatch groups up to `window` ahead of the one that is handed back, in order.
+    """Yields groups and their results in order; dispatches up to `window` groups ahead.
 
-    JAX returns from a dispatch before the device is done: while the caller turns one result into
-    text, the device is busy with the next. The window bounds the memory of what is under way; with
-    0, one group is done before the next one is begun.
+    JAX returns from a dispatch before the device is done. So the device works on the next group
+    while the caller turns a result into text. The window bounds the memory of dispatched groups.
+    With 0, a group is finished before the next one starts.
     """
     pending: deque[tuple[Group, Result]] = deque()
     for group in groups:

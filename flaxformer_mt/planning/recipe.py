@@ -18,11 +18,11 @@ from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.batch_partition import ProcessRows
 from flaxformer_mt.runtime.sharding import BatchPlacement, make_mesh, num_shards, replicated
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.search.loop import SentenceOptions
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.state import TrainState, abstract_state, init_state
 from flaxformer_mt.training.step import make_train_step
+from flaxformer_mt.translation.config import DecodingConfig
 
 Program = tuple[Any, tuple[Any, ...]]
 """A jitted function, and the shapes and shardings of its arguments."""
@@ -103,8 +103,8 @@ def search_program(
     """
     program = SearchProgram(
         models=(model,),
-        beam_size=1 if config.draws else config.beam_size,
-        num_hypotheses=1 if config.draws else config.num_hypotheses,
+        beam_size=1 if config.is_sampling else config.beam_size,
+        num_hypotheses=1 if config.is_sampling else config.num_hypotheses,
         max_target_length=config.length_limit(length),
         bos_id=model.bos_id,
         eos_id=model.bos_id + 1,

@@ -1,20 +1,21 @@
-"""What a translator refuses, before any work: each function raises ValueError, or does nothing."""
+"""What a translator refuses before it computes anything: each function raises ValueError."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import Request
 
 
 def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) -> list[float]:
-    """The weights, with sum 1; equal ones if none are given.
+    """The weights with sum 1, equal ones if none are given.
 
     Raises ValueError unless all members have the same vocabularies, and each a weight above 0.
     """
@@ -31,43 +32,123 @@ def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) ->
                     "tokens): train them with the same tokenizer files"
                 )
     given = list(weights) or [1.0] * len(tokenizers)
-    if len(given) != len(tokenizers) or not all(0 < one < float("inf") for one in given):
+    if len(given) != len(tokenizers) or not all(0 < weight < float("inf") for weight in given):
         raise ValueError(
             f"an ensemble needs one weight above 0 for each of its {len(tokenizers)} models, or "
             f"none, but got {list(weights)}"
         )
-    return [one / sum(given) for one in given]
+    return [weight / sum(given) for weight in given]
 
 
-def check_requested(
-    sentences: Sequence[str],
-    prefixes: Sequence[str | None] | None,
-    constraints: Sequence[Sequence[str] | None] | None,
-    first_line: int,
-) -> None:
-    """Raise ValueError unless there is a prefix and a list of phrases for each sentence."""
-    if prefixes is not None:
-        check_is_list(prefixes, "prefixes")
-        check_as_many(sentences, prefixes, "prefix")
-    if constraints is not None:
-        check_is_list(constraints, "constraints")
-        check_as_many(sentences, constraints, "constraint list")
-        for line, phrases in enumerate(constraints, start=first_line):
-            if isinstance(phrases, str):
-                raise ValueError(
-                    f"line {line}: the constraints must be a list of phrases, but they are one "
-                    f"string; put it into a list: [{phrases[:40]!r}]"
-                )
+def check_vocabularies(model: Transformer, tokenizer: Tokenizer) -> None:
+    """Raise ValueError unless the model was made for the vocabularies of the tokenizer."""
+    facts = (
+        ("source vocabulary size", model.source_vocab_size, tokenizer.source.size),
+        ("target vocabulary size", model.target_vocab_size, tokenizer.target.size),
+        ("BOS id", model.bos_id, tokenizer.target.bos_id),
+    )
+    for name, in_model, in_tokenizer in facts:
+        if in_model != in_tokenizer:
+            raise ValueError(
+                f"model and tokenizer do not belong together: the {name} is {in_model} in the "
+                f"model and {in_tokenizer} in the tokenizer; load both from the same workdir"
+            )
+
+
+def as_list(items: Any, name: str) -> list[Any]:
+    """The items of a list, generator, array or open file.
+
+    Raises ValueError for a single string, whose characters would be taken for sentences, and for
+    what is no collection.
+    """
+    if isinstance(items, str):
+        raise ValueError(
+            f"{name} must be a list with one string a sentence, but it is one string; "
+            f"put it into a list: [{items[:40]!r}]"
+        )
+    is_scalar = getattr(items, "ndim", 1) == 0
+    if not isinstance(items, Iterable) or isinstance(items, bytes) or is_scalar:
+        raise ValueError(
+            f"{name} must be a list with one string a sentence, but it is {_describe(items)}"
+        )
+    return list(items)
+
+
+def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1) -> list[str]:
+    """The sentences, without the line break at the end of each line of a file.
+
+    Raises ValueError for a sentence that is no string, and as `as_list`.
+    """
+    lines = as_list(sentences, name)
+    for line, text in enumerate(lines, start=first_line):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"line {line}: each of the {name} must be a string, but this is {_describe(text)}"
+            )
+    return [text.removesuffix("\n") for text in lines]
+
+
+def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | None] | None:
+    """One prefix or None for each line.
+
+    Raises ValueError if their number differs, or for a prefix that is no string.
+    """
+    if prefixes is None:
+        return None
+    prefixes = as_list(prefixes, "prefixes")
+    check_same_number(num_lines, prefixes, "prefix")
+    for line, prefix in enumerate(prefixes, start=first_line):
+        if not isinstance(prefix, str | None):
+            raise ValueError(
+                f"line {line}: the prefix must be a string or None, but it is {_describe(prefix)}"
+            )
+    return prefixes
+
+
+def as_constraints(
+    constraints: Any, num_lines: int, first_line: int
+) -> list[list[str] | None] | None:
+    """A list of phrases or None for each line.
+
+    Raises ValueError if their number differs, or for what is no list of strings.
+    """
+    if constraints is None:
+        return None
+    constraints = as_list(constraints, "constraints")
+    check_same_number(num_lines, constraints, "constraint list")
+    checked: list[list[str] | None] = []
+    for line, given in enumerate(constraints, start=first_line):
+        is_list = isinstance(given, Iterable) and not isinstance(given, str)
+        phrases = list(given) if is_list else None
+        if given is not None and not (is_list and all(isinstance(p, str) for p in phrases or ())):
+            raise ValueError(
+                f"line {line}: the constraints must be a list of phrases, such as ['a phrase'], "
+                f"but they are {_describe(given)}"
+            )
+        checked.append(phrases)
+    return checked
+
+
+def check_same_number(num_lines: int, given: Sequence[Any], name: str) -> None:
+    """Raise ValueError unless there is one of `given` for each line."""
+    if num_lines != len(given):
+        raise ValueError(
+            f"there must be one {name} for each source, but there are {num_lines} sources and "
+            f"{len(given)} {name}{'es' if name.endswith('x') else 's'}"
+        )
 
 
 def check_requests(
     requests: Sequence[Request],
     config: DecodingConfig,
     suppressed: Bool[np.ndarray, " V"],
-    pieces: Sequence[str],
+    vocabulary: Vocabulary,
 ) -> None:
-    """Raise ValueError for constraints in a search that compares nothing, and for a prefix or
-    constraints with tokens that no translation may contain."""
+    """Raise ValueError for a request that the search cannot fulfil.
+
+    These are constraints without a beam search, and a prefix or constraints with tokens that no
+    translation may contain.
+    """
     for request in requests:
         if request.phrases and config.strategy != "beam":
             raise ValueError(
@@ -75,48 +156,17 @@ def check_requests(
             )
         for token in (*request.prefix, *itertools.chain(*request.phrases)):
             if suppressed[token]:
+                piece = vocabulary.pieces[token]
                 raise ValueError(
                     f"line {request.line}: the prefix or a constraint needs token {token} "
-                    f"({pieces[token]!r}), which no translation may contain (decoding.forbidden)"
+                    f"({piece!r}), which no translation may contain (decoding.forbidden)"
                 )
-
-
-def check_as_many(sentences: Sequence[Any], given: Sequence[Any], name: str) -> None:
-    """Raise ValueError unless there is one of `given` for each sentence."""
-    if len(sentences) != len(given):
-        raise ValueError(
-            f"there must be one {name} for each source, but there are {len(sentences)} sources and "
-            f"{len(given)} {name}{'es' if name.endswith('x') else 's'}"
-        )
-
-
-def check_vocabularies(model: Transformer, tokenizer: Tokenizer) -> None:
-    """Raise ValueError unless the model's embeddings are those of the tokenizer's vocabularies."""
-    facts = (
-        ("source vocabulary size", model.source_vocab_size, tokenizer.source.size),
-        ("target vocabulary size", model.target_vocab_size, tokenizer.target.size),
-        ("BOS id", model.bos_id, tokenizer.target.bos_id),
-    )
-    for name, of_model, of_tokenizer in facts:
-        if of_model != of_tokenizer:
-            raise ValueError(
-                f"model and tokenizer do not belong together: the {name} is {of_model} in the "
-                f"model and {of_tokenizer} in the tokenizer; load both from the same workdir"
-            )
-
-
-def check_is_list(items: Sequence[Any], name: str) -> None:
-    """Raise ValueError for a lone string: each of its characters would be taken for a sentence."""
-    if isinstance(items, str):
-        raise ValueError(
-            f"{name} must be a list with one string a sentence, but it is one string; "
-            f"put it into a list: [{items[:40]!r}]"
-        )
 
 
 def check_target_tokens(tokens: Sequence[int], vocab_size: int, eos_id: int, line: int) -> None:
     """Raise ValueError unless these are token ids of the vocabulary with one EOS, at the end."""
-    if not all(0 <= token < vocab_size for token in tokens):
+    is_id = (isinstance(token, int | np.integer) and 0 <= token < vocab_size for token in tokens)
+    if not all(is_id):
         raise ValueError(f"target {line}: token ids must be in 0..{vocab_size - 1}, got {tokens}")
     if eos_id not in tokens or tokens.index(eos_id) != len(tokens) - 1:
         raise ValueError(
@@ -125,9 +175,13 @@ def check_target_tokens(tokens: Sequence[int], vocab_size: int, eos_id: int, lin
 
 
 def check_finite(score: float, line: int) -> None:
-    """Raise ValueError if the best score of a sentence is not a number."""
+    """Raise ValueError if the best score of a sentence is not finite."""
     if not np.isfinite(score):
         raise ValueError(
             f"line {line}: the model's score is {score}, so its parameters hold NaN or infinities: "
             f"the training has diverged; take an earlier checkpoint"
         )
+
+
+def _describe(value: Any) -> str:
+    return f"{value!r:.60} ({type(value).__name__})"

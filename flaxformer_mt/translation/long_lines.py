@@ -1,4 +1,4 @@
-"""Cut text that is too long for the model into pieces that fit, at the best places there are."""
+"""Split text that is too long for the model into pieces that fit."""
 
 import re
 from collections.abc import Callable
@@ -14,11 +14,11 @@ BOUNDARIES = tuple(
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Cut `text` into pieces for which `fits` holds, losing nothing but the space between them.
+    """Split `text` into pieces for which `fits` holds; only the space between pieces is lost.
 
-    Each piece is as long as it can be, then ends with a sentence, or else a clause, or else a word,
-    if one ends in its last three quarters (no scraps), or else anywhere. A single character is
-    never cut, even if it does not fit.
+    Each piece is as long as possible and ends where a sentence ends, or else a clause, or else a
+    word. Such an end must lie in the last three quarters of the longest possible piece; otherwise
+    the piece is cut there. A single character is a piece even if it does not fit.
     """
     pieces = []
     rest = text.strip()
@@ -32,9 +32,9 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def longest_prefix(text: str, fits: Callable[[str], bool]) -> int:
-    """Length of (about) the longest prefix that fits, at least 1; doubling, then halving.
+    """Length of the longest prefix that fits, about, and at least 1: doubling, then bisection.
 
-    The cost is that of the prefix, not of the text: a line of a megabyte is cut in linear time.
+    The cost depends on the prefix, not on the text: a line of a megabyte takes linear time.
     """
     good, bad = 1, 2
     while bad <= len(text) and fits(text[:bad]):
@@ -52,7 +52,7 @@ def longest_prefix(text: str, fits: Callable[[str], bool]) -> int:
 def last_boundary(text: str, end: int) -> int:
     """The last end of a sentence, clause or word in the last three quarters of `text[:end]`."""
     for boundary in BOUNDARIES:
-        matches = boundary.finditer(text[: end + 1])  # the space that ends a word needs no room
+        matches = boundary.finditer(text[: end + 1])  # the space after a word need not fit
         cuts = [match.start() + len(match.group().rstrip()) for match in matches]
         cuts = [cut for cut in cuts if end // 4 < cut <= end]
         if cuts:

@@ -1,8 +1,9 @@
-"""What is asked for each sentence, and the arrays in which a batch of it reaches the device.
+"""What to search for each segment, and the arrays in which a group of requests reaches the device.
 
-By `jax.device_put`: `jnp.asarray` compiles a program for every new shape that it is given.
+Arrays are made by `jax.device_put`: `jnp.asarray` would compile a program for every new shape.
 """
 
+import itertools
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,11 +14,11 @@ from jaxtyping import Array, Bool, Float, Int, Integer
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.grouping import Group
 from flaxformer_mt.inference.programs import SearchInputs
-from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.search.constraints import Banks, make_banks
+from flaxformer_mt.search.constraints import make_banks
 from flaxformer_mt.search.rules import (
     ForcedPrefix,
     MinLength,
@@ -27,11 +28,13 @@ from flaxformer_mt.search.rules import (
 )
 from flaxformer_mt.search.sampling import Sampler, WithoutReplacement
 from flaxformer_mt.search.selection import Selection
+from flaxformer_mt.translation.config import DecodingConfig
+from flaxformer_mt.translation.segments import Segment
 from flaxformer_mt.translation.word_ends import TargetWords
 
 
 class Request(NamedTuple):
-    """One segment to translate, and what its translation must have."""
+    """One segment to translate, and the tokens that its translation must contain."""
 
     line: int
     inputs: Int[np.ndarray, " s"]
@@ -39,52 +42,108 @@ class Request(NamedTuple):
     num_unread: int = 0
     """Source tokens that were cut off."""
     prefix: tuple[int, ...] = ()
-    """Target tokens that the translation begins with."""
+    """The first target tokens."""
     phrases: tuple[tuple[int, ...], ...] = ()
-    """Target tokens of phrases that it contains."""
+    """Phrases that the target contains, as tokens."""
 
     @property
-    def room(self) -> int:
-        """Target tokens that all this needs, EOS included."""
+    def num_required(self) -> int:
+        """Target tokens of the prefix and all phrases, and EOS."""
         return len(self.prefix) + sum(map(len, self.phrases)) + 1
 
     def limit(self, config: DecodingConfig) -> int:
-        """The most target tokens, EOS included: as always, or more if what is asked needs it."""
-        return max(config.length_limit(len(self.inputs)), self.room)
+        """The most target tokens, EOS included; more than usual if the request requires it."""
+        return max(config.length_limit(len(self.inputs)), self.num_required)
 
     def program_length(self, config: DecodingConfig, menu: Sequence[int]) -> int:
-        """The length of the shortest program that holds source and target.
+        """The length of the shortest program in `menu` that is long enough for source and target.
 
-        Raises ValueError if what must appear is longer than any translation may be.
+        Raises ValueError if the prefix and the phrases are longer than any translation may be.
         """
         for length in menu:
             if length >= len(self.inputs) and config.length_limit(length) >= self.limit(config):
                 return length
         raise ValueError(
-            f"line {self.line}: the prefix and the constraints take {self.room} tokens, EOS "
-            f"included, but no translation here has more than {config.length_limit(menu[-1])}: "
-            f"shorten them, or raise what limits it (decoding.max_target_length is "
+            f"line {self.line}: the prefix and the constraints take {self.num_required} tokens, "
+            f"EOS included, but no translation here has more than {config.length_limit(menu[-1])}: "
+            f"shorten them, or raise the limit (decoding.max_target_length is "
             f"{config.max_target_length}, target_length_ratio {config.target_length_ratio:g}, "
             f"target_length_margin {config.target_length_margin})"
         )
 
     @property
-    def kind(self) -> tuple[int, int, int]:
-        """The sizes of its tables: (prefix, phrases, tokens of a phrase), 0 for none."""
+    def table_sizes(self) -> tuple[int, int, int]:
+        """Sizes of the arrays for (prefix, phrases, tokens of a phrase), 0 for none."""
         longest = max(map(len, self.phrases), default=0)
-        return _padded(len(self.prefix)), _padded(len(self.phrases)), _padded(longest)
+        return (
+            _padded_size(len(self.prefix)),
+            _padded_size(len(self.phrases)),
+            _padded_size(longest),
+        )
 
 
-def _padded(size: int) -> int:
-    """A power of 4, or 0: few sizes mean few programs."""
+def _padded_size(size: int) -> int:
+    """The next power of 4, or 0: few sizes mean few programs."""
     padded = 4
     while padded < size:
         padded *= 4
     return padded if size else 0
 
 
+def make_requests(
+    segments: Sequence[Segment],
+    prefixes: Sequence[str | None] | None,
+    constraints: Sequence[Sequence[str] | None] | None,
+    *,
+    first_line: int,
+    words: TargetWords,
+    source: Vocabulary,
+) -> list[Request]:
+    """One request for each segment, with the prefix and the phrases of its line.
+
+    In a line that was split, the prefix belongs to the first segment, and each phrase to the first
+    segment that has its text, or else to the first.
+    Raises ValueError for text that the target vocabulary cannot represent.
+    """
+    requests = [Request(segment.line, segment.inputs, segment.num_unread) for segment in segments]
+
+    def tokenize(text: str, line: int, role: str) -> tuple[int, ...]:
+        try:
+            return words.tokenize_phrase(text)
+        except ValueError as error:
+            raise ValueError(f"line {line}: the {role} {error}") from error
+
+    for line, group in itertools.groupby(range(len(requests)), lambda i: requests[i].line):
+        indices = list(group)
+        prefix = prefixes[line - first_line] if prefixes is not None else None
+        if prefix and prefix.strip():
+            tokens = tokenize(prefix, line, "prefix")
+            requests[indices[0]] = requests[indices[0]]._replace(prefix=tokens)
+        phrases = constraints[line - first_line] if constraints is not None else None
+        for phrase in phrases or ():
+            if not phrase.strip():
+                continue
+            tokens = tokenize(phrase, line, "constraint")
+            index = segment_for_phrase(phrase, indices, requests, source)
+            if tokens not in requests[index].phrases:
+                more = (*requests[index].phrases, tokens)
+                requests[index] = requests[index]._replace(phrases=more)
+    return requests
+
+
+def segment_for_phrase(
+    phrase: str, indices: Sequence[int], requests: Sequence[Request], source: Vocabulary
+) -> int:
+    """The first of the segments `indices` whose source contains the phrase, or else the first."""
+    if len(indices) > 1:
+        for index in indices:
+            if phrase in source.detokenize(requests[index].inputs):
+                return index
+    return indices[0]
+
+
 def make_batch(requests: Sequence[Request], group: Group) -> Batch:
-    """The sources; rows left over are empty."""
+    """The sources of one group; unused rows are empty."""
     examples = [Example(request.inputs, np.zeros(0, np.int32)) for request in requests]
     return pad_batch(examples, BatchShape(group.rows, group.length, 1))
 
@@ -98,31 +157,23 @@ def make_search_inputs(
     words: TargetWords,
     weights: Sequence[float] | None,
 ) -> SearchInputs:
-    """All that the search shall respect, for the requests of one group."""
-    vocabulary, rows = words.vocabulary, group.rows
-    prefix_size, num_phrases, phrase_size = requests[0].kind
-    limits = _column([request.limit(config) for request in requests], rows)
-    rules: list[Rule] = []
-    if config.repetition_penalty != 1:
-        rules.append(RepetitionPenalty(_number(config.repetition_penalty)))
-    if config.no_repeat_ngram_size:
-        rules.append(NoRepeatedNgram(config.no_repeat_ngram_size))
-    if config.min_target_length or config.min_target_ratio:
-        least = [config.least_length(len(request.inputs)) for request in requests]
-        rules.append(MinLength(_column(least, rows), vocabulary.eos_id))
+    """The arrays that steer the search of one group."""
+    rows = group.rows
+    prefix_size, num_phrases, phrase_size = requests[0].table_sizes
     prefix = None
     if prefix_size:
         tokens = np.zeros((rows, prefix_size), np.int32)
         for row, request in enumerate(requests):
             tokens[row, : len(request.prefix)] = request.prefix
-        lengths = _column([len(one.prefix) for one in requests], rows)
+        lengths = _per_row([len(request.prefix) for request in requests], rows)
         prefix = ForcedPrefix(jax.device_put(tokens), lengths)
     sampler = None
     if config.strategy != "beam":
+        seeds = [_seed(config.seed, request.inputs) for request in requests]
         sampler = Sampler(
-            seeds=_column([_seed(config.seed, one.inputs) for one in requests], rows, np.uint32),
-            temperature=_number(config.temperature),
-            top_p=_number(config.top_p) if config.top_p < 1 else None,
+            seeds=_per_row(seeds, rows, np.uint32),
+            temperature=_scalar(config.temperature),
+            top_p=_scalar(config.top_p) if config.top_p < 1 else None,
             top_k=config.top_k,
         )
     selection: Selection | None = None
@@ -130,70 +181,82 @@ def make_search_inputs(
         assert sampler is not None
         selection, sampler = WithoutReplacement(sampler), None
     if num_phrases:
-        selection = _banks(requests, rows, (num_phrases, phrase_size), words)
-    # Greedy search ranks nothing.
+        selection = make_banks(
+            [request.phrases for request in requests],
+            rows=rows,
+            size=(num_phrases, phrase_size),
+            whole_words=words.ends_inside_word,
+            boundary=words.boundary,
+            eos_id=words.vocabulary.eos_id,
+        )
+    limits = _per_row([request.limit(config) for request in requests], rows)
+    rules = _rules(requests, rows, config, words.vocabulary.eos_id)
+    # Greedy search compares no hypotheses.
     ranks_by_coverage = config.coverage_penalty and (config.beam_size > 1 or num_phrases)
     return SearchInputs(
-        each=SentenceOptions(limits, tuple(rules), prefix, selection, sampler),
+        each=SentenceOptions(limits, rules, prefix, selection, sampler),
         suppressed=jax.device_put(suppressed),
-        length_penalty=_number(config.length_penalty),
+        length_penalty=_scalar(config.length_penalty),
         weights=None if weights is None else jax.device_put(np.array(weights, np.float32)),
-        coverage_penalty=_number(config.coverage_penalty) if ranks_by_coverage else None,
+        coverage_penalty=_scalar(config.coverage_penalty) if ranks_by_coverage else None,
     )
 
 
-def _banks(
-    requests: Sequence[Request], rows: int, size: tuple[int, int], words: TargetWords
-) -> Banks:
-    return make_banks(
-        [request.phrases for request in requests],
-        rows=rows,
-        size=size,
-        whole_words=words.ends_inside_word,
-        boundary=words.boundary,
-        eos_id=words.vocabulary.eos_id,
-    )
+def _rules(
+    requests: Sequence[Request], rows: int, config: DecodingConfig, eos_id: int
+) -> tuple[Rule, ...]:
+    rules: list[Rule] = []
+    if config.repetition_penalty != 1:
+        rules.append(RepetitionPenalty(_scalar(config.repetition_penalty)))
+    if config.no_repeat_ngram_size:
+        rules.append(NoRepeatedNgram(config.no_repeat_ngram_size))
+    if config.min_target_length or config.min_target_ratio:
+        lengths = [config.min_length(len(request.inputs)) for request in requests]
+        rules.append(MinLength(_per_row(lengths, rows), eos_id))
+    return tuple(rules)
 
 
-def _column(values: Sequence[int], rows: int, dtype: type = np.int32) -> Integer[Array, " B"]:
-    """One number for each row; 0 in rows left over."""
-    column = np.zeros(rows, dtype)
-    column[: len(values)] = values
-    return jax.device_put(column)
+def _per_row(values: Sequence[int], rows: int, dtype: type = np.int32) -> Integer[Array, " B"]:
+    """One number for each row; 0 in unused rows."""
+    padded = np.zeros(rows, dtype)
+    padded[: len(values)] = values
+    return jax.device_put(padded)
 
 
-def _number(value: float) -> Float[Array, ""]:
+def _scalar(value: float) -> Float[Array, ""]:
     return jax.device_put(np.float32(value))
 
 
 def _seed(seed: int, inputs: Int[np.ndarray, " s"]) -> int:
-    """Of the draws for a sentence: the same wherever it stands."""
+    """The seed of a sentence's samples, which does not depend on other sentences."""
     return zlib.crc32(inputs.astype("<i4").tobytes(), seed & 0xFFFFFFFF)
 
 
 def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.ndarray, " V"]:
-    """True for tokens that no translation may contain: padding, BOS, the unknown word, and more:
-    tags of languages, and what the config forbids.
+    """True for tokens that no translation may contain.
 
-    Raises ValueError for a forbidden token that is EOS or none, and if the beam is wider than what
-    remains.
+    These are padding, BOS and the unknown word (unless the config allows them), tags of languages,
+    and `config.forbidden`.
+
+    Raises ValueError for a forbidden token that is EOS or not in the vocabulary, and if the beam is
+    wider than the number of allowed tokens.
     """
     target = tokenizer.target
     for token in config.forbidden:
-        if not 0 <= token < target.size or token == target.eos_id:
+        if not isinstance(token, int) or not 0 <= token < target.size or token == target.eos_id:
             raise ValueError(
                 f"decoding.forbidden must hold ids of target tokens (0..{target.size - 1}) other "
-                f"than EOS ({target.eos_id}), but it holds {token}"
+                f"than EOS ({target.eos_id}), but it holds {token!r}"
             )
     suppressed = np.zeros(target.size, bool)
     suppressed[[target.pad_id, target.bos_id]] = not config.allow_special
     suppressed[target.unk_id] = not config.allow_unknown
-    if tokenizer.needs_tag:  # Marian's own search would let its tags appear
+    if tokenizer.needs_tag:  # Marian's own search does not suppress its tags
         suppressed[list(tokenizer.target_tags)] = not config.allow_special
     suppressed[list(config.forbidden)] = True
-    suppressed[target.eos_id] = False  # where it is padding or BOS as well
+    suppressed[target.eos_id] = False  # EOS can be the padding or BOS token too
     num_allowed = int(np.count_nonzero(~suppressed))
-    if config.beam_size > num_allowed and not config.draws:
+    if config.beam_size > num_allowed and not config.is_sampling:
         raise ValueError(
             f"beam_size is {config.beam_size}, but the target vocabulary has only {num_allowed} "
             f"tokens to choose from: the beam must not be wider than that"

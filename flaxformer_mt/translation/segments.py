@@ -1,4 +1,4 @@
-"""From lines to what the model reads: nothing for a blank line, several pieces for one too long."""
+"""From lines to segments: none for a blank line, several for a line that is too long."""
 
 import warnings
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from flaxformer_mt.translation.long_lines import split_text
 
 
 class Segment(NamedTuple):
-    """A line, or a piece of a line that was too long, as the model reads it."""
+    """A line as the model reads it, or a part of a line that is too long."""
 
     line: int
     inputs: Int[np.ndarray, " s"]
@@ -25,21 +25,21 @@ class Segment(NamedTuple):
 def tag_lines(
     lines: Sequence[str], tokenizer: Tokenizer, language: str | None, *, first_line: int = 1
 ) -> list[str]:
-    """The lines with the tag of a target language before each, where the model knows such tags.
+    """The lines, each with the tag of the target language in front if the model has such tags.
 
-    Lines that begin with a tag are left as they are, and so are blank ones. Without a language,
-    those of a model that needs it must have tags themselves.
+    Blank lines and lines that begin with a tag do not change. If no language is given and the model
+    needs one, each line must begin with a tag.
 
-    Raises ValueError for a language that is not known (or contradicts a tag), and for a line that
-    needs one; the message gives its number and the languages known.
+    Raises ValueError for an unknown language, for a tag of another language, and for a line without
+    the tag that it needs; the message names the line and the known languages.
     """
     known = ", ".join(tokenizer.languages)
     if language and language not in tokenizer.languages:
         raise ValueError(
             f"the target language {language!r} is none of those that this model knows: {known}"
             if known
-            else f"the target language {language!r} is asked for, but this model translates into "
-            "one language alone: leave it out"
+            else f"the target language {language!r} was given, but this model translates into one "
+            "language only: leave it out"
         )
     if not known:
         return list(lines)
@@ -48,8 +48,8 @@ def tag_lines(
         tag, rest = split_tag(text)
         if language and tag and tag != tag_of(language) and rest:
             raise ValueError(
-                f"line {line} begins with {tag}, but the target language is {language}: leave out "
-                "the one or the other"
+                f"line {line} begins with {tag}, but the target language is {language}: leave one "
+                "of them out"
             )
         if (
             tokenizer.needs_tag
@@ -59,8 +59,8 @@ def tag_lines(
         ):
             raise ValueError(
                 f"line {line} begins with {tag or 'no tag of a target language'}, and no target "
-                f"language is asked for: give one of {known} (--target-language), or begin the "
-                f"line with its tag, as in {tag_of(tokenizer.languages[0])}"
+                f"language was given: give one of {known} (--target-language), or begin the "
+                f"line with its tag, such as {tag_of(tokenizer.languages[0])}"
             )
         tagged.append(
             f"{tag_of(language)} {text}" if language and not tag and text.strip() else text
@@ -75,10 +75,11 @@ def segment_lines(
     max_source_length: int,
     over_long: Literal["split", "truncate"],
     first_line: int,
+    quiet: bool = False,
 ) -> list[Segment]:
-    """The segments of every line, in order, with a warning for each line that is too long.
+    """The segments of all lines, in order, with a warning for each line that is too long.
 
-    Each piece of a line that is split begins with its tag.
+    Each segment of a split line begins with the tag of the line. `quiet` leaves the warnings out.
     """
     vocabulary = tokenizer.source
     segments = []
@@ -89,18 +90,25 @@ def segment_lines(
             tag, rest = split_tag(text)
             if tag[2:-2] not in tokenizer.languages:
                 tag, rest = "", text
-            before = f"{tag} " if tag else ""
+            start = f"{tag} " if tag else ""
 
-            def fits(piece: str, before: str = before) -> bool:
-                return len(vocabulary.tokenize(before + piece)) <= max_source_length
+            def fits(piece: str, start: str = start) -> bool:
+                return len(vocabulary.tokenize(start + piece)) <= max_source_length
 
             texts = split_text(rest, fits)
-            pieces = [vocabulary.tokenize(before + piece) for piece in texts]
-            _warn(line, len(tokens), "source", max_source_length, f"split into {len(texts)} pieces")
+            pieces = [vocabulary.tokenize(start + piece) for piece in texts]
+            if not quiet:
+                what = f"split into {len(texts)} pieces"
+                _warn(line, len(tokens), "source", max_source_length, what)
         for piece in pieces:
-            if len(piece) > 1:  # otherwise only EOS: characters that the tokenizer drops
+            if len(piece) > 1:  # otherwise EOS only: characters that the tokenizer drops
                 inputs = truncate(
-                    piece, max_source_length, vocabulary.eos_id, line=line, side="source"
+                    piece,
+                    max_source_length,
+                    vocabulary.eos_id,
+                    line=line,
+                    side="source",
+                    quiet=quiet,
                 )
                 segments.append(Segment(line, inputs, len(piece) - len(inputs)))
     return segments
@@ -113,10 +121,12 @@ def truncate(
     *,
     line: int,
     side: Literal["source", "target"],
+    quiet: bool = False,
 ) -> Int[np.ndarray, " s"]:
     """`tokens` as an array; if more than `limit`, the first limit - 1 and EOS, with a warning."""
     if len(tokens) > limit:
-        _warn(line, len(tokens), side, limit, f"only the first {limit - 1} are read")
+        if not quiet:
+            _warn(line, len(tokens), side, limit, f"only the first {limit - 1} are read")
         tokens = [*tokens[: limit - 1], eos_id]
     return np.asarray(tokens, np.int32)
 

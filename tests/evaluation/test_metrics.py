@@ -25,7 +25,7 @@ def test_scores_and_signatures_are_those_of_sacrebleu() -> None:
     assert "nc:6|nw:0" in chrf(["a"], ["a"]).signature
 
 
-def test_lowercase_is_asked_for_and_signed() -> None:
+def test_lowercase_is_in_the_signature() -> None:
     hypothesis, reference = ["a dog runs in the park"], ["A Dog Runs In The Park"]
     assert bleu(hypothesis, reference, lowercase=True).value == pytest.approx(100)
     assert bleu(hypothesis, reference).value < 50

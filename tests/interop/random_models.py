@@ -11,7 +11,7 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 
 def random_model(

@@ -18,7 +18,7 @@ from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop.marian import weights
 from flaxformer_mt.interop.marian.convert import read_marian, write_marian
 from flaxformer_mt.model.positions import sinusoids
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 safetensors_numpy = pytest.importorskip(
     "safetensors.numpy", reason="needs the extra [marian] (safetensors)"

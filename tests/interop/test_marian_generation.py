@@ -6,7 +6,7 @@ import pytest
 
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop.marian.generation import to_decoding_config, to_generation_json
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 TARGET = WordVocabulary([(f"w{i}", 1) for i in range(12)])  # PAD, UNK, BOS, EOS: 0, 1, 2, 3
 LIMITED = {"max_length": 31, "forced_eos_token_id": 3}

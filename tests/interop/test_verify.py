@@ -10,6 +10,7 @@ import pytest
 from marian_directories import ENGLISH, GERMAN, LANGUAGE, sentencepiece_model, write_directory
 from random_models import random_model
 
+from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
@@ -25,7 +26,7 @@ from flaxformer_mt.interop.verify import (
     verify_export,
 )
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 

@@ -19,7 +19,7 @@ from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
 from flaxformer_mt.interop.marian.convert import read_marian, write_marian
 from flaxformer_mt.interop.marian.generation import EARLY_STOPPING
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.translator import Translator
 
 LIMIT = 12

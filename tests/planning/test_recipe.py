@@ -14,9 +14,9 @@ from flaxformer_mt.planning.hardware import open_topology
 from flaxformer_mt.planning.memory import bytes_on_device
 from flaxformer_mt.planning.recipe import search_program, search_shapes, train_program
 from flaxformer_mt.runtime.sharding import make_mesh
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.optimizer import make_optimizer
+from flaxformer_mt.translation.config import DecodingConfig
 
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed"

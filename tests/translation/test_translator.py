@@ -1,9 +1,13 @@
-"""Text in, text out, with a tiny random model: what must hold for any parameters."""
+"""Translators with a tiny random model: properties that hold for any parameters."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import inspect
 import re
+import subprocess
+import sys
 import unicodedata
 import warnings
 from collections import Counter
@@ -19,14 +23,13 @@ import pytest
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.evaluation import mbr
-from flaxformer_mt.evaluation.confidence import CALIBRATION_FILE, Calibration, read_calibration
 from flaxformer_mt.inference.programs import search_batch
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.config import DecodingConfig
-from flaxformer_mt.translation.hypotheses import Hypothesis
+from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import suppressed_tokens
+from flaxformer_mt.translation.results import Hypothesis
 from flaxformer_mt.translation.translator import Translator
 
 PAD, UNK, BOS, EOS = range(4)
@@ -34,7 +37,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz .\n"  # with a line break, which byte toke
 
 
 class LetterVocabulary:
-    """A token a letter; others are unknown, and invisible ones dropped, as SentencePiece does."""
+    """One token for each letter. Other letters are unknown, and invisible ones are dropped, as in
+    SentencePiece."""
 
     suffix: ClassVar[str] = ".letters"
     pieces = ("<pad>", "<unk>", "<s>", "</s>", *LETTERS)
@@ -74,7 +78,7 @@ CONFIG = DecodingConfig(
 
 @functools.cache
 def random_model(size: int, seed: int) -> tuple[Transformer, Any]:
-    """With its parameters; both vocabularies have this size."""
+    """A model and its parameters; both vocabularies have this size."""
     model = Transformer(
         TransformerConfig(
             d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
@@ -96,16 +100,18 @@ def make_translator(
     vocabulary: type[LetterVocabulary] = LetterVocabulary,
     max_source_length: int = 24,
 ) -> Translator:
-    """A random model of 24 source tokens at most, for which there is one program."""
+    """A random model; sources of up to 24 tokens share one program."""
     model, params = random_model(vocabulary.size, seed)
-    params = jax.tree.map(lambda x: x * scale, params)  # far from uniform, or all would be alike
+    params = jax.tree.map(
+        lambda x: x * scale, params
+    )  # otherwise all tokens would be about equally probable
     tokenizer = Tokenizer(vocabulary(), vocabulary())
     return Translator(model, params, tokenizer, config, max_source_length=max_source_length)
 
 
 @contextlib.contextmanager
 def quickly() -> Iterator[None]:
-    """Programs that are compiled now are not optimised, which takes half the time."""
+    """Compile without optimisations, which takes half the time."""
     jax.config.update("jax_disable_most_optimizations", True)
     try:
         yield
@@ -162,8 +168,8 @@ def test_hypotheses_are_sorted_distinct_and_end_once(translator):
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_company_place_and_padding_change_nothing(translator, beam_size):
-    """Bit for bit, scores included: shuffled, alone, and in a larger batch."""
+def test_other_sentences_order_and_padding_change_nothing(translator, beam_size):
+    """Bit for bit, scores included: shuffled, alone and in a larger batch."""
     given = {"beam_size": beam_size, "num_hypotheses": beam_size}
     found = translator.translate(SENTENCES, **given)
     order = np.random.default_rng(0).permutation(len(SENTENCES))
@@ -196,7 +202,7 @@ def test_score_gives_what_translate_reports(translator, beam_size, length_penalt
 
 @pytest.mark.usefixtures("compiled_quickly")
 def test_score_of_what_is_blank(translator):
-    """On both sides: what `translate` reports. On one: EOS alone stands for it."""
+    """Two blank sides: what `translate` reports. One blank side: it is EOS alone."""
     blank, no_source, no_target = translator.score(["  ", "", "a dog"], ["\u200b", "ein", " "])
     assert blank == (0.0, 0.0, [], [], None, None)
     assert no_source.score < 0 and len(no_source.tokens) == 4
@@ -206,7 +212,7 @@ def test_score_of_what_is_blank(translator):
 SHORT = [sentence for sentence in SENTENCES if len(sentence) < 16]
 ROUNDING: dict[str, Any] = {"rel": 2e-6, "abs": 1e-5}
 FLAT = {"temperature": 2.0, "top_k": 20, "top_p": 0.99, "seed": 1}
-WISHES: dict[str, dict[str, Any]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "prefix": {"prefixes": ["", "the", "ab", ""] * 2 + ["qq", "z", ""]},
     "constraints": {
         "constraints": [["ab", "za."], [], ["ba", "a", "ab"], ["qqq"], [" "]] * 2 + [[]]
@@ -224,33 +230,33 @@ WISHES: dict[str, dict[str, Any]] = {
 
 
 def translate_some(
-    translator: Translator, wishes: dict[str, Any], places: list[int]
+    translator: Translator, options: dict[str, Any], places: list[int]
 ) -> list[list[Hypothesis]]:
-    """Some of SHORT, each with its own prefix and constraints."""
+    """Translate some of SHORT, each with its own prefix and constraints."""
     of_each: dict[str, Any] = {
         name: [value[place] for place in places] if name in ("prefixes", "constraints") else value
-        for name, value in wishes.items()
+        for name, value in options.items()
     }
     return translator.translate([SHORT[place] for place in places], **of_each)
 
 
-@pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
-def test_whatever_is_asked_for_depends_on_the_sentence_alone(translator, wishes):
-    """Bit for bit in one program; in one for batches of another size, and in that which scores
-    given pairs, but for rounding."""
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_results_of_any_option_depend_on_the_sentence_alone(translator, options):
+    """Bit for bit in one program; up to rounding in a program for batches of another size, and in
+    the program that scores given pairs."""
     places = list(range(len(SHORT)))
-    found = translate_some(translator, wishes, places)
+    found = translate_some(translator, options, places)
     texts = [[one.text for one in of_line] for of_line in found]
     assert texts != [[one.text for one in of_line] for of_line in translator.translate(SHORT)]
     compiled = num_programs()
     order = np.random.default_rng(0).permutation(len(SHORT)).tolist()
-    assert translate_some(translator, wishes, order) == [found[place] for place in order]
-    assert [translate_some(translator, wishes, [place])[0] for place in places] == found
+    assert translate_some(translator, options, order) == [found[place] for place in order]
+    assert [translate_some(translator, options, [place])[0] for place in places] == found
     assert num_programs() == compiled
 
     smaller = make_translator(dataclasses.replace(CONFIG, max_rows_per_batch=3))
     with quickly():
-        others = translate_some(smaller, wishes, places)
+        others = translate_some(smaller, options, places)
     assert [[one.text for one in of_line] for of_line in others] == texts
     for ours, theirs in zip(found, others, strict=True):
         scores = [one.score for one in ours]
@@ -262,21 +268,21 @@ def test_whatever_is_asked_for_depends_on_the_sentence_alone(translator, wishes)
     assert [one.score for one in scored] == pytest.approx(reported, **ROUNDING)
 
 
-@pytest.mark.parametrize("wishes", [WISHES["prefix"], WISHES["constraints"]])
-def test_every_hypothesis_has_what_it_must(translator, wishes):
-    found = translate_some(translator, wishes, list(range(len(SHORT))))
+@pytest.mark.parametrize("options", [OPTIONS["prefix"], OPTIONS["constraints"]])
+def test_every_hypothesis_has_its_prefix_and_constraints(translator, options):
+    found = translate_some(translator, options, list(range(len(SHORT))))
     for place, hypotheses in enumerate(found):
         if not SHORT[place].strip(" \t\u200b"):
             continue
         for one in hypotheses:
-            assert one.text.startswith(wishes.get("prefixes", [""] * 11)[place])
+            assert one.text.startswith(options.get("prefixes", [""] * 11)[place])
             assert all(
-                c in one.text for c in wishes.get("constraints", [[" "]] * 11)[place] if c.strip()
+                c in one.text for c in options.get("constraints", [[" "]] * 11)[place] if c.strip()
             )
 
 
 def test_the_rules_hold(translator):
-    found = translate_some(translator, WISHES["rules"], list(range(len(SHORT))))
+    found = translate_some(translator, OPTIONS["rules"], list(range(len(SHORT))))
     for source, hypotheses in zip(SHORT, found, strict=True):
         for tokens in (one.tokens for one in hypotheses if one.tokens):
             limit = CONFIG.length_limit(len(LetterVocabulary().tokenize(source)))
@@ -285,33 +291,33 @@ def test_the_rules_hold(translator):
 
 
 def test_mbr_chooses_among_the_samples(translator):
-    samples = translate_some(translator, WISHES["sample"], list(range(len(SHORT))))
-    chosen = translate_some(translator, WISHES["mbr"], list(range(len(SHORT))))
-    for drawn, best in zip(samples, chosen, strict=True):
-        texts = [one.text for one in drawn]
-        ranked = mbr.rank(texts)[:2]
+    samples = translate_some(translator, OPTIONS["sample"], list(range(len(SHORT))))
+    chosen = translate_some(translator, OPTIONS["mbr"], list(range(len(SHORT))))
+    for of_sentence, best in zip(samples, chosen, strict=True):
+        texts = [one.text for one in of_sentence]
+        ranked = [index for index, _ in mbr.ranked(texts)[:2]]
         assert [one.text for one in best] == [texts[place] for place in ranked]
         if texts != [""]:
-            assert [one._replace(utility=None) for one in best] == [drawn[p] for p in ranked]
+            assert [one._replace(utility=None) for one in best] == [of_sentence[i] for i in ranked]
             utilities = mbr.expected_utilities([one.text for one in best], texts)
             assert [one.utility for one in best] == pytest.approx(utilities)
 
 
-def test_another_seed_draws_other_samples(translator):
+def test_another_seed_gives_other_samples(translator):
     one, other = (
-        translate_some(translator, {**WISHES["sample"], "seed": seed}, [0]) for seed in (1, 2)
+        translate_some(translator, {**OPTIONS["sample"], "seed": seed}, [0]) for seed in (1, 2)
     )
     assert one != other
 
 
 def test_distinct_samples_are_distinct(translator):
-    for hypotheses in translate_some(translator, WISHES["sample_distinct"], [0, 1, 4]):
+    for hypotheses in translate_some(translator, OPTIONS["sample_distinct"], [0, 1, 4]):
         assert len({one.text for one in hypotheses}) == 3
 
 
 class WordVocabulary(LetterVocabulary):
-    """Two letters and a digit, which begin or go on with a word, and a full stop: so few that words
-    overlap, and that there are soon none left that have not been said."""
+    """Two letters and a digit, which begin or continue a word, and a full stop: so few that words
+    overlap, and that a long text soon repeats them all."""
 
     suffix: ClassVar[str] = ".words"
     pieces = ("<pad>", "<unk>", "<s>", "</s>", "▁", *"ab1.", *("▁" + letter for letter in "ab1"))
@@ -335,7 +341,7 @@ class WordVocabulary(LetterVocabulary):
 
 
 def has_words(text: str, phrase: str) -> bool:
-    """Whether the phrase is there, and no word at its ends goes on."""
+    """Whether the text has the phrase as whole words."""
     before = r"(?<!\w)" if phrase[0].isalnum() else ""
     after = r"(?!\w)" if phrase[-1].isalnum() else ""
     return re.search(before + re.escape(phrase) + after, text) is not None
@@ -376,7 +382,11 @@ def test_a_split_line_keeps_prefix_and_constraints(translator):
     assert with_prefix.text.startswith("ab")
     pieces = translator.translate(
         ["the sun shines.", "we do not see.", "two men run."],
-        constraints=[["zab"], ["not"], ["men"]],  # where it stands in the source, or at first
+        constraints=[
+            ["zab"],
+            ["not"],
+            ["men"],
+        ],  # in the segment that has the phrase, or in the first
     )
     assert best.text == "".join(of_piece[0].text for of_piece in pieces)
 
@@ -388,7 +398,7 @@ HUGGING_FACE = {"length_normalization": "average", "forced_end": "free"}
 @pytest.mark.usefixtures("compiled_quickly")
 def test_score_gives_what_translate_reports_with_other_rules_too(translator, more):
     config = dataclasses.replace(CONFIG, num_hypotheses=1, **HUGGING_FACE, **more)
-    plain, other = loving(translator, UNK), loving(translator, UNK, config)
+    plain, other = favouring(translator, UNK), favouring(translator, UNK, config)
     pairs = zip(SENTENCES, other.translate(SENTENCES), strict=True)
     found = {source: best[0] for source, best in pairs if best[0].tokens}
     limits = [config.length_limit(len(LetterVocabulary().tokenize(source))) for source in found]
@@ -396,7 +406,7 @@ def test_score_gives_what_translate_reports_with_other_rules_too(translator, mor
     scored = other.score(list(found), [best.tokens for best in found.values()])
     expected = pytest.approx([best.score for best in found.values()], abs=1e-4)
     assert [one.score for one in scored] == expected
-    usual = loving(translator, UNK)
+    usual = favouring(translator, UNK)
     again = usual.score(
         list(found),
         [best.tokens for best in found.values()],
@@ -448,8 +458,8 @@ def test_no_program_is_compiled_twice(translator):
 def test_after_a_hundred_sentences_nothing_is_compiled(
     rng, compilations, search, longest, programs
 ):
-    """There is a program for sources of up to 64 tokens, and one for longer ones."""
-    # With a limit of their own the programs are others than those of other tests.
+    """One program takes sources of up to 64 tokens, another one longer sources."""
+    # With a limit of its own, this test shares no program with other tests.
     config = dataclasses.replace(CONFIG, target_length_margin=6)
     translator = make_translator(config, max_source_length=longest)
     lengths = rng.integers(0, translator.max_source_length, 300)
@@ -457,14 +467,14 @@ def test_after_a_hundred_sentences_nothing_is_compiled(
     translator.translate(sentences[:100], **search)
     assert compilations.count("jit(search_batch)") == programs
     compilations.clear()
-    for number in (1, 7, 192):  # as they come, in any company
+    for number in (1, 7, 192):  # whatever the other sentences
         some, sentences = sentences[-number:], sentences[:-number]
         translator.translate(some, **search)
     assert compilations == []
 
 
 class LargeVocabulary(LetterVocabulary):
-    """Of letters that come many times."""
+    """Has several tokens for each letter."""
 
     size = 300
 
@@ -485,10 +495,12 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_company_changes_no_bit_at_the_sizes_of_a_real_model(rng, beam_size, kind, rounds_alike):
-    """XLA chooses how it multiplies by all sizes: what holds for tiny models may not for others.
+def test_other_sentences_change_no_bit_at_the_sizes_of_a_real_model(
+    rng, beam_size, kind, rounds_alike
+):
+    """XLA chooses its algorithms by size: tiny models do not prove it for others.
 
-    Those who are alone move to fewer places at once (`programs.fewer_places`).
+    A single sentence moves to fewer batch slots at once (`programs.fewer_places`).
     """
     tiny, _ = random_model(LargeVocabulary.size, 0)
     of_kind = {"d_model": 256, "d_ff": 1024, "num_heads": 4, **KINDS[kind]}
@@ -546,7 +558,7 @@ def test_details_add_up(translator):
     for source, hypotheses in zip(sentences, found, strict=True):
         for one in hypotheses:
             details = one.details
-            assert details and details.confidence is None
+            assert details
             of_target = "".join(details.target_tokens[:-1])
             assert " ".join(of_target.splitlines()) == one.text
             of_source = "".join(details.source_tokens[:-1]).replace("<unk>", ",")
@@ -568,26 +580,6 @@ def test_details_add_up(translator):
     (scored,) = translator.score([source], [best.tokens], details=True)
     assert scored.details and best.details
     assert scored.details.alignment == best.details.alignment
-
-
-@pytest.mark.usefixtures("compiled_quickly")
-def test_confidence_is_that_of_the_calibrated_checkpoint(translator, tmp_path):
-    assert read_calibration(tmp_path, "120") is None
-    calibration = Calibration(log_probs=(-5.0, 0.0), qualities=(0.0, 1.0), checkpoint="120")
-    (tmp_path / CALIBRATION_FILE).write_text(calibration.to_json())
-    assert read_calibration(tmp_path, "averaged") is None
-    calibrated = make_translator()
-    calibrated.calibration = read_calibration(tmp_path, "120")
-    found, blank = calibrated.translate(["a dog runs.", ""], details=True)
-    for one in found:
-        assert one.details
-        expected = calibration(one.details.token_log_probs)
-        assert one.details.confidence == expected
-        assert 0 < expected < 1
-    assert blank[0].details and blank[0].details.confidence == 1
-    (tmp_path / CALIBRATION_FILE).write_text("[]")
-    with pytest.raises(ValueError, match=r"calibration\.json: .*delete the file"):
-        read_calibration(tmp_path, "120")
 
 
 @pytest.mark.usefixtures("compiled_quickly")
@@ -634,28 +626,18 @@ def test_impossible_ensembles_are_refused(translator):
 
 
 @pytest.mark.usefixtures("compiled_quickly")
-def test_faults_are_flagged_and_retried(translator):
+def test_faults_are_flagged(translator):
     sentences = [*SHORT, "abcdefgh."]
     plain = translator.translate(sentences)
     flagged = translator.translate(sentences, flag_faults=True)
     assert all(one.flags is None for of_line in plain for one in of_line)
     assert [[one._replace(flags=None) for one in of_line] for of_line in flagged] == plain
     assert all(one.flags is not None for of_line in flagged for one in of_line)
-    wrong = [place for place, (best, *_) in enumerate(flagged) if best.flags]
-    assert 0 < len(wrong) < len(sentences)
-    retried = translator.translate(sentences, retry_flagged=True)
-    better = []
-    for place, (before, after) in enumerate(zip(flagged, retried, strict=True)):
-        if after != before:
-            assert after[0].text != before[0].text
-            assert after[0].flags is not None and before[0].flags
-            assert len(after[0].flags) < len(before[0].flags)
-            better.append(place)
-    assert better and set(better) <= set(wrong)
+    assert 0 < sum(bool(best.flags) for best, *_ in flagged) < len(sentences)
 
 
-def loving(translator: Translator, token: int, config: DecodingConfig = CONFIG) -> Translator:
-    """A model that loves `token`: embedded like a frequent letter, but further out."""
+def favouring(translator: Translator, token: int, config: DecodingConfig = CONFIG) -> Translator:
+    """A model that often chooses `token`: embedded like a frequent letter, but further out."""
     found = translator.translate(SENTENCES)
     letters = [letter for hypotheses in found for letter in hypotheses[0].tokens[:-1]]
     favourite = Counter(letters).most_common(1)[0][0]
@@ -667,15 +649,15 @@ def loving(translator: Translator, token: int, config: DecodingConfig = CONFIG) 
 
 
 @pytest.mark.parametrize("allow_unknown", [False, True])
-def test_the_unknown_word_comes_only_when_asked_for(translator, allow_unknown):
+def test_the_unknown_word_appears_only_if_allowed(translator, allow_unknown):
     config = dataclasses.replace(CONFIG, allow_unknown=allow_unknown)
-    found = loving(translator, UNK, config).translate(SENTENCES)
+    found = favouring(translator, UNK, config).translate(SENTENCES)
     assert any(UNK in hypotheses[0].tokens for hypotheses in found) == allow_unknown
 
 
 def test_a_translation_is_one_line_even_if_its_tokens_spell_line_breaks(translator):
     line_break = LetterVocabulary().tokenize("\n")[0]
-    found = loving(translator, line_break).translate(SENTENCES)
+    found = favouring(translator, line_break).translate(SENTENCES)
     assert any(line_break in hypotheses[0].tokens for hypotheses in found)
     assert not any("\n" in hypotheses[0].text for hypotheses in found)
 
@@ -720,17 +702,17 @@ def test_impossible_requests_are_refused(translator, given, message):
     [
         ({"max_target_length": 0}, "max_target_length must be at least 1"),
         ({"length_penalty": 30.0}, "at most 10, but it is 30"),
-        ({"strategy": "sample", "temperature": 0.0}, "temperature must be above 0"),
+        ({"strategy": "sample", "temperature": 0.0}, "temperature must be at least 0.001"),
         ({"strategy": "sample", "temperature": 1e-40}, "at least 0.001"),
         ({"temperature": 0.5}, "temperature would change nothing: .* choose strategy 'sample'"),
         ({"strategy": "sample", "coverage_penalty": 0.2}, "set coverage_penalty to 0"),
         ({"strategy": "mbr", "num_hypotheses": 40}, "must not be above num_samples"),
         ({"min_target_length": 300}, "must not be above max_target_length"),
-        ({"repetition_penalty": -1.0}, "repetition_penalty must be above 0"),
-        ({"top_p": 0.0}, "top_p must be above 0 and at most 1"),
+        ({"repetition_penalty": -1.0}, "repetition_penalty must be at least 0.001"),
+        ({"top_p": 0.0}, "top_p must be at least 1e-06 and at most 1"),
         ({"top_k": -1}, "top_k must be at least 0"),
         ({"tokens_per_batch": 0}, "tokens_per_batch must be at least 1"),
-        ({"target_length_margin": 0}, "room for EOS"),
+        ({"target_length_margin": 0}, "EOS needs one token"),
     ],
 )
 def test_impossible_configs_are_refused(given, message):
@@ -751,7 +733,7 @@ def test_impossible_configs_are_refused(given, message):
         ({"prefixes": ["", "b"], "forbidden": (5,)}, r"line 8: .* needs token 5 \('b'\)"),
         ({"constraints": [[], ["b"]], "forbidden": (5,)}, r"line 8: .* needs token 5 \('b'\)"),
         ({"constraints": [[], ["b"]], "strategy": "sample"}, "line 8: constraints need .* 'beam'"),
-        ({"constraints": [[], "ab"]}, r"line 8: .* list of phrases, .* \['ab'\]"),
+        ({"constraints": [[], "ab"]}, r"line 8: .* list of phrases, .* but they are 'ab' \(str\)"),
         ({"constraints": "ab"}, r"put it into a list: \['ab'\]"),
         ({"prefixes": "ab"}, r"put it into a list: \['ab'\]"),
         ({"prefixes": ["a"]}, "2 sources and 1 prefixes"),
@@ -760,24 +742,24 @@ def test_impossible_configs_are_refused(given, message):
         ({"prefix": ["a", "b"]}, "no field 'prefix': did you mean prefixes?"),
     ],
 )
-def test_impossible_wishes_are_refused(translator, given, message):
+def test_impossible_prefixes_and_constraints_are_refused(translator, given, message):
     with pytest.raises(ValueError, match=message):
         translator.translate(["a dog", "two"], first_line=7, **given)
 
 
 def test_no_limit_is_a_limit_and_none_is_nothing(translator):
     endless = dataclasses.replace(CONFIG, target_length_ratio=float("inf"), min_target_ratio=1e10)
-    assert endless.length_limit(3) == endless.least_length(3) == CONFIG.max_target_length
+    assert endless.length_limit(3) == endless.min_length(3) == CONFIG.max_target_length
     nothing = {"prefixes": [None, ""], "constraints": [None, []]}
     assert translator.translate(["two", "x"], **nothing) == translator.translate(["two", "x"])
 
 
 def test_all_is_checked_before_any_work(translator, monkeypatch):
     monkeypatch.setattr(Translator, "search", None)
-    wishes = {"prefixes": ["a", "b"], "constraints": [["c"], ["d"]]}
+    options = {"prefixes": ["a", "b"], "constraints": [["c"], ["d"]]}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        translator.check(["a dog", "x" * 99], **wishes)
+        translator.check(["a dog", "x" * 99], **options)
     with pytest.raises(ValueError, match="line 2: the constraint 'ü' cannot be written"):
         translator.check(["a dog", "two"], constraints=[["c"], ["ü"]])
 
@@ -799,14 +781,14 @@ def test_score_finds_faults_too(translator):
     assert "copy" not in [flag.kind for flag in good.flags]
 
 
-def test_greedy_search_pays_nothing_for_coverage_and_draws_stop_exactly(translator, monkeypatch):
+def test_greedy_search_tracks_no_coverage_and_samples_stop_exactly(translator, monkeypatch):
     programs = []
 
-    def dispatched(params, inputs, positions, segments, wishes, *, program):
-        programs.append((wishes.coverage_penalty, program.early_stopping))
+    def dispatched(params, inputs, positions, segments, options, *, program):
+        programs.append((options.coverage_penalty, program.early_stopping))
         raise InterruptedError
 
-    monkeypatch.setattr("flaxformer_mt.translation.translator.search_batch", dispatched)
+    monkeypatch.setattr("flaxformer_mt.translation.searching.search_batch", dispatched)
     for given in (
         {"beam_size": 1, "num_hypotheses": 1, "coverage_penalty": 0.2},
         {"strategy": "sample_distinct", "early_stopping": "first"},
@@ -829,21 +811,21 @@ def test_greedy_search_pays_nothing_for_coverage_and_draws_stop_exactly(translat
     ],
 )
 def test_a_cpu_searches_no_more_than_160_hypotheses_at_a_time(monkeypatch, given, places, rows):
-    """The sentences of a call stay as many, so that more of them wait for each place."""
+    """The number of sentences of a call does not change, so that more of them wait."""
 
-    def dispatched(params, inputs, positions, segments, wishes, *, program):
-        live = program.num_hypotheses if wishes.each.choose else program.beam_size
+    def dispatched(params, inputs, positions, segments, options, *, program):
+        live = program.num_hypotheses if options.each.choose else program.beam_size
         assert live * program.places <= 160 or program.places == 1
         raise InterruptedError(program.places, len(inputs))
 
-    monkeypatch.setattr("flaxformer_mt.translation.translator.search_batch", dispatched)
+    monkeypatch.setattr("flaxformer_mt.translation.searching.search_batch", dispatched)
     translator = make_translator(DecodingConfig())
     with pytest.raises(InterruptedError) as seen:
         translator.translate(["x"], **given)
     assert seen.value.args == (places, rows)
 
 
-def test_draws_do_not_mind_how_wide_a_beam_would_be(translator):
+def test_sampling_ignores_the_beam_size(translator):
     config = dataclasses.replace(CONFIG, strategy="sample", beam_size=99)
     assert not suppressed_tokens(translator.tokenizer, config).all()
 
@@ -858,9 +840,91 @@ def test_impossible_pairs_are_refused(translator):
             translator.score(sources, targets)
 
 
-def test_a_lone_string_is_refused(translator):
-    with pytest.raises(ValueError, match="put it into a list"):
-        translator.translate("a dog runs.")
+def test_one_string_is_one_sentence(translator):
+    hypotheses = translator.translate("a dog runs.")
+    assert hypotheses == translator.translate(["a dog runs."])[0]
+    assert str(hypotheses[0]) == f"{hypotheses[0]}" == hypotheses[0].text != ""
+    (expected,) = translator.translate(["two"], prefixes=["ab"], constraints=[["cd", "e"]])
+    assert translator.translate("two", prefixes="ab", constraints=["cd", "e"]) == expected
+    pair = translator.score("a dog runs.", hypotheses[0].tokens)
+    assert pair == translator.score(["a dog runs."], [hypotheses[0].tokens])[0]
+
+
+def test_sentences_come_from_any_collection(translator, tmp_path):
+    sentences = ["two", "", "x"]
+    expected = translator.translate(sentences)
+    (tmp_path / "file").write_text("two\n\nx\n")
+    with open(tmp_path / "file") as file:
+        assert translator.translate(file) == expected
+    assert translator.translate(one for one in sentences) == expected
+    assert translator.translate(np.array(sentences)) == expected
+    prefixes = np.array(["a", "", "b"])
+    expected = translator.translate(sentences, prefixes=prefixes.tolist())
+    assert translator.translate(sentences, prefixes=prefixes) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentences", "given", "message"),
+    [
+        ([None], {}, r"line 1: .* must be a string, but this is None \(NoneType\)"),
+        (["a", b"b"], {}, r"line 2: .* must be a string, but this is b'b' \(bytes\)"),
+        (b"a", {}, r"must be a list .* but it is b'a' \(bytes\)"),
+        (None, {}, r"must be a list .* but it is None"),
+        (["a"], {"prefixes": np.array([1.5])}, "line 1: the prefix must be a string or None"),
+        (["a"], {"prefixes": np.array("a")}, "must be"),
+        (["a"], {"constraints": [[3]]}, r"line 1: the constraints must be a list of phrases"),
+        ("a", {"prefixes": ["b"]}, r"line 1: the prefix must be a string or None, but it is \['b'"),
+        ("a", {"constraints": "b"}, "line 1: .* must be a list of phrases, .* but they are 'b'"),
+    ],
+)
+def test_wrong_types_are_refused(translator, sentences, given, message):
+    with pytest.raises(ValueError, match=message):
+        translator.translate(sentences, **given)
+
+
+def test_config_fields_of_wrong_types_are_refused():
+    """In a process without the type checks of the tests."""
+    cases = {
+        "beam_size must be of type int, but it is '4'": {"beam_size": "4"},
+        "length_penalty must be of type float, but it is '1'": {"length_penalty": "1"},
+        "strategy must be 'beam' or": {"strategy": 3},
+        "renormalize must be of type bool, but it is 1": {"renormalize": 1},
+        "forbidden must be of type tuple, but it is [3]": {"forbidden": [3]},
+    }
+    program = (
+        "from flaxformer_mt.translation.config import DecodingConfig\n"
+        f"for message, given in {cases!r}.items():\n"
+        "    try:\n"
+        "        DecodingConfig(**given)\n"
+        "    except ValueError as error:\n"
+        "        assert message in str(error), error\n"
+        "    else:\n"
+        "        raise AssertionError(message)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_wrong_checkpoint_name_is_refused(tmp_path):
+    load = inspect.unwrap(Translator.load.__func__)  # without the type checks of the tests
+    for which in (None, 1.5, True):
+        with pytest.raises(ValueError, match=r"which must be 'auto', .* but it is"):
+            load(Translator, tmp_path, which=which)
+
+
+def test_threads_find_what_one_thread_finds():
+    """Two threads share a translator from its first call on, with and without warnings."""
+    config = dataclasses.replace(CONFIG, target_length_margin=5)  # programs of its own
+    parts = [SENTENCES, [*reversed(SENTENCES)]] * 2
+
+    def work(translator: Translator, index: int) -> Any:
+        more = {"beam_size": 1 + 2 * (index % 2), "num_hypotheses": 1}
+        found = translator.translate(parts[index], **more)
+        return found, translator.score(parts[index], [best.tokens for best, *_ in found])
+
+    shared, alone = make_translator(config), make_translator(config)
+    with quickly(), concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(functools.partial(work, shared), range(4)))
+        assert found == [work(alone, index) for index in range(4)]
 
 
 def test_parameters_that_are_not_numbers_are_noticed():

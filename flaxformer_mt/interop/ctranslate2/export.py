@@ -130,7 +130,7 @@ def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> 
         is_none = config.positions == "none"
         encodings = np.zeros(shape) if is_none else sinusoids(*shape, half_split=half_split)
         for stack in ("encoder", "decoder"):
-            set_array(spec, f"{stack}.position_encodings.encodings", np.float32(encodings))
+            set_array(spec, f"{stack}.position_encodings.encodings", encodings.astype(np.float32))
     return spec
 
 

@@ -34,8 +34,8 @@ from flaxformer_mt.interop.marian.generation import to_decoding_config, to_gener
 from flaxformer_mt.interop.marian.table import OUTPUT_BIAS
 from flaxformer_mt.interop.marian.tokenizer import tokenizer_files
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.config import DecodingConfig
 from flaxformer_mt.training.config import TrainingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 MAX_CACHE_BYTES = 1 << 30  # keys and values of a batch of hypotheses of the greatest length

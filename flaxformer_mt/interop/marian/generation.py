@@ -10,7 +10,8 @@ from typing import Any
 
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.interop.marian.config import Json, with_defaults, wrong_types
-from flaxformer_mt.search.config import DecodingConfig, EarlyStopping
+from flaxformer_mt.search.config import EarlyStopping
+from flaxformer_mt.translation.config import DecodingConfig
 
 DEFAULTS = {
     "num_beams": 1,

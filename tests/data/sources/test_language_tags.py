@@ -17,8 +17,7 @@ from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig, build_tokenizer
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.model_arguments import ModelArguments
-from flaxformer_mt.search.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.segments import segment_lines, tag_lines
 from flaxformer_mt.translation.translator import Translator
@@ -301,11 +300,6 @@ def test_a_language_asked_for_is_the_tag_before_every_sentence(translator):
             refused(texts)
     with pytest.raises(ValueError, match="none of those that this model knows: fr, zh-TW"):
         translator.score(texts[:1], targets, target_language="de")
-
-
-def test_verbs_ask_for_the_language_that_they_are_given():
-    assert ModelArguments(workdir=("w",)).into == {}
-    assert ModelArguments(workdir=("w",), target_language="fr").into == {"target_language": "fr"}
 
 
 def test_multi30k_in_two_directions(shared_data, tmp_path):

@@ -1,0 +1,224 @@
+"""How to translate: the `decoding` part of a run's config."""
+
+import dataclasses
+import functools
+import math
+import numbers
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from flaxformer_mt.evaluation.quality_flags import GuardConfig
+from flaxformer_mt.runtime.dataclass_json import did_you_mean
+from flaxformer_mt.search.config import (
+    EarlyStopping,
+    ForcedEnd,
+    LengthNormalization,
+    Utility,
+    check_beam,
+)
+
+Strategy = Literal["beam", "sample", "sample_distinct", "mbr"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodingConfig:
+    """How to search, and within which limits."""
+
+    strategy: Strategy = "beam"
+    """"beam": beam search, or greedy search with beam_size 1. "sample": num_hypotheses independent
+    samples. "sample_distinct": beam_size different samples (stochastic beam search, Kool et al.
+    2019). "mbr": of num_samples samples, the one that agrees best with all (minimum Bayes risk)."""
+    beam_size: int = 5
+    """Hypotheses that the search keeps for each sentence; 1 is greedy search."""
+    length_penalty: float = 0.6
+    """Alpha of the length penalty: 0 favours short translations, 1 long ones."""
+    length_normalization: LengthNormalization = "gnmt"
+    """Divisor of a log-probability. "gnmt": ((5 + tokens) / 6) ** alpha (Wu et al. 2016).
+    "average": tokens ** alpha, as in Hugging Face and CTranslate2. EOS counts."""
+    early_stopping: EarlyStopping = "exact"
+    """When a beam search ends. "exact": when no unfinished hypothesis can still win. "heuristic":
+    when the best unfinished one, normalised as if it ended now, is worse than all beam_size
+    finished ones. "first": when beam_size hypotheses are finished. In Hugging Face: "never", False
+    and True."""
+    forced_end: ForcedEnd = "scored"
+    """What EOS costs at the length limit, where nothing else is allowed. "scored": its
+    log-probability. "free": nothing, as with Hugging Face's forced_eos_token_id."""
+    num_hypotheses: int = 1
+    """Translations to return for each sentence, best first; at most beam_size. Strategy "sample"
+    returns any number, in the order of sampling."""
+    max_target_length: int = 256
+    """Limit of target tokens, EOS included. A second limit is target_length_ratio * source tokens +
+    target_length_margin; the lower one holds."""
+    target_length_ratio: float = 2.0
+    """See max_target_length."""
+    target_length_margin: int = 16
+    """See max_target_length."""
+    tokens_per_batch: int = 4096
+    """Source tokens that are translated together, padding included. It limits the memory, which
+    also grows with beam_size and num_samples."""
+    max_rows_per_batch: int = 64
+    """Limit of sentences that a device translates at the same time; when some are done, others
+    follow. A CPU translates at most 160 hypotheses at the same time (32 sentences with beam_size
+    5). Batches are always padded to their full size, so that a result does not depend on the other
+    sentences: set 1 to translate single sentences with little delay."""
+    allow_unknown: bool = False
+    """Let translations contain the unknown word."""
+    allow_special: bool = False
+    """Let translations contain padding and the start token, which have no text."""
+    forbidden: tuple[int, ...] = ()
+    """Ids of further target tokens that no translation may contain."""
+    renormalize: bool = False
+    """Divide the probability of forbidden tokens among the others; otherwise it is lost."""
+    over_long: Literal["split", "truncate"] = "split"
+    """What to do with a line of more than max_source_length tokens: translate it in pieces, or only
+    its beginning."""
+
+    min_target_length: int = 0
+    """Least number of target tokens, EOS included. A second one is min_target_ratio * source
+    tokens; the higher one holds, but max_target_length goes first."""
+    min_target_ratio: float = 0.0
+    """See min_target_length."""
+    coverage_penalty: float = 0.0
+    """Beta of the coverage penalty (Wu et al. 2016): above 0, a beam search prefers translations
+    that attend to the whole source; 0.2 is usual. Greedy search ignores it."""
+    no_repeat_ngram_size: int = 0
+    """No n tokens in a row occur twice; 0 = they may."""
+    repetition_penalty: float = 1.0
+    """Above 1, tokens that were chosen before are less probable: log-probability * this."""
+    temperature: float = 1.0
+    """Sampling: below 1 sharper than the model, above 1 flatter."""
+    top_k: int = 0
+    """Sampling: only from the k most probable tokens; 0 = from all."""
+    top_p: float = 1.0
+    """Sampling: only from the most probable tokens that together have this probability."""
+    seed: int = 0
+    """Sampling: the samples of a sentence depend on this and on the sentence alone."""
+    num_samples: int = 32
+    """Strategy "mbr": samples for each sentence."""
+    utility: Utility = "chrf"
+    """Strategy "mbr": how to compare two translations: chrF or BLEU."""
+    flag_faults: bool = False
+    """Look for loops, copies, omissions and cuts in translations, and report them."""
+    guard: GuardConfig = GuardConfig()
+    """What counts as a fault."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        if not self.is_sampling:
+            check_beam(self.beam_size, self.num_hypotheses)
+        _check_bounds(self)
+        _check_combinations(self)
+
+    @property
+    def is_sampling(self) -> bool:
+        """Whether hypotheses are independent samples ("sample_distinct" is a beam search)."""
+        return self.strategy in ("sample", "mbr")
+
+    @property
+    def num_live(self) -> int:
+        """K: the hypotheses of one sentence that a search extends at the same time."""
+        if self.strategy == "mbr":
+            return self.num_samples
+        return self.num_hypotheses if self.is_sampling else self.beam_size
+
+    def length_limit(self, source_length: int) -> int:
+        """The most target tokens for this number of source tokens; both include EOS."""
+        ratio_limit = self.target_length_ratio * source_length + self.target_length_margin
+        return int(min(self.max_target_length, ratio_limit))
+
+    def min_length(self, source_length: int) -> int:
+        """The fewest target tokens for this number of source tokens; both include EOS."""
+        least = max(self.min_target_length, self.min_target_ratio * source_length)
+        return math.ceil(min(self.length_limit(source_length), least))
+
+
+def changed_config(config: DecodingConfig, changes: Mapping[str, Any]) -> DecodingConfig:
+    """`config` with the changes that are not None, checked like a new one."""
+    names = [field.name for field in dataclasses.fields(DecodingConfig)]
+    for name in changes:
+        if name not in names:
+            others = ("prefixes", "constraints", "details", "first_line")
+            raise ValueError(
+                f"decoding has no field {name!r}: {did_you_mean(name, [*names, *others])}"
+            )
+    given: dict[str, Any] = {name: new for name, new in changes.items() if new is not None}
+    return dataclasses.replace(config, **given)
+
+
+_BOUNDS: dict[str, tuple[float, float, str]] = {
+    "length_penalty": (0, 10, "0 compares plain log-probabilities, 0.6 to 1 is usual"),
+    "num_hypotheses": (1, math.inf, ""),
+    "max_target_length": (1, math.inf, ""),
+    "target_length_ratio": (0, math.inf, ""),
+    "target_length_margin": (1, math.inf, "EOS needs one token"),
+    "tokens_per_batch": (1, math.inf, ""),
+    "max_rows_per_batch": (1, math.inf, ""),
+    "min_target_length": (0, 1e10, ""),
+    "min_target_ratio": (0, 1e10, ""),
+    "coverage_penalty": (0, 1e10, ""),
+    "no_repeat_ngram_size": (0, math.inf, ""),
+    "repetition_penalty": (1e-3, 1e10, "1 changes nothing"),
+    "temperature": (1e-3, 1e10, "1 changes nothing"),
+    "top_k": (0, math.inf, "0 samples from all tokens"),
+    "top_p": (1e-6, 1, "1 samples from all tokens"),
+    "seed": (0, math.inf, ""),
+    "num_samples": (1, math.inf, ""),
+}
+"""Lowest value, highest value, and a hint."""
+
+
+@functools.cache
+def _field_types() -> dict[str, Any]:
+    return typing.get_type_hints(DecodingConfig)
+
+
+def _check_types(config: DecodingConfig) -> None:
+    for name, kind in _field_types().items():
+        value = getattr(config, name)
+        if typing.get_origin(kind) is Literal:
+            choices = typing.get_args(kind)
+            if value not in choices:
+                expected = " or ".join(map(repr, choices))
+                raise ValueError(f"{name} must be {expected}, not {value!r}")
+            continue
+        kind = typing.get_origin(kind) or kind
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if type(value) is not kind and not (kind is float and is_number):
+            raise ValueError(f"{name} must be of type {kind.__name__}, but it is {value!r}")
+
+
+def _check_bounds(config: DecodingConfig) -> None:
+    for name, (low, high, hint) in _BOUNDS.items():
+        value = getattr(config, name)
+        if not low <= value <= high:
+            upper = f" and at most {high:g}" if high < math.inf else ""
+            raise ValueError(
+                f"{name} must be at least {low:g}{upper}, but it is {value}"
+                f"{f' ({hint})' if hint else ''}"
+            )
+
+
+def _check_combinations(config: DecodingConfig) -> None:
+    if config.strategy == "mbr" and config.num_hypotheses > config.num_samples:
+        raise ValueError(
+            f"num_hypotheses ({config.num_hypotheses}) must not be above num_samples "
+            f"({config.num_samples}), from which they are chosen"
+        )
+    if config.min_target_length > config.max_target_length:
+        raise ValueError(
+            f"min_target_length ({config.min_target_length}) must not be above max_target_length "
+            f"({config.max_target_length})"
+        )
+    if config.coverage_penalty and config.strategy != "beam":
+        raise ValueError(
+            f"coverage_penalty ranks the hypotheses of a beam search, but strategy is "
+            f"{config.strategy!r}: set coverage_penalty to 0"
+        )
+    without_effect = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    changed = [name for name, value in without_effect.items() if getattr(config, name) != value]
+    if changed and config.strategy == "beam":
+        raise ValueError(
+            f"{' and '.join(changed)} would change nothing: a beam search does not sample; choose "
+            f"strategy 'sample', 'sample_distinct' or 'mbr'"
+        )

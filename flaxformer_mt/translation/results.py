@@ -1,0 +1,130 @@
+"""What a translator returns, and how the translations of segments become that of their line."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
+from flaxformer_mt.evaluation.quality_flags import Flag
+
+
+class TokenDetails(NamedTuple):
+    """The tokens of a translation, their probabilities and their attention."""
+
+    source_tokens: list[str]
+    """Pieces, EOS at the end."""
+    target_tokens: list[str]
+    """Pieces, EOS at the end."""
+    token_log_probs: list[float]
+    """One for each target token; natural logarithm."""
+    attention: Float[np.ndarray, "T S"]
+    """Attention of target to source tokens: the mean of all heads and layers; rows sum to 1."""
+
+    @property
+    def alignment(self) -> list[tuple[int, int]]:
+        """(source token, target token): the source token with most attention; EOS is left out."""
+        without_eos = self.attention[:-1, :-1]
+        if not without_eos.size:
+            return []
+        return [(int(source), target) for target, source in enumerate(without_eos.argmax(axis=1))]
+
+    def as_json(self, *, with_attention: bool) -> dict[str, Any]:
+        """The values that the commands `translate` and `score` write."""
+        values = {
+            "source_tokens": self.source_tokens,
+            "tokens": self.target_tokens,
+            "token_log_probs": self.token_log_probs,
+            "alignment": self.alignment,
+        }
+        return values | ({"attention": self.attention.round(4).tolist()} if with_attention else {})
+
+
+class Hypothesis(NamedTuple):
+    """One translation of one sentence. `str(hypothesis)` is its text."""
+
+    text: str
+    tokens: list[int]
+    """Token ids, EOS at the end; none for a blank line."""
+    score: float
+    """Log-probability / length penalty. Natural logarithm; comparable within one sentence."""
+    utility: float | None = None
+    """Strategy "mbr": mean chrF or BLEU, 0 to 100, against all samples; None for a split line."""
+    flags: tuple[Flag, ...] | None = None
+    """Faults that were found; None if `flag_faults` is off."""
+    details: TokenDetails | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class PairScore(NamedTuple):
+    """The score of a given translation."""
+
+    score: float
+    """As in `Hypothesis`: log_prob / length penalty."""
+    log_prob: float
+    tokens: list[int]
+    token_log_probs: list[float]
+    """One for each of `tokens`."""
+    flags: tuple[Flag, ...] | None = None
+    """Faults that were found; None if `flag_faults` is off."""
+    details: TokenDetails | None = None
+
+
+NO_DETAILS = TokenDetails([], [], [], np.zeros((0, 0), np.float32))
+"""The details of a blank line."""
+
+
+def make_hypothesis(tokens: list[int], score: float, vocabulary: Vocabulary) -> Hypothesis:
+    """The hypothesis with its text, which is one line even if tokens spell line breaks."""
+    text = " ".join(vocabulary.detokenize(tokens).splitlines())
+    return Hypothesis(text, tokens, score)
+
+
+def join_segments(
+    segments: Sequence[Sequence[Hypothesis]], vocabulary: Vocabulary
+) -> list[Hypothesis]:
+    """The hypotheses of a line, from the hypotheses of each of its segments.
+
+    The i-th hypothesis of a split line consists of the i-th of every segment; scores are added.
+    """
+    if len(segments) == 1:
+        return list(segments[0])
+    return [_concatenate(parts, vocabulary) for parts in zip(*segments, strict=False)]
+
+
+def _concatenate(parts: Sequence[Hypothesis], vocabulary: Vocabulary) -> Hypothesis:
+    tokens = [token for part in parts for token in part.tokens[:-1]]
+    tokens.append(vocabulary.eos_id)
+    whole = make_hypothesis(tokens, sum(part.score for part in parts), vocabulary)
+    if all(part.flags is not None for part in parts):
+        whole = whole._replace(flags=tuple(flag for part in parts for flag in part.flags or ()))
+    details = [part.details for part in parts if part.details]
+    return whole._replace(details=_concatenate_details(details) if details else None)
+
+
+def _concatenate_details(parts: Sequence[TokenDetails]) -> TokenDetails:
+    """The details of a line; only the EOS of the last part remains."""
+    *others, last = parts
+
+    def concatenate(name: str) -> list[Any]:
+        return [item for part in others for item in getattr(part, name)[:-1]] + getattr(last, name)
+
+    height, width = np.sum([np.subtract(part.attention.shape, 1) for part in parts], axis=0) + 1
+    attention = np.zeros((height, width), np.float32)
+    row = column = 0
+    for part in parts:
+        block = part.attention if part is last else part.attention[:-1]
+        rows = slice(row, row + block.shape[0])
+        columns = slice(column, column + block.shape[1] - 1)
+        # Attention to the EOS of a part becomes attention to the EOS of the line.
+        attention[rows, columns], attention[rows, -1] = block[:, :-1], block[:, -1]
+        row, column = rows.stop, columns.stop
+    return TokenDetails(
+        concatenate("source_tokens"),
+        concatenate("target_tokens"),
+        concatenate("token_log_probs"),
+        attention,
+    )
