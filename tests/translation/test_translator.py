@@ -11,7 +11,7 @@ import sys
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import hypothesis
@@ -59,7 +59,7 @@ class LetterVocabulary:
     def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.tokenize(text) for text in texts]
 
-    def sample(self, text: str, seed: int) -> list[int]:
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         return self.tokenize(text)
 
     def to_bytes(self) -> bytes:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, SupportsInt
 from sentencepiece import SentencePieceProcessor
 
 from flaxformer_mt.data.sources.text_files import missing_file
-from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import sample_pieces
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.vocabulary import until_end, without_line_breaks
 
 MODELS = {"source": "source.spm", "target": "target.spm"}
@@ -154,12 +154,15 @@ class MarianVocabulary:
                 text = text.replace(spaced, joined)
         return without_line_breaks(text)
 
-    def sample(self, text: str, seed: int) -> list[int]:
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """Returns token ids of a random segmentation, or as `tokenize` if sampling is off."""
         if not self._alpha:
             return self.tokenize(text)
-        options: dict[str, Any] = {"alpha": self._alpha, "seed": seed, "out_type": str}
-        return self._tokenize(text, lambda part: sample_pieces(self._pieces_of, part, **options))
+        sampler = self._sampler
+        names = sampler.pieces
+        return self._tokenize(
+            text, lambda part: [names[token] for token in sampler.sample(part, random)[:-1]]
+        )
 
     def to_bytes(self) -> bytes:
         """Returns all that determines its ids and text: the contents of all files."""
@@ -184,6 +187,10 @@ class MarianVocabulary:
                 "tokens are called (pad_token, unk_token, eos_token)"
             )
         return self._ids[name]
+
+    @functools.cached_property
+    def _sampler(self) -> SentencePieceVocabulary:
+        return SentencePieceVocabulary(self.files[MODELS[self._side]], self._alpha)
 
 
 def read_vocab(files: Mapping[str, bytes], name: str) -> dict[str, int]:

@@ -1,17 +1,15 @@
 """Subword pieces of a SentencePiece unigram or BPE model."""
 
+import functools
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal, SupportsInt
 
-from sentencepiece import (
-    SentencePieceProcessor,
-    SentencePieceTrainer,
-    set_random_generator_seed,
-)
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
+from flaxformer_mt.data.tokenization.subword_sampling import BpeDropout, PieceTable, UnigramSampler
 from flaxformer_mt.data.tokenization.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -20,6 +18,8 @@ from flaxformer_mt.data.tokenization.vocabulary import (
     until_end,
     without_line_breaks,
 )
+
+_SPACE = "▁"  # SentencePiece's character for a space inside pieces
 
 
 class SentencePieceVocabulary:
@@ -114,7 +114,7 @@ class SentencePieceVocabulary:
         return cls(model.getvalue(), sampling_alpha)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickles the model once, not also as part of the processor.
+        # The caches of the sampler stay in this process.
         return SentencePieceVocabulary, (self._model, self._alpha)
 
     def tokenize(self, text: str) -> list[int]:
@@ -137,12 +137,16 @@ class SentencePieceVocabulary:
             self._processor.decode(until_end(ids, self.eos_id, self._silent))
         )
 
-    def sample(self, text: str, seed: int) -> list[int]:
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """Returns token ids of a random segmentation, or as `tokenize` if sampling is off."""
         if not self._alpha:
             return self.tokenize(text)
         tag, text = self._split_tag(text)
-        ids = sample_pieces(self._processor, text, alpha=self._alpha, seed=seed)
+        sample, pieces_cross_spaces = self._sampler
+        normalized = self._processor.normalize(text)
+        ids: list[int] = []
+        for segment in [normalized] if pieces_cross_spaces else _words(normalized):
+            ids += sample(segment, random)
         return self._join(tag, ids)
 
     @property
@@ -174,24 +178,43 @@ class SentencePieceVocabulary:
         self.size += 1
         return self.size - 1
 
+    @functools.cached_property
+    def _sampler(self) -> tuple[Callable[[str, Callable[[], float]], list[int]], bool]:
+        """The function that samples a segment, and whether a segment is more than one word."""
+        # Imported here, because only sampling needs protobuf.
+        from sentencepiece import sentencepiece_model_pb2
 
-def sample_pieces(
-    processor: SentencePieceProcessor, text: str, *, alpha: float, seed: int, out_type: type = int
-) -> list[Any]:
-    """Returns a random segmentation of `text`, as piece ids or (out_type=str) pieces.
-
-    It depends on the arguments alone: SentencePiece keeps one random generator for each thread, and
-    the seed sets it. Unigram: Kudo 2018, section 3.2; BPE: Provilkov et al. 2020.
-
-    Raises ValueError for a model that is neither unigram nor BPE.
-    """
-    set_random_generator_seed(seed)
-    try:
-        return processor.encode(
-            text, out_type=out_type, enable_sampling=True, nbest_size=-1, alpha=alpha
-        )
-    except RuntimeError as error:
+        pb2: Any = sentencepiece_model_pb2  # generated at run time: no types
+        proto = pb2.ModelProto.FromString(self._model)
+        table = _piece_table(proto.pieces, self.unk_id)
+        crossing = any(_SPACE in piece[1:] for piece in table.ids)
+        if proto.trainer_spec.model_type == pb2.TrainerSpec.UNIGRAM:
+            return UnigramSampler(table, self._alpha).sample, crossing
+        if proto.trainer_spec.model_type == pb2.TrainerSpec.BPE:
+            return BpeDropout(table, self._alpha).sample, crossing
         raise ValueError(
             "sampling_alpha needs a SentencePiece model of type unigram or BPE; this one has whole "
             "words or characters. Set sampling_alpha to 0."
-        ) from error
+        )
+
+
+def _piece_table(pieces: Iterable[Any], unk_id: int) -> PieceTable:
+    normal, user_defined, byte = 1, 4, 6  # ModelProto.SentencePiece.Type
+    ids, scores, byte_ids = {}, {}, []
+    for token, piece in enumerate(pieces):
+        if piece.type == normal:
+            ids[piece.piece], scores[piece.piece] = token, piece.score
+        elif piece.type == byte:
+            byte_ids.append(token)
+        elif piece.type == user_defined and not languages_in([piece.piece]):
+            raise ValueError(
+                f"sampling does not support user-defined symbols such as {piece.piece!r} of this "
+                "SentencePiece model. Set sampling_alpha to 0."
+            )
+    return PieceTable(ids, scores, tuple(byte_ids), unk_id)
+
+
+def _words(normalized: str) -> list[str]:
+    """Splits "▁a▁word" into "▁a" and "▁word"."""
+    first, *others = normalized.split(_SPACE)
+    return ([first] if first else []) + [_SPACE + word for word in others]

@@ -1,10 +1,10 @@
 """A corpus as token ids in flat arrays, which need much less memory than lists."""
 
 import dataclasses
-import hashlib
+import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -128,9 +128,9 @@ class SubwordSampler:
         inputs, targets = _TokenBuffer(), _TokenBuffer()
         for index in range(len(self.plain)) if numbers is None else numbers:
             pair, plain = self._text(index), self.plain.example(index)
-            source_seed, target_seed = _seeds(self.seed, epoch, index)
-            source_ids = self.tokenizer.source.sample(pair.source, source_seed)
-            target_ids = self.tokenizer.target.sample(pair.target, target_seed)
+            random = _numbers(np.random.default_rng((self.seed, epoch, index)))
+            source_ids = self.tokenizer.source.sample(pair.source, random)
+            target_ids = self.tokenizer.target.sample(pair.target, random)
             inputs.append(source_ids if len(source_ids) <= self.max_source_length else plain.inputs)
             targets.append(
                 target_ids if len(target_ids) <= self.max_target_length else plain.targets
@@ -145,10 +145,9 @@ class SubwordSampler:
         raise IndexError(f"there are {len(self.plain)} pairs")
 
 
-def _seeds(*key: int) -> tuple[int, int]:
-    """Returns 32-bit seeds for source and target that depend on the key alone."""
-    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
-    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+def _numbers(rng: np.random.Generator) -> Callable[[], float]:
+    """Returns a function with the results of `rng.random`, which it computes in fast blocks."""
+    return itertools.chain.from_iterable(iter(lambda: rng.random(64).tolist(), None)).__next__
 
 
 class _TokenBuffer:

@@ -1,6 +1,6 @@
 """The interface of a vocabulary: text of one language to token ids and back."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Protocol, SupportsInt, runtime_checkable
 
 # Of every vocabulary learnt here, and of word files, whose first four rows they are.
@@ -37,10 +37,10 @@ class Vocabulary(Protocol):
         """Returns the text of `ids` up to the first EOS, on one line, without special tokens."""
         ...
 
-    def sample(self, text: str, seed: int) -> list[int]:
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """Returns token ids as `tokenize` does, of a random segmentation.
 
-        It depends on `text` and `seed` (from 0 to 2**32 - 1) alone, in every thread and process.
+        It depends on `text` and on the numbers from [0, 1) that `random` returns alone.
         """
         ...
 

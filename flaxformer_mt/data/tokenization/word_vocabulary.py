@@ -1,7 +1,7 @@
 """A vocabulary of whole words, from a file of `word<TAB>count` rows."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, SupportsInt
 
@@ -127,7 +127,7 @@ class WordVocabulary:
         words = (UNKNOWN_WORD if token == UNK_ID else self._words[token] for token in kept)
         return without_line_breaks(" ".join(words))
 
-    def sample(self, text: str, seed: int) -> list[int]:
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """Returns the same as `tokenize`, because words are not segmented."""
         return self.tokenize(text)
 

@@ -154,15 +154,15 @@ def test_many_texts_are_tokenized_as_one_by_one(tokenizer):
     assert tokenizer.source.tokenize_texts(texts) == list(map(tokenizer.source.tokenize, texts))
 
 
-def test_sampling_never_cuts_a_tag(tokenizer):
+def test_sampling_never_cuts_a_tag(tokenizer, rng):
     texts = [">>zh-TW<< the small Cat walked under a green tree"] * 30
-    samples = [tokenizer.source.sample(text, seed) for seed, text in enumerate(texts)]
+    samples = [tokenizer.source.sample(text, rng.random) for text in texts]
     assert {tokenizer.source.pieces[sample[0]] for sample in samples} == {">>zh-TW<<"}
     plain = tokenizer.source.tokenize(texts[0])
     assert {tokenizer.source.detokenize(sample[1:]) for sample in samples} == {
         tokenizer.source.detokenize(plain[1:])
     }
-    assert tokenizer.source.sample(">>fr<< ", 0) == [tokenizer.source.eos_id]
+    assert tokenizer.source.sample(">>fr<< ", rng.random) == [tokenizer.source.eos_id]
 
 
 def test_tags_are_kept_with_the_tokenizer(tokenizer, tmp_path):

@@ -1,6 +1,6 @@
 """Tokenising a corpus: nothing is lost, nothing too long is kept, and sampling can be repeated."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -35,8 +35,8 @@ class Letters:
     def to_bytes(self) -> bytes:
         return b""
 
-    def sample(self, text: str, seed: int) -> list[int]:
-        return [self.unk_id] * (seed % 4) + self.tokenize(text)
+    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
+        return [self.unk_id] * int(4 * random()) + self.tokenize(text)
 
 
 class Pairs(list[Pair]):
@@ -111,6 +111,11 @@ def test_sampling_is_repeatable_differs_by_epoch_and_respects_the_limits(tokeniz
         for ids, expected in zip(alone, epochs[3].example(index), strict=True):
             np.testing.assert_array_equal(ids, expected)
     assert len({pairs.inputs.tobytes() for pairs in epochs}) > 10
+
+
+def test_numbers_in_blocks_are_those_of_the_generator():
+    number, rng = tokenized._numbers(np.random.default_rng(7)), np.random.default_rng(7)
+    assert [number() for _ in range(200)] == [rng.random() for _ in range(200)]
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 7])
