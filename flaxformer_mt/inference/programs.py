@@ -87,14 +87,20 @@ def search_batch(
     Each device of `program.mesh` takes a part of the rows.
     """
     source = inputs, inputs_positions, inputs_segment_ids
-    shared = params, dataclasses.replace(options, each=())
+    common = (
+        options.suppressed,
+        options.length_penalty,
+        options.weights,
+        options.coverage_penalty,
+    )
     search = functools.partial(_search, program)
-    return shard_rows(search, program.mesh, shared, (source, options.each))
+    return shard_rows(search, program.mesh, (params, common), (source, options.each))
 
 
 def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ...]) -> Hypotheses:
     """Returns the hypotheses of the rows of one device."""
-    (params, options), (source, each) = shared, rows
+    (params, common), (source, each) = shared, rows
+    options = SearchInputs(each, *common)
     with_coverage = options.coverage_penalty is not None
     slots = program.batch_slots or len(each.length_limits)
     # Only the shapes of these sources are used.

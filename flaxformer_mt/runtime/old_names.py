@@ -9,6 +9,7 @@ from collections.abc import Iterable
 RENAMED: dict[str, str] = {"model.neighborhood": "model.local_window"}
 """Old dotted name -> new dotted name."""
 REMOVED: dict[str, str] = {
+    "decoding.retry_flagged": "check the flags of translations and translate those again",
     "deadline": "stop training with SIGTERM or ctrl-C, which save it; then run `average` and "
     "`evaluate`",
 }

@@ -11,9 +11,9 @@ import pytest
 from flaxformer_mt.inference.ensemble import (
     combine,
     coverage_bonus,
+    empty_ensemble_cache,
+    encode_sources,
     ensemble_step,
-    read_sources,
-    start_ensemble,
 )
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
@@ -42,8 +42,9 @@ def batch(rng):
 
 
 def start(models, params, *source, with_coverage=True):
-    sources = read_sources(models, params, *source)
-    return start_ensemble(sources, beam_size=2, max_target_length=4, with_coverage=with_coverage)
+    sources = encode_sources(models, params, *source)
+    sizes = {"batch": 2, "beam_size": 2, "max_target_length": 4, "with_coverage": with_coverage}
+    return empty_ensemble_cache(models, sources, **sizes).replace_rows(jnp.arange(2), sources)
 
 
 def test_the_vote_is_the_weighted_mean_of_probabilities(rng):
@@ -63,7 +64,7 @@ def test_steps_equal_teacher_forcing_and_count_the_attention(rng, members):
     weights = jnp.array([0.6, 0.4]) if members == 2 else None
     inputs, positions, segments = batch(rng)
     cache = jax.jit(start, static_argnums=0)(made, params, inputs, positions, segments)
-    step = jax.jit(ensemble_step(made, params, weights))
+    step = jax.jit(ensemble_step(made, params, weights, with_coverage=True))
     tokens = jnp.asarray(rng.integers(3, VOCAB, (2, 2, 3)))
     last = jnp.full((2, 2), BOS)
     parents = [jnp.array([[0, 0], [1, 0]]), jnp.array([[1, 0], [1, 1]])]

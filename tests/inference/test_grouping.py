@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.inference.grouping import (
-    SHORTEST_FRUGAL,
+    SHORTEST_ON_CPU,
+    encoder_lengths,
     group_by_length,
     length_menu,
-    reading_lengths,
     run_ahead,
 )
 
@@ -18,12 +18,12 @@ def test_the_menu_doubles_and_ends_with_the_longest():
     assert length_menu(9) == (9,)
 
 
-def test_a_frugal_menu_begins_later_and_each_sentence_is_read_at_its_own_length():
-    assert length_menu(200, SHORTEST_FRUGAL) == (64, 128, 200)
-    assert reading_lengths(64) == (16, 24, 32, 48, 64)
-    assert reading_lengths(128) == (96, 128)  # what is shorter is not in this program
-    assert reading_lengths(200) == (128, 192, 200)
-    assert reading_lengths(9) == (9,)
+def test_a_cpu_has_fewer_programs_and_more_encoder_lengths():
+    assert length_menu(200, SHORTEST_ON_CPU) == (64, 128, 200)
+    assert encoder_lengths(64) == (16, 24, 32, 48, 64)
+    assert encoder_lengths(128) == (96, 128)  # shorter sources are in another program
+    assert encoder_lengths(200) == (128, 192, 200)
+    assert encoder_lengths(9) == (9,)
 
 
 def group(lengths):
@@ -51,14 +51,13 @@ def test_a_length_over_the_budget_gets_a_row_all_the_same():
 
 
 @pytest.mark.parametrize(
-    ("length", "max_places", "places", "rows"),
+    ("length", "max_slots", "slots", "rows"),
     [(64, 0, 64, 512), (64, 32, 32, 512), (64, 40, 40, 520), (256, 32, 16, 128), (4000, 1, 1, 8)],
 )
-def test_fewer_places_take_more_turns(length, max_places, places, rows):
-    """So the rows, and the memory for their results, do not follow from the places."""
-    budget = {"tokens_per_batch": 4096, "max_rows": 64, "rows_per_place": 8, "num_devices": 2}
-    (group,) = group_by_length([length], (length,), max_places=max_places, **budget)
-    assert (group.places, group.rows) == (places, 2 * rows)
+def test_the_number_of_rows_does_not_follow_from_the_slots(length, max_slots, slots, rows):
+    budget = {"tokens_per_batch": 4096, "max_rows": 64, "rows_per_slot": 8, "num_devices": 2}
+    (group,) = group_by_length([length], (length,), max_slots=max_slots, **budget)
+    assert (group.slots, group.rows) == (slots, 2 * rows)
 
 
 def test_run_ahead_keeps_order_and_bounds_what_is_under_way():

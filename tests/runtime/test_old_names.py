@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from flaxformer_mt.cli import guard
-from flaxformer_mt.config import Arguments, Config, from_json, load_config, parse, to_json
+from flaxformer_mt.cli import command
+from flaxformer_mt.config import Config, ConfigArguments, from_json, load_config, to_json
 from flaxformer_mt.runtime import old_names
 from flaxformer_mt.runtime.dataclass_json import rename_keys
 
@@ -55,10 +55,8 @@ def test_the_new_name_wins_and_the_argument_stays_as_it_is():
     ],
 )
 def test_a_flag_is_answered_with_the_new_name(capsys, flag, message):
-    def work() -> None:
-        parse(["--config", "configs/demo.py", *flag], Arguments, verb="train", description="")
-
-    assert guard(work) == 2
+    main = command("train", ConfigArguments, lambda arguments: None)
+    assert main(["--config", "configs/demo.py", *flag]) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
 
 

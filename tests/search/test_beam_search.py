@@ -13,15 +13,16 @@ from toy_models import (
     B,
     TableCache,
     all_hypotheses,
+    make_search,
     random_tables,
     search,
     sentences,
-    suppressed,
     table_step,
     teacher_forced_score,
 )
 
 from flaxformer_mt.search import beam_search as module
+from flaxformer_mt.search.loop import SentenceOptions, run
 from flaxformer_mt.search.scoring import penalty
 
 NEVER = -1e9
@@ -167,19 +168,8 @@ def test_the_loop_ends_when_nothing_can_win():
         return table_step(tokens, cache)
 
     cache = TableCache(jnp.asarray(GARDEN_PATH), jnp.zeros((1, 2), jnp.int32))
-    module.beam_search(
-        counting_step,
-        cache,
-        beam_size=2,
-        num_hypotheses=1,
-        max_target_length=50,
-        length_limits=jnp.array([50]),
-        length_penalty=0.0,
-        suppressed=suppressed(6),
-        bos_id=BOS,
-        eos_id=EOS,
-        pad_id=PAD,
-    )
+    how = make_search(2, 1, 6, 0.0, 50)
+    run(how, counting_step, cache, SentenceOptions(jnp.array([50])))
     jax.effects_barrier()
     assert len(steps) == 2
 

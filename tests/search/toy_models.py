@@ -11,6 +11,7 @@ import numpy as np
 
 from flaxformer_mt.search.beam_search import beam_search
 from flaxformer_mt.search.greedy import greedy
+from flaxformer_mt.search.loop import SearchSettings, SentenceOptions, run
 from flaxformer_mt.search.step import Hypotheses
 
 PAD, UNK, BOS, EOS, A, B = range(6)
@@ -44,27 +45,32 @@ def suppressed(vocab_size: int) -> jax.Array:
     return jnp.isin(jnp.arange(vocab_size), jnp.array([PAD, UNK, BOS]))
 
 
+STATIC_SETTINGS = ("length_normalization", "forced_end", "renormalize")
+
+
+def make_search(beam_size, num_hypotheses, vocab_size, alpha, length, **options):
+    """Beam search, or greedy search if `beam_size` is None."""
+    settings = SearchSettings(
+        suppressed(vocab_size),
+        alpha,
+        bos_id=BOS,
+        eos_id=EOS,
+        pad_id=PAD,
+        max_target_length=length,
+        **{name: options.pop(name) for name in STATIC_SETTINGS if name in options},
+    )
+    if beam_size is None:
+        return greedy(settings, num_hypotheses=num_hypotheses, **options)
+    return beam_search(settings, beam_size=beam_size, num_hypotheses=num_hypotheses, **options)
+
+
 @functools.partial(jax.jit, static_argnames=("beam_size", "num_hypotheses", "length", "options"))
 def compiled_search(
     tables, limits, alpha, wishes, *, beam_size, num_hypotheses, length, options=()
 ) -> Hypotheses:
     cache = TableCache(tables, jnp.zeros((len(tables), beam_size or num_hypotheses), jnp.int32))
-    run = functools.partial(greedy, num_hypotheses=num_hypotheses, **wishes)
-    if beam_size is not None:
-        sizes = {"beam_size": beam_size, "num_hypotheses": num_hypotheses}
-        run = functools.partial(beam_search, **sizes, **wishes)
-    return run(
-        table_step,
-        cache,
-        max_target_length=length,
-        length_limits=limits,
-        length_penalty=alpha,
-        suppressed=suppressed(tables.shape[-1]),
-        bos_id=BOS,
-        eos_id=EOS,
-        pad_id=PAD,
-        **dict(options),
-    )
+    how = make_search(beam_size, num_hypotheses, tables.shape[-1], alpha, length, **dict(options))
+    return run(how, table_step, cache, SentenceOptions(limits, **wishes))
 
 
 def search(
