@@ -56,13 +56,3 @@ def compilations() -> Iterator[list[str]]:
 def rng() -> np.random.Generator:
     """Random numbers that are the same in every run."""
     return np.random.default_rng(0)
-
-
-@pytest.fixture(scope="session")
-def rounds_alike() -> bool:
-    """Whether XLA is known to add up alike in programs with different numbers of rows.
-
-    It was measured so with this jax, on x86 with AVX-512; with jax 0.12 norms are not.
-    """
-    cpu = Path("/proc/cpuinfo")
-    return jax.__version__ == "0.10.2" and cpu.exists() and "avx512f" in cpu.read_text()

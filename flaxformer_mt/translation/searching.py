@@ -26,9 +26,9 @@ from flaxformer_mt.translation.requests import Request, make_batch, make_search_
 from flaxformer_mt.translation.results import Hypothesis, make_hypothesis
 from flaxformer_mt.translation.word_ends import TargetWords
 
-ROWS_PER_SLOT = 8
-"""Sentences of a program for each one that it searches at the same time. More sentences leave fewer
-batch slots empty at the end; outside a CPU, memory grows by the sources' keys and values."""
+ROWS_PER_SLOT = 32
+"""Sentences of a program for each one that it searches at the same time. The more there are, the
+fewer batch slots are empty on average: they run empty only at the end of a program."""
 FEW_ON_CPU, MANY_ON_CPU = 32, 160
 """Hypotheses that a program extends at the same time on a CPU. An empty batch slot costs as much as
 a full one, so a few sentences have a program with few slots. With more than `MANY_ON_CPU`, latency
