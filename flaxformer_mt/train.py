@@ -145,7 +145,7 @@ def train(
     rows = process_rows(mesh, tokens_per_device)
     run = Run(
         config=config,
-        data=dataclasses.replace(data, share=rows),
+        data=dataclasses.replace(data, shard_rows=rows),
         model=model,
         optimizer=optimizer,
         adaptation=adaptation,

@@ -7,7 +7,8 @@ NotImplementedError, and the reference computes them.
 Segment ids keep packed sentences apart, and a causal flag hides the keys to the right within the
 same row. Both together are the mask of the reference.
 
-XLA cannot divide a Pallas kernel among devices. So `shard_map` gives each device its rows and heads.
+XLA cannot divide a Pallas kernel among devices. So `shard_map` gives each device its own rows and
+heads.
 """
 
 import functools
