@@ -9,6 +9,7 @@ the kernels, and takes the operations and bytes that their authors state.
 
 import argparse
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +33,8 @@ def gradients(kind: Attend, queries, keys, values, segments):
     """Returns the gradients of the sum of all outputs."""
     context = attention_context(segments, segments, causal=True)
 
-    def total(*heads):
-        return kind(*heads, context).astype(jnp.float32).sum()
+    def total(queries, keys, values):
+        return kind(queries, keys, values, context).astype(jnp.float32).sum()
 
     return jax.grad(total, (0, 1, 2))(queries, keys, values)
 
@@ -47,9 +48,10 @@ def costs(kind: Attend, length: int, hardware: Hardware) -> tuple[float, float, 
     program = jax.jit(functools.partial(gradients, kind))
     lowered = program.lower(heads, heads, heads, segments)
     compiled = lowered.compile(compiler_options=hardware.compiler_options)
-    stated = compiled.cost_analysis()
+    memory: Any = compiled.memory_analysis()
+    stated: Any = compiled.cost_analysis()
     return (
-        compiled.memory_analysis().temp_size_in_bytes / 2**20,
+        memory.temp_size_in_bytes / 2**20,
         stated["bytes accessed"] / 2**30,
         stated["flops"] / 1e9,
         stated["optimal_seconds"] * 1e3,

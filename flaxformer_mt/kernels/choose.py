@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 from collections.abc import Collection
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -102,7 +103,7 @@ def _trace(model: Transformer, source_length: int, target_length: int) -> None:
     batch = (source, target) * 3  # tokens, positions, segments
     rows = jnp.zeros(1, jnp.int32)
 
-    def forward(key: Array) -> Array:
+    def forward(key: Array) -> Any:
         params = model.init(key, *batch)
         return model.apply(params, *batch, dropout_rows=rows, rngs={"dropout": key})
 
