@@ -28,6 +28,7 @@ from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.kernels.choose import describe_kernels
 from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
 from flaxformer_mt.runtime.command import exit_process
@@ -144,7 +145,7 @@ def train(
     rows = process_rows(mesh, tokens_per_device)
     run = Run(
         config=config,
-        data=dataclasses.replace(data, share=rows),
+        data=dataclasses.replace(data, shard_rows=rows),
         model=model,
         optimizer=optimizer,
         adaptation=adaptation,
@@ -241,7 +242,9 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
     start = "from scratch" if step is None else f"resumed at step {step}"
     if step is None and run.config.training.init_from:
         start = f"from the parameters of {run.config.training.init_from}"
-    return f"{''.join(parts)}\nworkdir     {workdir}, {start}"
+    lengths = {shape[1:] for shape in run.data.shapes}
+    kernels = describe_kernels(run.config.model, run.model.kernels, sorted(lengths))
+    return f"{''.join(parts)}\n{kernels}\nworkdir     {workdir}, {start}"
 
 
 def average(config: Config, workdir: str) -> None:

@@ -53,7 +53,8 @@ def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted,
     before = metric_lines(uninterrupted)
     train(CONFIG, str(uninterrupted))
     assert metric_lines(uninterrupted) == before
-    output = capsys.readouterr().out
+    output, messages = capsys.readouterr()
+    assert "\nkernels     cpu: product, dropout, store\n" in messages
     assert "held-out (validation, 8 pairs): BLEU" in output
     assert output.count("reference    ") == 5
     assert "flaxformer_mt.translate --workdir" in output

@@ -242,16 +242,18 @@ def translate_some(
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_results_of_any_option_depend_on_the_sentence_alone(translator, options):
-    """Bit for bit in one program; up to rounding in a program for batches of another size, and in
-    the program that scores given pairs."""
+    """Bit for bit in one program; up to rounding in a program for batches of another size."""
     places = list(range(len(SHORT)))
     found = translate_some(translator, options, places)
     texts = [[one.text for one in of_line] for of_line in found]
     assert texts != [[one.text for one in of_line] for of_line in translator.translate(SHORT)]
+    alone = [translate_some(translator, options, [place])[0] for place in places]
+    assert [[one.text for one in of_line] for of_line in alone] == texts
+    for mine, theirs in zip(alone, found, strict=True):
+        np.testing.assert_allclose([x.score for x in mine], [x.score for x in theirs], rtol=1e-5)
     compiled = num_programs()
     order = np.random.default_rng(0).permutation(len(SHORT)).tolist()
     assert translate_some(translator, options, order) == [found[place] for place in order]
-    assert [translate_some(translator, options, [place])[0] for place in places] == found
     assert num_programs() == compiled
 
     smaller = make_translator(dataclasses.replace(CONFIG, max_rows_per_batch=3))
@@ -458,14 +460,20 @@ def test_no_program_is_compiled_twice(translator):
 def test_after_a_hundred_sentences_nothing_is_compiled(
     rng, compilations, search, longest, programs
 ):
-    """One program takes sources of up to 64 tokens, another one longer sources."""
+    """One program takes sources of up to 64 tokens, another one longer sources.
+
+    Each has a second form with fewer batch slots, for a few sentences.
+    """
     # With a limit of its own, this test shares no program with other tests.
-    config = dataclasses.replace(CONFIG, target_length_margin=6)
+    config = dataclasses.replace(CONFIG, target_length_margin=6, max_rows_per_batch=64)
     translator = make_translator(config, max_source_length=longest)
     lengths = rng.integers(0, translator.max_source_length, 300)
     sentences = ["".join(rng.choice(list(LETTERS[:-1]), length)) for length in lengths]
     translator.translate(sentences[:100], **search)
     assert compilations.count("jit(search_batch)") == programs
+    for one_of_each in ("a", max(sentences, key=len)):
+        translator.translate([one_of_each], **search)
+    assert compilations.count("jit(search_batch)") == 2 * programs
     compilations.clear()
     for number in (1, 7, 192):  # whatever the other sentences
         some, sentences = sentences[-number:], sentences[:-number]

@@ -10,8 +10,6 @@ from jaxtyping import Array, Float
 
 from flaxformer_mt.model.masks import AttentionContext
 
-MAX_WIDTH = 128
-
 
 def attend(
     queries: Float[Array, "B T N H"],
@@ -23,18 +21,24 @@ def attend(
     """Returns equation 1 (see `model.attention.attend`).
 
     Raises:
-      NotImplementedError: what cuDNN does not support: float32, heads wider than 128 or not of
-        multiples of 8, values of another width than keys, odd lengths, and a trained bias (it has
-        no gradient for a bias that differs between sentences).
+      NotImplementedError: there is no cuDNN, or it does not support this case: float32, heads wider
+        than 128 (256 since Hopper) or not of multiples of 8, values of another width than keys, odd
+        lengths (cuDNN has no gradient for them), and a position bias (with it the mask would be
+        as large as the weights, [B N T S]).
     """
     (batch, length, _, width), source_length = queries.shape, keys.shape[1]
     if queries.dtype not in (jnp.bfloat16, jnp.float16):
         raise NotImplementedError(f"cuDNN attention needs bfloat16, got {queries.dtype}")
-    if width > MAX_WIDTH or width % 8 or values.shape[-1] != width:
-        raise NotImplementedError(f"cuDNN attention does not support heads of {width}")
+    if values.shape[-1] != width:
+        raise NotImplementedError("cuDNN attention needs key_width equal to value_width")
     if length % 2 or source_length % 2:
-        raise NotImplementedError("cuDNN attention does not support odd lengths")
+        raise NotImplementedError("cuDNN attention needs even lengths")
     if bias is not None:
-        raise NotImplementedError("cuDNN attention has no gradient for this bias")
+        raise NotImplementedError("cuDNN attention has no position bias")
     mask = jnp.broadcast_to(context.mask, (batch, 1, length, source_length))
-    return jax.nn.dot_product_attention(queries, keys, values, mask=mask, implementation="cudnn")
+    try:
+        return jax.nn.dot_product_attention(
+            queries, keys, values, mask=mask, implementation="cudnn"
+        )
+    except RuntimeError as error:  # no cuDNN; a NotImplementedError is one too
+        raise NotImplementedError(f"cuDNN attention: {error}") from error

@@ -1,24 +1,31 @@
 """Equation 1 by the flash attention that JAX ships for TPUs (Pallas), for long rows.
 
-At the lengths of sentences XLA's own program is as fast or faster by the compiler's estimates (see
-the table in `docs/kernels.md`). So short rows raise NotImplementedError, and the reference computes
-them.
+It keeps no [T S] weights in memory. By the table in `docs/kernels.md` it takes as much memory as
+XLA's own program at 512 tokens, and half as much at 1,024. So shorter rows raise
+NotImplementedError, and the reference computes them.
 
 Segment ids keep packed sentences apart, and a causal flag hides the keys to the right within the
 same row. Both together are the mask of the reference.
+
+XLA cannot divide a Pallas kernel among devices. So `shard_map` gives each device its own rows and
+heads.
 """
 
 import functools
+import math
 
 import jax
 from jax.experimental.pallas.ops.tpu.flash_attention import SegmentIds, flash_attention
-from jaxtyping import Array, Float
+from jax.sharding import AxisType, PartitionSpec
+from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.masks import AttentionContext
+from flaxformer_mt.runtime.sharding import BATCH_AXES
 
 BLOCK = 128
 MIN_LENGTH = 1024
 """Rows of fewer queries or keys are left to XLA."""
+HEAD_AXIS = "tensor"
 
 
 def attend(
@@ -34,16 +41,61 @@ def attend(
 
     Raises:
       NotImplementedError: rows that are short or no multiple of 128, grouped heads, values of
-        another width than keys, a bias, and masks that segments and a causal flag do not express.
+        another width than keys, a bias, masks that segments and a causal flag do not express, and
+        rows or heads that do not divide by the devices of their mesh.
     """
     (_, length, heads, width), source_length = queries.shape, keys.shape[1]
     if min(length, source_length) < min_length or length % BLOCK or source_length % BLOCK:
-        raise NotImplementedError(f"flash attention is for rows of multiples of {BLOCK}")
-    if keys.shape[2] != heads or values.shape[-1] != width:
-        raise NotImplementedError("flash attention needs equal heads and widths")
-    if bias is not None or context.query_segment_ids is None or context.key_segment_ids is None:
-        raise NotImplementedError("flash attention takes segment ids, and neither bias nor mask")
+        raise NotImplementedError(
+            f"flash attention needs lengths of at least {min_length} that divide by {BLOCK}"
+        )
+    if keys.shape[2] != heads:
+        raise NotImplementedError("flash attention has no grouped heads")
+    if values.shape[-1] != width:
+        raise NotImplementedError("flash attention needs key_width equal to value_width")
+    if bias is not None:
+        raise NotImplementedError("flash attention has no position bias")
+    if context.query_segment_ids is None or context.key_segment_ids is None:
+        raise NotImplementedError("flash attention has no local window")
+    attention = _on_each_device(queries, functools.partial(_attend, context.causal))
+    return attention(queries, keys, values, context.query_segment_ids, context.key_segment_ids)
+
+
+def _attend(
+    causal: bool,
+    queries: Float[Array, "B T N H"],
+    keys: Float[Array, "B S N H"],
+    values: Float[Array, "B S N H"],
+    query_segment_ids: Int[Array, "B T"],
+    key_segment_ids: Int[Array, "B S"],
+) -> Float[Array, "B T N H"]:
+    """Returns equation 1 on one device."""
+    segments = SegmentIds(query_segment_ids, key_segment_ids)
     heads_first = (x.swapaxes(1, 2) for x in (queries, keys, values))
-    attention = functools.partial(flash_attention, causal=context.causal, sm_scale=width**-0.5)
-    segments = SegmentIds(context.query_segment_ids, context.key_segment_ids)
-    return jax.numpy.asarray(attention(*heads_first, segment_ids=segments)).swapaxes(1, 2)
+    scale = queries.shape[-1] ** -0.5
+    result = flash_attention(*heads_first, segment_ids=segments, causal=causal, sm_scale=scale)
+    return jax.numpy.asarray(result).swapaxes(1, 2)
+
+
+def _on_each_device(queries: Float[Array, "B T N H"], attention):
+    """Returns `attention`, which each device of the mesh computes for its rows and heads."""
+    mesh = jax.typeof(queries).sharding.mesh
+    if math.prod(mesh.axis_sizes) == 1 or AxisType.Manual in mesh.axis_types:
+        return attention  # one device, or inside a shard_map
+    batch_axes = tuple(axis for axis in BATCH_AXES if axis in mesh.axis_names)
+    head_axis = HEAD_AXIS if HEAD_AXIS in mesh.axis_names else None
+    batch_shards = math.prod(mesh.shape[axis] for axis in batch_axes)
+    head_shards = mesh.shape[head_axis] if head_axis else 1
+    if queries.shape[0] % batch_shards or queries.shape[2] % head_shards:
+        raise NotImplementedError(
+            f"flash attention needs rows that divide by {batch_shards} devices "
+            f"and heads that divide by {head_shards}"
+        )
+    rows, heads = PartitionSpec(batch_axes), PartitionSpec(batch_axes, None, head_axis)
+    return jax.shard_map(
+        attention,
+        mesh=mesh,
+        in_specs=(heads, heads, heads, rows, rows),
+        out_specs=heads,
+        check_vma=False,
+    )

@@ -1,0 +1,219 @@
+"""The attention kernels for TPUs and GPUs equal the reference, or refuse and let it take over.
+
+No TPU and no GPU is needed. Pallas interprets the TPU kernel on the CPU. Both kernels are compiled
+for their devices where the compiler is installed (the extras [tpu] and [gpu]).
+"""
+
+import functools
+import importlib.util
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental.pallas import tpu as pallas_tpu
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from flaxformer_mt.kernels.gpu.attention import attend as cudnn
+from flaxformer_mt.kernels.tpu.attention import attend as flash_if_long
+from flaxformer_mt.model.attention import attend as reference
+from flaxformer_mt.model.kernels import Kernels
+from flaxformer_mt.model.masks import attention_context
+from flaxformer_mt.planning.hardware import open_topology
+
+flash = functools.partial(flash_if_long, min_length=128)
+TWO_SENTENCES = (1,) * 50 + (2,) * 60
+"""Segments of a row with two sentences; padding follows."""
+
+
+def make_segments(length, *rows):
+    """Segment ids [B T] of rows that padding fills up."""
+    return jnp.array([row + (0,) * (length - len(row)) for row in rows])
+
+
+def random_heads(batch=1, length=128, heads=2, width=64, dtype=jnp.float32, source_length=None):
+    """Queries, keys and values."""
+    lengths = (length, source_length or length, source_length or length)
+    keys = jax.random.split(jax.random.key(0), 3)
+    return [
+        jax.random.normal(key, (batch, n, heads, width)).astype(dtype)
+        for key, n in zip(keys, lengths, strict=True)
+    ]
+
+
+def heads_and_gradients(attend, heads, query_segments, key_segments, causal):
+    """Returns the heads of real tokens (0 for padding), and the gradients of q, k and v."""
+    context = attention_context(query_segments, key_segments, causal=causal)
+    real = (query_segments != 0)[..., None, None]
+
+    def of_real_tokens(*heads):
+        return jnp.where(real, attend(*heads, context), 0)
+
+    result, pull = jax.vjp(of_real_tokens, *heads)
+    return result, *pull(
+        jnp.cos(jnp.arange(result.size)).reshape(result.shape).astype(result.dtype)
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(jnp.float32, 2e-5), (jnp.bfloat16, 3e-2)], ids=["float32", "bfloat16"]
+)
+def test_flash_attention_is_the_reference_on_packed_rows(dtype, tolerance, causal):
+    segments = make_segments(128, TWO_SENTENCES)
+    heads = random_heads(dtype=dtype)
+    with pallas_tpu.force_tpu_interpret_mode():
+        found = heads_and_gradients(flash, heads, segments, segments, causal)
+    exact = [x.astype(jnp.float32) for x in heads]
+    wanted = heads_and_gradients(reference, exact, segments, segments, causal)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(ours.astype(jnp.float32), theirs, rtol=tolerance, atol=tolerance)
+
+
+def test_flash_attention_over_several_blocks_and_a_row_of_padding():
+    """Source attention: other lengths of queries and keys, and a row without any sentence."""
+    queries = make_segments(128, TWO_SENTENCES, ())
+    keys = make_segments(256, (1,) * 90 + (2,) * 140, ())
+    heads = random_heads(batch=2, heads=1, source_length=256)
+    with pallas_tpu.force_tpu_interpret_mode():
+        found = heads_and_gradients(flash, heads, queries, keys, False)
+    wanted = heads_and_gradients(reference, heads, queries, keys, False)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+def test_flash_attention_keeps_packed_sentences_apart():
+    segments = make_segments(128, TWO_SENTENCES)
+    context = attention_context(segments, segments, causal=True)
+    queries, keys, values = random_heads()
+    with pallas_tpu.force_tpu_interpret_mode():
+        before = flash(queries, keys, values, context)
+        after = flash(queries, keys.at[0, 10].add(3.0), values.at[0, 10].add(3.0), context)
+    np.testing.assert_array_equal(before[0, 50:110], after[0, 50:110])
+    np.testing.assert_array_equal(before[0, :10], after[0, :10])
+    assert (before[0, 10:50] != after[0, 10:50]).any()
+
+
+def grouped(heads):
+    queries, keys, values = heads
+    return queries, keys[:, :, :1], values[:, :, :1]
+
+
+def narrow_values(heads):
+    queries, keys, values = heads
+    return queries, keys, values[..., :32]
+
+
+def refusal(attend, heads, bias=None, local_window=0):
+    """Returns what the kernel says, and checks that the reference then computes the result."""
+    segments = jnp.ones(heads[0].shape[:2], jnp.int32)
+    positions = jnp.arange(segments.shape[1])[None]
+    context = attention_context(
+        segments, segments, positions, positions, causal=True, local_window=local_window
+    )
+    with pytest.raises(NotImplementedError) as caught:
+        attend(*heads, context, bias)
+    found = Kernels("test", attend=attend).attention(*heads, context, bias)
+    np.testing.assert_array_equal(found, reference(*heads, context, bias))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("heads", "more", "reason"),
+    [
+        (random_heads(length=127), {}, "divide by 128"),
+        (random_heads(length=64), {}, "at least 128"),
+        (grouped(random_heads()), {}, "grouped"),
+        (narrow_values(random_heads()), {}, "value_width"),
+        (random_heads(), {"bias": jnp.ones((1, 2, 128, 128))}, "bias"),
+        (random_heads(), {"local_window": 8}, "window"),
+    ],
+)
+def test_flash_attention_refuses_and_the_reference_takes_over(heads, more, reason):
+    assert reason in refusal(flash, heads, **more)
+
+
+def test_flash_attention_is_for_long_rows():
+    assert "at least 1024" in refusal(flash_if_long, random_heads(heads=1))
+
+
+@pytest.mark.parametrize(
+    ("heads", "more", "reason"),
+    [
+        (random_heads(length=64), {}, "float32"),
+        (random_heads(length=63, dtype=jnp.bfloat16), {}, "even"),
+        (narrow_values(random_heads(dtype=jnp.bfloat16)), {}, "value_width"),
+        (random_heads(dtype=jnp.bfloat16), {"bias": jnp.ones((1, 2, 128, 128))}, "bias"),
+    ],
+)
+def test_cudnn_attention_refuses_and_the_reference_takes_over(heads, more, reason):
+    assert reason in refusal(cudnn, heads, **more)
+
+
+def test_without_cudnn_the_reference_takes_over(monkeypatch):
+    def missing(*args, **kwargs):
+        raise RuntimeError("cuDNN is not detected.")
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", missing)
+    assert "not detected" in refusal(cudnn, random_heads(length=64, dtype=jnp.bfloat16))
+
+
+def test_rows_or_heads_that_do_not_divide_by_the_mesh_are_refused():
+    mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("data", "tensor"))
+    segments = jnp.ones((3, 128), jnp.int32)
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    heads = (jax.device_put(x, everywhere) for x in random_heads(batch=3))
+    with pytest.raises(NotImplementedError, match="rows that divide by 2"):
+        jax.jit(flash)(*heads, attention_context(segments, segments))
+
+
+def compiled_text(attend, topology, mesh_shape, shape, key_heads=None):
+    """Returns the program of heads and gradients on packed rows, compiled for a topology."""
+    hardware = open_topology(topology)
+    mesh = Mesh(np.array(hardware.devices).reshape(mesh_shape), ("data", "tensor"))
+    batch, length, heads, width = shape
+
+    def arguments(count):
+        sharding = NamedSharding(mesh, PartitionSpec("data", None, "tensor"))
+        size = (batch, length, count, width)
+        return jax.ShapeDtypeStruct(size, jnp.bfloat16, sharding=sharding)
+
+    def program(segments, *heads):
+        return heads_and_gradients(attend, heads, segments, segments, True)
+
+    segments = jax.ShapeDtypeStruct(
+        (batch, length), jnp.int32, sharding=NamedSharding(mesh, PartitionSpec("data"))
+    )
+    counts = (heads, key_heads or heads, key_heads or heads)
+    lowered = jax.jit(program).lower(segments, *map(arguments, counts))
+    return lowered.compile(compiler_options=hardware.compiler_options or None).as_text()
+
+
+COLLECTIVES = r"all-gather|all-reduce|all-to-all|collective-permute"
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("jax_cuda13_plugin") is None,
+    reason="jax_cuda13_plugin is not installed: pip install -e '.[gpu]'",
+)
+@pytest.mark.parametrize("key_heads", [4, 2], ids=["full", "grouped"])
+@pytest.mark.parametrize(("topology", "mesh"), [("h100:1", (1, 1)), ("h100:4", (2, 2))])
+def test_cudnn_attention_compiles_for_a_gpu(topology, mesh, key_heads):
+    text = compiled_text(cudnn, topology, mesh, (2, 64, 4, 64), key_heads)
+    assert {"__cudnn$fmhaScaleBiasSoftmax", "__cudnn$fmhaScaleBiasSoftmaxBackward"} == set(
+        re.findall(r"__cudnn\$\w+", text)
+    )
+    assert not re.findall(COLLECTIVES, text)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None,
+    reason="libtpu is not installed: pip install -e '.[tpu]'",
+)
+@pytest.mark.parametrize(("topology", "mesh"), [("v5e:1x1", (1, 1)), ("v5e:2x4", (4, 2))])
+def test_flash_attention_compiles_for_a_tpu(topology, mesh):
+    text = compiled_text(flash, topology, mesh, (4, 128, 2, 64))
+    assert text.count('custom_call_target="tpu_custom_call"') == 3  # forward, dk and dv, dq
+    assert not re.findall(COLLECTIVES, text)

@@ -1,0 +1,143 @@
+"""The choice of kernels, its description, and everything without them."""
+
+import dataclasses
+import functools
+import importlib
+import sys
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import flaxformer_mt.kernels
+from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
+from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search_batch
+from flaxformer_mt.kernels.choose import choose_kernels, describe_kernels
+from flaxformer_mt.model import attention
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.kernels import REFERENCE, Kernels
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.search.loop import SentenceOptions
+from flaxformer_mt.training.config import TrainingConfig
+from flaxformer_mt.training.optimizer import make_optimizer
+from flaxformer_mt.training.state import init_state
+from flaxformer_mt.training.step import make_train_step
+
+TINY = TransformerConfig(d_model=16, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
+SHORT = ((64, 64),)
+LONG = ((1024, 1024),)
+SOME = ((64, 64), (1024, 1024))
+
+
+@pytest.fixture(params=["cpu", "gpu", "tpu"])
+def missing(request, monkeypatch):
+    """The name of a set of kernels whose package is not installed."""
+    package = f"flaxformer_mt.kernels.{request.param}"
+    for module in [name for name in sys.modules if name.startswith(package)]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delattr(flaxformer_mt.kernels, request.param, raising=False)
+    find = importlib.import_module
+
+    def import_module(name, *args):
+        if name == package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return find(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    return request.param
+
+
+def test_auto_is_the_set_of_the_platform():
+    assert [choose_kernels("auto", name).name for name in ("cpu", "gpu", "tpu")] == [
+        "cpu",
+        "gpu",
+        "tpu",
+    ]
+    assert choose_kernels("auto", "another") is REFERENCE
+    assert choose_kernels("reference", "cpu") is REFERENCE
+
+
+def test_a_package_that_is_not_installed(missing):
+    assert choose_kernels("auto", missing) is REFERENCE
+    with pytest.raises(
+        ValueError, match=rf"model.kernels={missing} needs .*kernels.{missing}, .* use \"auto\" or"
+    ):
+        choose_kernels(missing, "cpu")
+
+
+@pytest.mark.parametrize("missing", ["cpu"], indirect=True)
+def test_a_model_trains_and_translates_without_kernels(missing):
+    model = Transformer(TINY, 12, 12, 2, choose_kernels("auto", missing))
+    assert model.kernels is REFERENCE
+    optimizer = make_optimizer(TrainingConfig(), TINY.d_model)
+    state = init_state(model, optimizer, 0)
+    step = make_train_step(model, optimizer, TrainingConfig())
+    sentence = np.array([5, 6, 3], np.int32)
+    batch = pad_batch([Example(sentence, sentence)], BatchShape(1, 4, 4))
+    state, metrics = step(state, jax.tree.map(lambda x: jnp.asarray(x)[None], batch))
+    assert np.isfinite(metrics.loss)
+    options = SearchInputs(SentenceOptions(jnp.full(1, 4)), jnp.zeros(12, bool), jnp.float32(1))
+    program = SearchProgram((model,), 1, 1, 4, 2, 3, 0, batch_slots=1)
+    source = batch.inputs, batch.inputs_positions, batch.inputs_segment_ids
+    params = (nn.meta.unbox(state.params),)
+    found = jax.jit(functools.partial(search_batch, program=program))(params, *source, options)
+    assert found.tokens.shape[:2] == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "fields", "lengths", "line"),
+    [
+        ("reference", {}, SHORT, "reference"),
+        ("cpu", {}, SHORT, "cpu: product, dropout, store"),
+        (
+            "gpu",
+            {},
+            SHORT,
+            "gpu: attend, product, dropout; attend falls back to the reference "
+            "(cuDNN attention needs bfloat16, got float32)",
+        ),
+        (
+            "tpu",
+            {},
+            SOME,
+            "tpu: attend, product, dropout; some of attend falls back to the reference "
+            "(flash attention needs lengths of at least 1024 that divide by 128)",
+        ),
+        ("tpu", {}, LONG, "tpu: attend, product, dropout"),
+        (
+            "tpu",
+            {"positions": "bucketed"},
+            LONG,
+            "tpu: attend, product, dropout; some of attend falls back to the reference "
+            "(flash attention has no position bias)",
+        ),
+        (
+            "tpu",
+            {"positions": "relative"},
+            LONG,
+            "tpu: attend, product, dropout; some of attend falls back to the reference "
+            "(positions=relative needs the weights)",
+        ),
+        (
+            "tpu",
+            {"num_heads": 2, "num_kv_heads": 1},
+            LONG,
+            "tpu: attend, product, dropout; attend falls back to the reference "
+            "(flash attention has no grouped heads)",
+        ),
+    ],
+)
+def test_the_description_names_what_falls_back_and_why(kernels, fields, lengths, line):
+    config = dataclasses.replace(TINY, **fields)
+    found = describe_kernels(config, choose_kernels(kernels, "cpu"), lengths)
+    assert found == f"kernels     {line}"
+
+
+def test_the_description_of_a_set_that_serves_all():
+    def attend(*args):
+        return attention.attend(*args)
+
+    kernels = Kernels("new", attend=attend)
+    assert describe_kernels(TransformerConfig(), kernels) == "kernels     new: attend"
