@@ -21,6 +21,8 @@ _PER_OUTPUT = {
 }
 _PER_INPUT = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "argmax", "argmin"}
 _PER_UPDATE = {"scatter-add", "scatter_add"}
+# cuDNN's attention: how many products of the size of Q K^T it computes.
+_FUSED_ATTENTION = {"dot_product_attention_fwd_wrapper": 2, "dot_product_attention_bwd_wrapper": 5}
 
 
 def _array_type(atom: Var | Literal) -> ShapedArray:
@@ -37,15 +39,19 @@ def jaxpr_flops(jaxpr: Jaxpr | ClosedJaxpr) -> int:
 def equation_flops(equation: JaxprEqn) -> int:
     """Returns the floating-point operations of one line of a program, with what it calls.
 
-    A `scan` counts its body as often as it runs, a `cond` its most expensive branch. A `while` loop
-    counts its body once, since its length is not known.
+    A `scan` and a Pallas kernel count their body as often as it runs, a `shard_map` once for each
+    device, a `cond` its most expensive branch. A `while` loop counts its body once, since its
+    length is not known.
     """
     bodies = [jaxpr_flops(body) for body in jaxprs_in_params(equation.params)]
     if bodies:
         if equation.primitive.name == "cond":
             return max(bodies)
-        return sum(bodies) * equation.params.get("length", 1)
+        return sum(bodies) * _repetitions(equation)
     name = equation.primitive.name
+    if name in _FUSED_ATTENTION:
+        (batch, length, heads, width), keys = (_array_type(x).shape for x in equation.invars[:2])
+        return _FUSED_ATTENTION[name] * 2 * batch * heads * length * keys[1] * width
     output = _array_type(equation.outvars[0])
     if not jnp.issubdtype(output.dtype, jnp.floating):
         return 0
@@ -58,3 +64,12 @@ def equation_flops(equation: JaxprEqn) -> int:
     if name in _PER_UPDATE:
         return _array_type(equation.invars[-1]).size
     return output.size if name in _PER_OUTPUT else 0
+
+
+def _repetitions(equation: JaxprEqn) -> int:
+    """Returns how often a line of a program runs its body."""
+    if equation.primitive.name == "pallas_call":
+        return math.prod(equation.params["grid_mapping"].grid)
+    if equation.primitive.name == "shard_map":
+        return equation.params["mesh"].size
+    return equation.params.get("length", 1)

@@ -15,6 +15,7 @@ import pytest
 from jax.experimental.pallas import tpu as pallas_tpu
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.kernels.gpu.attention import attend as cudnn
 from flaxformer_mt.kernels.tpu.attention import attend as flash_if_long
 from flaxformer_mt.model.attention import attend as reference
@@ -167,6 +168,24 @@ def test_rows_or_heads_that_do_not_divide_by_the_mesh_are_refused():
     heads = (jax.device_put(x, everywhere) for x in random_heads(batch=3))
     with pytest.raises(NotImplementedError, match="rows that divide by 2"):
         jax.jit(flash)(*heads, attention_context(segments, segments))
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_the_operations_of_flash_attention_are_counted(devices):
+    """Nine products of the size of Q K^T, on any number of devices.
+
+    All three kernels compute Q K^T; one the output, two dp, and one each dv, dk and dq.
+    """
+    mesh = Mesh(np.array(jax.devices()[:devices]).reshape(devices, 1), ("data", "tensor"))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    heads = [
+        jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere) for x in random_heads(batch=4)
+    ]
+    segments = jnp.ones((4, 128), jnp.int32)
+    program = functools.partial(heads_and_gradients, flash)
+    traced = jax.jit(program, static_argnums=3).trace(heads, segments, segments, True)
+    products = jaxpr_flops(traced.jaxpr) / (2 * 4 * 2 * 128 * 128 * 64)
+    assert 9 < products < 9.5
 
 
 def compiled_text(attend, topology, mesh_shape, shape, key_heads=None):
