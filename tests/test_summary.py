@@ -196,7 +196,7 @@ def test_the_command_takes_a_workdir(capsys, tmp_path):
 def test_the_command_refuses_what_the_model_cannot_read(capsys):
     args = ["--source-length", "513", "--model.positions", "learned"]
     assert summary.main(args) == 2
-    assert "the model has learned vectors for 512" in capsys.readouterr().err
+    assert "The model has learned positions for 512 tokens" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
