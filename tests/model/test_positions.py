@@ -43,7 +43,10 @@ def test_learned_positions_choose_the_row_and_end_where_the_table_ends():
     table = jax.random.normal(jax.random.key(0), (4, 6))
     found = added.apply({"params": {"table": table}}, x, positions, length=4)
     np.testing.assert_array_equal(found, 1 + table[positions])
-    with pytest.raises(ValueError, match=r"positions for 4 tokens \(model.max_positions\), but the input may have 5"):
+    with pytest.raises(
+        ValueError,
+        match=r"positions for 4 tokens \(model.max_positions\), but the input may have 5",
+    ):
         added.apply({"params": {"table": table}}, x, positions, length=5)
 
 
