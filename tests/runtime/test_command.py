@@ -75,8 +75,8 @@ def test_importing_all_modules_changes_nothing():
 def test_a_command_prepares_the_process():
     program = """
 import gc, logging
-from flaxformer_mt.cli import guard
-guard(lambda: None)
+from flaxformer_mt.cli import exit_code
+exit_code(lambda: None)
 import orbax.checkpoint
 print(gc.get_threshold()[0], logging.getLogger("absl").isEnabledFor(logging.ERROR))
 """
