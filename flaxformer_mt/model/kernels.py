@@ -170,6 +170,10 @@ class Kernels:
     dropout: Drop = dropout.dropout
     store: type[KeyValueStore] = KeyValueSlots
 
+    def __repr__(self) -> str:
+        """Returns the name, which is the same in every process (the trace cache needs that)."""
+        return f"Kernels({self.name!r})"
+
     def attention(
         self,
         queries: Float[Array, "B T N H"],
