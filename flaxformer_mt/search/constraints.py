@@ -1,20 +1,19 @@
-"""Phrases that must appear in a translation, and always do (lexical constraints).
+"""Lexical constraints: phrases that must appear in a translation.
 
-Each phrase is a row of tokens, followed by an automaton (Knuth, Morris and Pratt 1977) that tells
-how much of it the last tokens of a hypothesis spell. All phrases are followed at once, so that they
-may overlap, and one may stand inside of another. A phrase that ends inside of a word counts only
-if the word ends there too.
+An automaton for each phrase (Knuth, Morris and Pratt 1977) tells how many of its tokens the last
+tokens of a hypothesis match. All automata run at the same time, so phrases may overlap and contain
+each other. A phrase that ends inside a word counts only if the word ends there too.
 
-Two things make the search keep them:
+The search needs two mechanisms:
 
-- *Masks, which make it certain.* No EOS while a phrase is open. Once the tokens left are no more
-  than it may take to write what is open, nothing else can be chosen: see `Banks.allow`.
-- *Banks, which make it good* (Hokamp and Liu 2017; Post and Vilar 2018). Hypotheses that have
-  spelt a phrase are less probable than those that have not, and would be crowded out. So the
-  extensions that spell more of a phrase are always candidates, and the places of the beam are
-  dealt out in turn to hypotheses that have spelt 0, 1, 2, ... tokens.
+- *Masks* guarantee the phrases. EOS is masked while a phrase is missing. Once the tokens left just
+  suffice for the missing phrases, everything else is masked: see `Banks.allow`.
+- *Banks* keep the translations good (Hokamp and Liu 2017; Post and Vilar 2018). A hypothesis that
+  contains a phrase is less probable than one that does not, and would fall out of the beam. So
+  extensions that match more of a phrase are always candidates, and the beam is divided among
+  hypotheses that have matched 0, 1, 2, ... tokens.
 
-A sentence without phrases in a batch with them is searched as ever.
+In the same batch, a sentence without phrases gets an ordinary beam search.
 """
 
 from collections.abc import Callable, Sequence

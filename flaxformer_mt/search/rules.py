@@ -1,8 +1,7 @@
 """Rules on the next token, as functions of log-probabilities: length, repetition, prefix.
 
-A rule is a pytree: its arrays are arguments of the compiled program, and a rule that nobody asked
-for is not in the program at all. Rules change what a search compares, never what it reports: the
-score of a translation is always the model's own.
+A rule is a pytree: its arrays are arguments of the compiled program. A rule that is not used adds no
+code to the program. Rules change what a search compares. The reported score is always the model's.
 """
 
 from collections.abc import Sequence
@@ -14,30 +13,30 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class History(NamedTuple):
-    """What the hypotheses consist of so far."""
+    """The tokens of the hypotheses so far."""
 
     tokens: Int[Array, "B K T"]
-    """Anything from position `step` on."""
+    """Undefined from position `step` on."""
     step: Int[Array, " B"]
-    """How many tokens there are."""
+    """Number of tokens."""
 
 
 @runtime_checkable
 class Rule(Protocol):
-    """Log-probabilities of the next token -> those that the search shall compare."""
+    """Changes the log-probabilities of the next token that the search compares."""
 
     def __call__(self, scores: Float[Array, "B K V"], chosen: History, /) -> Float[Array, "B K V"]:
-        """-inf for a token that must not come next."""
+        """Returns `scores` as changed; -inf for a token that must not come next."""
         ...
 
 
 def apply_rules(
     rules: Sequence[Rule], log_probs: Float[Array, "B K V"], chosen: History
 ) -> Float[Array, "B K V"]:
-    """What the rules, in this order, make of the log-probabilities.
+    """Returns the log-probabilities after all rules, applied in this order.
 
-    Where together they leave no token at all (every word was used, and the end is too early), they
-    are not asked: a hypothesis can always go on.
+    If the rules together forbid every token of a hypothesis, they are ignored for it: a hypothesis
+    can always continue.
     """
     scores = log_probs
     for rule in rules:

@@ -1,6 +1,6 @@
-"""Draws in place of choices: a token at random, or sentences at random, each of them once.
+"""Sampling: random tokens, or random sentences without replacement.
 
-Every sentence has a seed of its own, so that what is drawn for it depends on no other sentence.
+Every sentence has its own seed, so its samples do not depend on the other sentences.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from flaxformer_mt.search.selection import Best, Candidates, Live, best_extensio
 
 @flax.struct.dataclass
 class Sampler:
-    """Draws the next token of each hypothesis from the distribution that `temper` leaves."""
+    """Samples the next token of each hypothesis from the distribution that `temper` returns."""
 
     seeds: UInt32[Array, " B"]
     temperature: Float[Array, ""]
@@ -26,7 +26,7 @@ class Sampler:
     """Only the k most probable tokens; 0 = all."""
 
     def __call__(self, scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
-        """The Gumbel-max trick: the largest of log p + noise is a draw from p."""
+        """Returns samples by the Gumbel-max trick: the argmax of log p + noise is a sample of p."""
         return jnp.argmax(self.temper(scores) + self.noise(scores.shape, step), axis=-1)
 
     def temper(self, scores: Float[Array, "B K V"]) -> Float[Array, "B K V"]:

@@ -81,7 +81,7 @@ class Selection(Protocol):
         ...
 
     def finished_candidates(self, candidates: Candidates, beams: int, /) -> Candidates:
-        """Those that may enter the pool if they have ended."""
+        """Returns the candidates that may enter the pool if they have ended."""
         ...
 
     def rank(

@@ -60,8 +60,8 @@ class DecodingConfig:
     max_rows_per_batch: int = 64
     """Limit of sentences that a device translates at the same time; when some are done, others
     follow. A CPU translates at most 160 hypotheses at the same time (32 sentences with beam_size
-    5). Batches are always padded to their full size, so that a result does not depend on the other
-    sentences: set 1 to translate single sentences with little delay."""
+    5), and a few sentences in a batch of at most 32 hypotheses. Batches are always padded to their
+    full size: set 1 to translate single sentences with little delay."""
     allow_unknown: bool = False
     """Let translations contain the unknown word."""
     allow_special: bool = False
