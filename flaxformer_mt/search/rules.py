@@ -1,7 +1,7 @@
 """Rules on the next token, as functions of log-probabilities: length, repetition, prefix.
 
-A rule is a pytree: its arrays are arguments of the compiled program. A rule that is not used adds no
-code to the program. Rules change what a search compares. The reported score is always the model's.
+A rule is a pytree: its arrays are arguments of the compiled program. A rule that is not used adds
+no code. Rules change what a search compares. The reported score is always the model's.
 """
 
 from collections.abc import Sequence
