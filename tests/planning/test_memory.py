@@ -7,6 +7,7 @@ import pytest
 
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.compiler import requested_bytes
@@ -88,7 +89,7 @@ def test_a_real_step_fits_its_limit():
         d_model=16, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
     )
     config = dataclasses.replace(config, model=small)
-    model = Transformer(small, 50, 50, 2)
+    model = Transformer(small, 50, 50, 2, choose_kernels("cpu", "cpu"))
     optimizer = make_optimizer(config.training, 16)
     mesh = make_mesh(devices=jax.devices()[:2])
     rest = config, model, optimizer, TRAIN_ALL, mesh, SHAPES
