@@ -92,7 +92,7 @@ RULES = {
     "min_length": ({"min_length": 7}, {"min_target_length": 7}),
     "min_new_tokens": ({"min_new_tokens": 6}, {"min_target_length": 7}),
     "no_repeat_ngram_size": ({"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 2}),
-    "repetition_penalty": ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
+    "repetition_penalty": ({"repetition_penalty": 3.0}, {"repetition_penalty": 3.0}),
 }
 
 

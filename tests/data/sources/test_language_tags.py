@@ -243,7 +243,7 @@ def test_a_model_without_tags_takes_text_as_it_is_and_no_language(tokenizer):
     plain = dataclasses.replace(tokenizer, languages=())
     lines = ["the dog", ">>fr<< the dog"]
     assert tag_lines(lines, plain, None) == lines
-    with pytest.raises(ValueError, match="'fr' is asked for, but this model translates into one"):
+    with pytest.raises(ValueError, match="'fr' was given, but this model translates into one"):
         tag_lines(lines, plain, "fr")
 
 
