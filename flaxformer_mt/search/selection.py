@@ -137,10 +137,16 @@ class Best:
 def best_extensions(
     totals: Float[Array, "B K V"], live: Live, log_probs: Float[Array, "B K V"]
 ) -> Candidates:
-    """Returns the extensions with the 2K largest of the K * V totals."""
+    """Returns the extensions with the 2K largest of the K * V totals.
+
+    Those of each hypothesis are found first: one row of K * V totals would be a copy of them.
+    """
     batch, beams, vocab_size = totals.shape
-    best, indices = top_k(totals.reshape(batch, -1), 2 * beams)  # [B 2K]
-    parents, tokens = indices // vocab_size, indices % vocab_size
+    width = min(2 * beams, vocab_size)
+    of_beam, tokens = top_k(totals.reshape(-1, vocab_size), width)  # [B*K 2K]
+    best, indices = top_k(of_beam.reshape(batch, -1), min(2 * beams, beams * width))  # [B 2K]
+    parents = indices // width
+    tokens = jnp.take_along_axis(tokens.reshape(batch, -1), indices, axis=1)
     return Candidates(best, extended_log_probs(live, log_probs, parents, tokens), parents, tokens)
 
 
