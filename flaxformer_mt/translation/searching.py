@@ -1,5 +1,6 @@
 """From requests to hypotheses: group requests by length, search each group, read the results."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,10 +30,11 @@ from flaxformer_mt.translation.word_ends import TargetWords
 ROWS_PER_SLOT = 32
 """Sentences of a program for each one that it searches at the same time. The more there are, the
 fewer batch slots are empty on average: they run empty only at the end of a program."""
-FEW_ON_CPU, MANY_ON_CPU = 32, 160
-"""Hypotheses that a program extends at the same time on a CPU. An empty batch slot costs as much as
-a full one, so a few sentences have a program with few slots. With more than `MANY_ON_CPU`, latency
-rises and throughput does not (`benchmarks/README.md`)."""
+FEW_SENTENCES = 32
+FEW_ON_CPU, MANY_ON_CPU = 10, 160
+"""Hypotheses that a program extends at the same time on a CPU, for few sentences and for many. An
+empty batch slot costs as much as a full one. So up to `FEW_SENTENCES` sentences share few slots.
+With more than `MANY_ON_CPU`, latency rises and throughput does not (`benchmarks/README.md`)."""
 
 
 class Ensemble:
@@ -68,9 +70,10 @@ def schedule(
     if ensemble.on_cpu:
         shortest = SHORTEST_ON_CPU
         max_slots = max(1, MANY_ON_CPU // config.num_live)
-        few = max(1, FEW_ON_CPU // config.num_live)
-        if len(requests) <= few * ensemble.num_devices:
-            max_rows, max_slots, rows_per_slot = min(few, max_rows), few, 1
+        if len(requests) <= FEW_SENTENCES * ensemble.num_devices:
+            max_slots = max(1, FEW_ON_CPU // config.num_live)
+            max_rows = min(max_slots, max_rows)
+            rows_per_slot = math.ceil(FEW_SENTENCES / max_rows)
     menu = length_menu(ensemble.max_source_length, shortest)
     return group_by_length(
         [request.program_length(config, menu) for request in requests],
