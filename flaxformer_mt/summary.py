@@ -12,8 +12,8 @@ from flaxformer_mt.config import Config, ConfigArguments, workdir_config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
-from flaxformer_mt.inspection.costs import params_by_part, training_flops
-from flaxformer_mt.inspection.modules import module_rows
+from flaxformer_mt.inspection.flops import training_flops
+from flaxformer_mt.inspection.modules import module_rows, params_by_part
 from flaxformer_mt.inspection.table import module_table, short
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer

@@ -30,7 +30,7 @@ def short(number: int | float) -> str:
         if number >= size:
             digits = f"{number / size:.{2 - int(math.log10(number / size))}f}"
             return f"{digits} {unit}"
-    return f"{number:.0f}  "
+    return f"{number:.0f}"
 
 
 def _cells(row: ModuleRow, repeats: int) -> tuple[str, ...]:
