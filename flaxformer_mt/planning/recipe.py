@@ -87,7 +87,42 @@ def search_programs(
     config: DecodingConfig, model: Transformer, device: Any, rows: int, length: int
 ) -> SearchPrograms:
     """Returns the search of `rows` sentences of `length` source tokens, compiled for `device`."""
-    program = SearchProgram(
+    program = _search_program(config, model, length)
+    search, encode = functools.partial(_search, program), functools.partial(_encode, program)
+    trees: list[Any] = []
+
+    # States are lists of their leaves here: the dataclasses in them check that fields are arrays.
+    def start(sources: Any, *settings: Any) -> list[Any]:
+        leaves, tree = jax.tree.flatten(_start(program, sources, *settings))
+        trees.append(tree)
+        return leaves
+
+    def decode_token(leaves: list[Any], params: Any, *settings: Any) -> list[Any]:
+        state = jax.tree.unflatten(trees[0], leaves)
+        return jax.tree.leaves(_decode_token(program, state, params, *settings))
+
+    tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+    settings = (
+        jax.ShapeDtypeStruct((rows,), jnp.int32),
+        jax.ShapeDtypeStruct((model.target_vocab_size,), jnp.bool_),
+        jax.ShapeDtypeStruct((), jnp.float32),
+    )
+    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
+    state = jax.eval_shape(start, jax.eval_shape(encode, params, tokens), *settings)
+    sharding = replicated(make_mesh(devices=[device]))
+    params, tokens, settings, state = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+        (params, tokens, settings, state),
+    )
+    return SearchPrograms(
+        (jax.jit(search), (params, tokens, *settings)),
+        (jax.jit(encode), (params, tokens)),
+        (jax.jit(decode_token, donate_argnums=0), (state, params, *settings)),
+    )
+
+
+def _search_program(config: DecodingConfig, model: Transformer, length: int) -> SearchProgram:
+    return SearchProgram(
         models=(model,),
         beam_size=1 if config.is_sampling else config.beam_size,
         num_hypotheses=1 if config.is_sampling else config.num_hypotheses,
@@ -101,56 +136,37 @@ def search_programs(
         renormalize=config.renormalize,
     )
 
-    # The inputs of the search are made inside: its dataclasses check that their fields are arrays.
-    def inputs_of(limits: Any, suppressed: Any, penalty: Any) -> SearchInputs:
-        each = SentenceOptions(limits)
-        return SearchInputs(each, suppressed=suppressed, length_penalty=penalty)
 
-    def search(params: Any, tokens: Any, *settings: Any) -> Any:
-        inputs = inputs_of(*settings)
-        return search_batch((params,), tokens, tokens, tokens, inputs, program=program)
+def _search(program: SearchProgram, params: Any, tokens: Any, *settings: Any) -> Any:
+    inputs = _inputs(*settings)
+    return search_batch((params,), tokens, tokens, tokens, inputs, program=program)
 
-    def encode(params: Any, tokens: Any) -> Any:
-        return encode_sources(program.models, (params,), tokens, tokens, tokens)
 
-    def start(sources: Any, *settings: Any) -> Any:
-        inputs = inputs_of(*settings)
-        cache = empty_ensemble_cache(
-            program.models,
-            sources,
-            batch=rows,
-            beam_size=program.beam_size,
-            max_target_length=program.max_target_length,
-            with_coverage=False,
-        )
-        state = make_search(program, inputs, inputs.each).start(inputs.each)
-        return state._replace(cache=cache)
+def _encode(program: SearchProgram, params: Any, tokens: Any) -> Any:
+    return encode_sources(program.models, (params,), tokens, tokens, tokens)
 
-    def decode_token(state: Any, params: Any, *settings: Any) -> Any:
-        inputs = inputs_of(*settings)
-        step = ensemble_step(program.models, (params,), None, with_coverage=False)
-        return make_search(program, inputs, inputs.each).advance(step, inputs.each, state)
 
-    sharding = replicated(make_mesh(devices=[device]))
-
-    def placed(tree: Any) -> Any:
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
-        )
-
-    params = placed(jax.eval_shape(lambda: init_params(model, jax.random.key(0))))
-    tokens = placed(jax.ShapeDtypeStruct((rows, length), jnp.int32))
-    settings = placed(
-        (
-            jax.ShapeDtypeStruct((rows,), jnp.int32),
-            jax.ShapeDtypeStruct((model.target_vocab_size,), jnp.bool_),
-            jax.ShapeDtypeStruct((), jnp.float32),
-        )
+def _start(program: SearchProgram, sources: Any, *settings: Any) -> Any:
+    """The state of the search before the first token."""
+    inputs = _inputs(*settings)
+    state = make_search(program, inputs, inputs.each).start(inputs.each)
+    cache = empty_ensemble_cache(
+        program.models,
+        sources,
+        batch=len(inputs.each.length_limits),
+        beam_size=program.beam_size,
+        max_target_length=program.max_target_length,
+        with_coverage=False,
     )
-    sources = jax.eval_shape(encode, params, tokens)
-    state = placed(jax.eval_shape(start, sources, *settings))
-    return SearchPrograms(
-        (jax.jit(search), (params, tokens, *settings)),
-        (jax.jit(encode), (params, tokens)),
-        (jax.jit(decode_token, donate_argnums=0), (state, params, *settings)),
-    )
+    return state._replace(cache=cache)
+
+
+def _decode_token(program: SearchProgram, state: Any, params: Any, *settings: Any) -> Any:
+    """The state one token later."""
+    inputs = _inputs(*settings)
+    step = ensemble_step(program.models, (params,), None, with_coverage=False)
+    return make_search(program, inputs, inputs.each).advance(step, inputs.each, state)
+
+
+def _inputs(limits: Any, suppressed: Any, penalty: Any) -> SearchInputs:
+    return SearchInputs(SentenceOptions(limits), suppressed=suppressed, length_penalty=penalty)
