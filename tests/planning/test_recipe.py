@@ -61,7 +61,7 @@ def search_text(config: DecodingConfig, rows: int) -> str:
 
 def test_a_token_is_decoded_for_every_hypothesis():
     rows, length, beam, width = 8, 16, 4, SMALL.d_model
-    config = DecodingConfig(beam_size=beam, target_length_ratio=1.0, target_length_margin=0)
+    config = DecodingConfig(beam_size=beam, target_length_ratio=1.0, target_length_margin=1)
     model = Transformer(SMALL, VOCAB, VOCAB, 2)
     program, arguments = search_programs(config, model, jax.devices()[0], rows, length).token
     # Four matrices of self-attention, two of source attention, the feed-forward network, the logits
