@@ -28,7 +28,7 @@ from benchmarks.task import (
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.cli import command
 from flaxformer_mt.data.batching.batch import Batch
-from flaxformer_mt.inspection.costs import training_flops
+from flaxformer_mt.inspection.flops import training_flops
 
 OURS = "benchmarks.contenders.ours:Training"
 PYTORCH = "benchmarks.contenders.pytorch:Training"

@@ -12,19 +12,10 @@ from typing import Literal
 
 from flaxformer_mt.cli import command
 from flaxformer_mt.inspection.attention_figure import draw_attention
-from flaxformer_mt.inspection.capture import AttentionMaps, attention_weights, capture
-from flaxformer_mt.inspection.paper_figures import draw_masks, draw_positions, draw_schedule
+from flaxformer_mt.inspection.capture import AttentionMaps, capture
 from flaxformer_mt.runtime.command import exit_process
 
-__all__ = [
-    "AttentionMaps",
-    "attention_weights",
-    "capture",
-    "draw_attention",
-    "draw_masks",
-    "draw_positions",
-    "draw_schedule",
-]
+__all__ = ["AttentionMaps", "capture", "draw_attention"]
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 

@@ -6,23 +6,14 @@ It compiles the training step and the search, and prints memory, operations and 
 """
 
 import dataclasses
-import json
-import sys
 from typing import Literal
 
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, ConfigArguments
-from flaxformer_mt.planning.hardware import Hardware, local_devices, open_topology
-from flaxformer_mt.planning.plans import (
-    HEADER,
-    NOTICE,
-    Plan,
-    make_plan,
-    plan_json,
-    summary_lines,
-    table_rows,
-)
-from flaxformer_mt.planning.workload import assume_workload, read_workload
+from flaxformer_mt.config import ConfigArguments
+from flaxformer_mt.inference.grouping import length_menu
+from flaxformer_mt.planning.hardware import local_devices, open_topology
+from flaxformer_mt.planning.plans import HEADER, NOTICE, make_plan, summary_lines, table_rows
+from flaxformer_mt.planning.workload import assume_batches, describe_assumptions, largest_batch
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.sharding import configure_cpu_devices
 
@@ -31,8 +22,6 @@ from flaxformer_mt.runtime.sharding import configure_cpu_devices
 class PlanArguments(ConfigArguments):
     """Estimate what a recipe takes on other hardware. Nothing is trained or translated."""
 
-    workdir: str = ""
-    """With --read-data: use the tokenizer of this run. Empty = learn one and discard it."""
     topology: tuple[str, ...] = ()
     """Hardware to compile for, such as v5e:2x4 (extra [tpu]) or h100:8 (extra [gpu]); none of it
     need be here. Empty = the devices of this machine."""
@@ -40,58 +29,31 @@ class PlanArguments(ConfigArguments):
     """Which programs to compile."""
     only_largest: bool = False
     """Compile only the largest batch shape and the longest source."""
-    read_data: bool = False
-    """Take batch shapes and vocabulary from the recipe's data, which may download it. Otherwise
-    lengths are assumed."""
     full_effort: bool = False
     """Compile for a TPU as a real run does. That takes seven times as long, and the time is then
     that of a roofline model."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
 
 def plan(arguments: PlanArguments) -> None:
-    """Runs the command `plan`: makes the plans and prints them."""
-    plans = make_plans(arguments.as_config(), arguments)
-    if arguments.json:
-        print(json.dumps([plan_json(plan) for plan in plans], indent=2))
-
-
-def make_plans(config: Config, arguments: PlanArguments) -> list[Plan]:
-    """Returns one plan for each topology; prints its table as soon as it is made.
-
-    Raises ValueError or OSError for hardware or data that cannot be used.
-    """
-
-    def show(*lines: str) -> None:
-        if not arguments.json:
-            print(*lines, sep="\n", flush=True)
-
-    all_hardware = _hardware(config, arguments)  # all of it, before time is spent on the first
-    workload = assume_workload(config)
-    if arguments.read_data:
-        workload = read_workload(config, workdir=arguments.workdir)
-    show(f"{NOTICE}\n\nBatch shapes: {workload.origin}.\n\n{HEADER}")
+    """Runs the command `plan`: makes a plan for each topology, and prints the table."""
+    config = arguments.as_config()
+    if arguments.topology:  # all of it, before time is spent on the first
+        effort = arguments.full_effort
+        all_hardware = [open_topology(name, full_effort=effort) for name in arguments.topology]
+    else:
+        configure_cpu_devices(config.mesh)
+        all_hardware = [local_devices()]
+    batches, lengths = assume_batches(config), length_menu(config.data.max_source_length)
+    if arguments.only_largest:
+        batches, lengths = [largest_batch(batches)], lengths[-1:]
+    batches = batches if "train" in arguments.programs else []
+    lengths = lengths if "translate" in arguments.programs else ()
+    print(f"{NOTICE}\n\n{describe_assumptions(config)}\n\n{HEADER}", flush=True)
     plans = []
     for hardware in all_hardware:
-        plan = make_plan(
-            config,
-            workload.largest if arguments.only_largest else workload,
-            hardware,
-            programs=arguments.programs,
-            progress=lambda name, of=hardware.name: print(f"{of}: {name}", file=sys.stderr),
-        )
-        plans.append(plan)
-        show(*table_rows(plan))
-    show("", *(line for plan in plans for line in summary_lines(plan, config)))
-    return plans
-
-
-def _hardware(config: Config, arguments: PlanArguments) -> list[Hardware]:
-    if not arguments.topology:
-        configure_cpu_devices(config.mesh)
-        return [local_devices()]
-    return [open_topology(name, full_effort=arguments.full_effort) for name in arguments.topology]
+        plans.append(make_plan(config, hardware, batches, lengths))
+        print(*table_rows(plans[-1]), sep="\n", flush=True)
+    print("", *(line for plan in plans for line in summary_lines(plan, config)), sep="\n")
 
 
 main = command("plan", PlanArguments, plan)

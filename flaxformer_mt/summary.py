@@ -12,8 +12,8 @@ from flaxformer_mt.config import Config, ConfigArguments, workdir_config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
-from flaxformer_mt.inspection.costs import params_by_part, training_flops
-from flaxformer_mt.inspection.modules import module_rows
+from flaxformer_mt.inspection.flops import training_flops
+from flaxformer_mt.inspection.modules import module_rows, params_by_part
 from flaxformer_mt.inspection.table import module_table, short
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
@@ -37,7 +37,7 @@ class SummaryArguments(ConfigArguments):
 
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
-        """The config of the run in --workdir, or of the file that --config names."""
+        """Returns the config of the run in --workdir, or of the file that --config names."""
         workdir = "".join(values_of("--workdir"))
         if workdir:
             return {"workdir": workdir, **vars(workdir_config(workdir))}
@@ -50,7 +50,7 @@ def run(arguments: SummaryArguments) -> None:
 
 
 def summary(config: Config, example: SummaryArguments) -> str:
-    """The module table and the totals as text.
+    """Returns the module table and the totals as text.
 
     Raises ValueError for a sentence without tokens, or longer than the model reads.
     """
@@ -73,7 +73,7 @@ def _model(config: Config, workdir: str) -> Transformer:
 
 
 def _totals(config: Config, model: Transformer, shape: BatchShape, *, forward: int) -> str:
-    """Parameters by part; FLOPs of the example, of a target token and of a training batch."""
+    """Returns parameters by part; FLOPs of the example, a target token and a training batch."""
     params = params_by_part(jax.eval_shape(lambda: init_params(model, jax.random.key(0))))
     total, tokens = sum(params.values()), config.data.tokens_per_batch
     batch = f"batch of {tokens:,}"

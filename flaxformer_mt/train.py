@@ -31,6 +31,7 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.kernels.choose import describe_kernels
 from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
+from flaxformer_mt.planning.recipe import train_program
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.compilation_cache import keep_programs
 from flaxformer_mt.runtime.host_memory import share_freed_memory
@@ -45,7 +46,6 @@ from flaxformer_mt.runtime.sharding import (
     BatchPlacement,
     configure_cpu_devices,
     make_mesh,
-    num_shards,
     parse_memory,
     process_rows,
 )
@@ -138,10 +138,11 @@ def train(
     # ------------------------------------------------------------------ rows of this process
     tokens_per_device = config.mesh.tokens_per_device
     if limit := parse_memory(config.mesh.memory_limit):
-        plan = plan_micro_batches(config, model, optimizer, adaptation, mesh, data.shapes, limit)
+        program = train_program(config, model, optimizer, adaptation, mesh)
+        plan = plan_micro_batches(program, data.shapes, limit)
         tokens_per_device = plan.tokens_per_device
         if not quiet:
-            print_from_first(memory_table(plan, limit, shards=num_shards(mesh)))
+            print_from_first(memory_table(plan))
     rows = process_rows(mesh, tokens_per_device)
     run = Run(
         config=config,

@@ -11,21 +11,12 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from flaxformer_mt import attention_maps
-from flaxformer_mt.attention_maps import (
-    AttentionMaps,
-    capture,
-    draw_attention,
-    draw_masks,
-    draw_positions,
-    draw_schedule,
-)
+from flaxformer_mt.attention_maps import AttentionMaps, capture, draw_attention
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
-from flaxformer_mt.model.masks import causal_mask
 from flaxformer_mt.model.positions import sinusoids
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.optimizer import inverse_sqrt_schedule
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.translator import Translator
 
@@ -243,19 +234,6 @@ def test_pieces_are_drawn_without_the_mark_of_a_word(maps):
     figure = draw_attention(dataclasses.replace(maps, source_tokens=pieces), layer=0, head=0)
     labels = [label.get_text() for label in head_axes(figure)[0].get_xticklabels()]
     assert labels == ["the", "old", "dog", "▁", "</s>"]
-
-
-def test_figures_of_positions_masks_and_schedule():
-    table = sinusoids(20, 16)
-    np.testing.assert_array_equal(draw_positions(table).axes[0].images[0].get_array(), table)
-    mask = np.asarray(causal_mask(5)[0, 0])
-    axes = draw_masks({"Causal": mask, "Other": ~mask}).axes
-    assert [one.get_title() for one in axes] == ["Causal", "Other"]
-    np.testing.assert_array_equal(axes[0].images[0].get_array(), mask)
-    schedule = inverse_sqrt_schedule(0.5, 10)
-    line = draw_schedule({"paper": schedule}, 40).axes[0].lines[0]
-    assert line.get_ydata().max() == pytest.approx(0.5)
-    assert line.get_xdata()[np.argmax(line.get_ydata())] == 9
 
 
 def test_without_matplotlib_the_extra_is_named(maps, monkeypatch):

@@ -11,9 +11,8 @@ from flaxformer_mt import summary
 from flaxformer_mt.config import load_config, save_config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
-from flaxformer_mt.inspection.costs import params_by_part, training_flops
-from flaxformer_mt.inspection.flops import jaxpr_flops
-from flaxformer_mt.inspection.modules import batch_like, fold_layers, module_rows
+from flaxformer_mt.inspection.flops import batch_like, jaxpr_flops, training_flops
+from flaxformer_mt.inspection.modules import fold_layers, module_rows, params_by_part
 from flaxformer_mt.inspection.table import short
 from flaxformer_mt.model.config import TransformerConfig, preset
 from flaxformer_mt.model.initialization import init_params
@@ -157,7 +156,7 @@ def test_flops_of_small_programs(function, expected):
     ("number", "text"),
     [
         (0, ""),
-        (7, "7  "),
+        (7, "7"),
         (1234, "1.23 k"),
         (56_789, "56.8 k"),
         (999_000, "999 k"),

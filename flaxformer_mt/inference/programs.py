@@ -118,10 +118,10 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     )
     step = ensemble_step(program.models, params, options.weights, with_coverage=with_coverage)
     admit = _admit(program, params, source, slots)
-    return run_queue(_make_search(program, options, each), step, cache, each, admit, slots=slots)
+    return run_queue(make_search(program, options, each), step, cache, each, admit, slots=slots)
 
 
-def _make_search(program: SearchProgram, options: SearchInputs, each: SentenceOptions) -> Search:
+def make_search(program: SearchProgram, options: SearchInputs, each: SentenceOptions) -> Search:
     """Returns sampling, greedy search or beam search."""
     settings = SearchSettings(
         options.suppressed,

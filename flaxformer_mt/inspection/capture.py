@@ -1,4 +1,4 @@
-"""The attention weights of one translation."""
+"""The attention weights of a translation."""
 
 import dataclasses
 import functools
@@ -73,21 +73,31 @@ def capture(translator: Translator, source: str, target: str | None = None) -> A
     Raises:
       ValueError: the source is blank, or a text is longer than the translator reads.
     """
-    inputs = translator.tokenizer.source.tokenize(source)
+    tokenizer = translator.tokenizer
+    inputs = tokenizer.source.tokenize(source)
     if len(inputs) < 2:
         raise ValueError(f"the source has no tokens: {source!r}")
     _check_length("source", inputs, translator.max_source_length)
     if target is None:
         targets = translator.translate([source], num_hypotheses=1)[0][0].tokens
     else:
-        targets = translator.tokenizer.target.tokenize(target)
+        targets = tokenizer.target.tokenize(target)
     _check_length("target", targets, translator.config.max_target_length)
     example = Example(np.array(inputs, np.int32), np.array(targets, np.int32))
     batch = pad_batch([example], BatchShape(1, len(inputs), len(targets)))
-    return _maps(translator, batch)
+    weights = _weights_by_kind(translator.model, translator.params, batch)
+    pieces = _pieces(tokenizer.target, [translator.model.bos_id, *targets])
+    return AttentionMaps(
+        **{kind: of_kind[:, 0] for kind, of_kind in weights.items()},
+        source_tokens=_pieces(tokenizer.source, inputs),
+        read=pieces[:-1],
+        written=pieces[1:],
+        source_text=tokenizer.source.detokenize(batch.inputs[0]),
+        target_text=tokenizer.target.detokenize(batch.targets[0]),
+    )
 
 
-def attention_weights(
+def _weights_by_kind(
     model: Transformer, params: Mapping[str, Any], batch: Batch
 ) -> dict[Kind, Float[np.ndarray, "L B N T S"]]:
     """Returns the softmax weights of every attention layer for a batch, without dropout.
@@ -96,7 +106,7 @@ def attention_weights(
     another here, with the same parameters.
     """
     config = dataclasses.replace(model.config, layer_loop="unrolled", remat="none")
-    layers = _sown(params, jax.tree.map(jnp.asarray, batch), model=model.clone(config=config))
+    layers = _record(params, jax.tree.map(jnp.asarray, batch), model=model.clone(config=config))
 
     def stacked(stack: str, count: int, attention: str) -> np.ndarray:
         weights = [layers[f"{stack}_{i}"][attention]["weights"][0] for i in range(count)]
@@ -110,24 +120,10 @@ def attention_weights(
 
 
 @functools.partial(jax.jit, static_argnames="model")
-def _sown(params: Mapping[str, Any], batch: Batch, *, model: Transformer) -> Any:
+def _record(params: Mapping[str, Any], batch: Batch, *, model: Transformer) -> Any:
     """The intermediates that the modules `sow`, by module; compiled once for each shape."""
     variables = model.apply({"params": params}, *batch, mutable=["intermediates"])[1]
     return variables["intermediates"]
-
-
-def _maps(translator: Translator, batch: Batch) -> AttentionMaps:
-    tokenizer = translator.tokenizer
-    weights = attention_weights(translator.model, translator.params, batch)
-    sentence = _pieces(tokenizer.target, [translator.model.bos_id, *batch.targets[0].tolist()])
-    return AttentionMaps(
-        **{kind: of_kind[:, 0] for kind, of_kind in weights.items()},
-        source_tokens=_pieces(tokenizer.source, batch.inputs[0].tolist()),
-        read=sentence[:-1],
-        written=sentence[1:],
-        source_text=tokenizer.source.detokenize(batch.inputs[0]),
-        target_text=tokenizer.target.detokenize(batch.targets[0]),
-    )
 
 
 def _pieces(vocabulary: Vocabulary, tokens: Sequence[int]) -> tuple[str, ...]:

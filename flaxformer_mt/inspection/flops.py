@@ -9,9 +9,15 @@ a reduction one for each input. Moving, comparing and integer arithmetic count n
 import math
 from typing import cast
 
+import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+
+from flaxformer_mt.data.batching.batch import Batch, BatchShape
+from flaxformer_mt.model.initialization import Params, init_params
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.training.step import batch_loss
 
 _PER_OUTPUT = {
     *("add", "add_any", "sub", "mul", "div", "neg", "abs", "sign", "max", "min", "rem"),
@@ -25,9 +31,25 @@ _PER_UPDATE = {"scatter-add", "scatter_add"}
 _FUSED_ATTENTION = {"dot_product_attention_fwd_wrapper": 2, "dot_product_attention_bwd_wrapper": 5}
 
 
-def _array_type(atom: Var | Literal) -> ShapedArray:
-    """Returns the shape and type of an array of a program."""
-    return cast(ShapedArray, atom.aval)
+def training_flops(model: Transformer, shape: BatchShape) -> int:
+    """Returns the operations of the forward and the backward pass for a batch of this shape.
+
+    With dropout, and with what `model.remat` computes twice; without the optimiser's update.
+    """
+    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
+
+    def loss(params: Params, batch: Batch) -> jax.Array:
+        key = jax.random.key(0)
+        return batch_loss(model, params, batch, label_smoothing=0.1, dropout_key=key)[0]
+
+    return jaxpr_flops(jax.make_jaxpr(jax.grad(loss))(params, batch_like(shape)))
+
+
+def batch_like(shape: BatchShape) -> Batch:
+    """Returns the shapes and types of a batch, without its contents."""
+    source = jax.ShapeDtypeStruct((shape.rows, shape.source_length), jnp.int32)
+    target = jax.ShapeDtypeStruct((shape.rows, shape.target_length), jnp.int32)
+    return Batch(*[source, target] * 3)  # pyright: ignore[reportArgumentType] (shapes, not arrays)
 
 
 def jaxpr_flops(jaxpr: Jaxpr | ClosedJaxpr) -> int:
@@ -73,3 +95,8 @@ def _repetitions(equation: JaxprEqn) -> int:
     if equation.primitive.name == "shard_map":
         return equation.params["mesh"].size
     return equation.params.get("length", 1)
+
+
+def _array_type(atom: Var | Literal) -> ShapedArray:
+    """Returns the shape and type of an array of a program."""
+    return cast(ShapedArray, atom.aval)

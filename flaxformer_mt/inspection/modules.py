@@ -1,23 +1,22 @@
 """The modules of a model in the order in which a batch passes through them.
 
-Flax's own `nn.tabulate` compiles every module by itself to count its FLOPs: 40 seconds for the base
-model. Here one trace gives all of it. `nn.intercept_methods` sees shapes, and the jaxpr's name
-stack tells for each operation in which module it is.
+Flax's own `nn.tabulate` compiles every module by itself to count its FLOPs, which is slow. Here one
+trace gives all of it: `nn.intercept_methods` sees the shapes, and the name stack of the jaxpr gives
+the module of each operation.
 """
 
 import dataclasses
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
-from flaxformer_mt.data.batching.batch import Batch, BatchShape
-from flaxformer_mt.inspection.flops import equation_flops
+from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.inspection.flops import batch_like, equation_flops
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 
@@ -46,15 +45,13 @@ class ModuleRow(NamedTuple):
 
 
 class _Call(NamedTuple):
-    path: Path
-    method: str
     kind: str
     inputs: Shape
     outputs: Shape
 
 
 def module_rows(model: Transformer, shape: BatchShape) -> list[ModuleRow]:
-    """Every module that has parameters or computes something: each before its submodules.
+    """Returns every module that has parameters or computes something, each before its submodules.
 
     The model is traced without dropout, layer after layer; nothing is computed. A module that is
     called several times has one row, with the shapes of its last `__call__`.
@@ -62,8 +59,20 @@ def module_rows(model: Transformer, shape: BatchShape) -> list[ModuleRow]:
     config = dataclasses.replace(model.config, layer_loop="unrolled", remat="none")
     unrolled = model.clone(config=config)
     params = jax.eval_shape(lambda: init_params(unrolled, jax.random.key(0)))
-    calls: list[_Call | None] = []
-    with nn.intercept_methods(_recorder(calls)):
+    calls: dict[Path, _Call | None] = {}
+
+    def record(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        if context.method_name == "setup":
+            return method(*args, **kwargs)
+        path = context.module.path
+        calls.setdefault(path, None)  # a module before those that it calls
+        result = method(*args, **kwargs)
+        if context.method_name == "__call__" or calls[path] is None:
+            kind = type(context.module).__name__
+            calls[path] = _Call(kind, _first_shape(args), _first_shape(result))
+        return result
+
+    with nn.intercept_methods(record):
         program = jax.make_jaxpr(lambda params, batch: unrolled.apply({"params": params}, *batch))(
             params, batch_like(shape)
         )
@@ -72,24 +81,20 @@ def module_rows(model: Transformer, shape: BatchShape) -> list[ModuleRow]:
         path = _module_path(str(equation.source_info.name_stack))
         for depth in range(len(path) + 1):
             flops[path[:depth]] += equation_flops(equation)
-    found = [call for call in calls if call]
-    first = {call.path: place for place, call in reversed(list(enumerate(found)))}
+    first = {path: index for index, path in enumerate(calls)}
     in_order = sorted(
-        first, key=lambda path: [first.get(path[:i], 0) for i in range(len(path) + 1)]
+        calls, key=lambda path: [first.get(path[:i], 0) for i in range(len(path) + 1)]
     )
-    rows = [_row(path, found, params, flops) for path in in_order]
+    rows = [
+        ModuleRow("/".join(path), *call, _num_params(params, path), flops[path])
+        for path in in_order
+        if (call := calls[path])
+    ]
     return [row for row in rows if row.params or row.flops]
 
 
-def batch_like(shape: BatchShape) -> Batch:
-    """The shapes and types of a batch, without its contents."""
-    source = jax.ShapeDtypeStruct((shape.rows, shape.source_length), jnp.int32)
-    target = jax.ShapeDtypeStruct((shape.rows, shape.target_length), jnp.int32)
-    return Batch(*[source, target] * 3)  # pyright: ignore[reportArgumentType] (shapes, not arrays)
-
-
 def fold_layers(rows: Sequence[ModuleRow]) -> Iterator[tuple[ModuleRow, int]]:
-    """Each row with the number of equal layers that it stands for: encoder_0 for six of them."""
+    """Yields each row and the number of equal layers that it stands for: encoder_0 for all six."""
     layers = [list(part) for _, part in itertools.groupby(rows, lambda row: row.path.split("/")[0])]
     for _, equal in itertools.groupby(layers, _without_numbers):
         first, *others = equal
@@ -99,26 +104,6 @@ def fold_layers(rows: Sequence[ModuleRow]) -> Iterator[tuple[ModuleRow, int]]:
 
 def _without_numbers(layer: Sequence[ModuleRow]) -> list[ModuleRow]:
     return [row._replace(path=re.sub(r"^([a-z]+_)\d+", r"\1", row.path)) for row in layer]
-
-
-def _recorder(calls: list[_Call | None]) -> Any:
-    """An interceptor that notes each call of a module, the outer one before the inner ones.
-
-    It notes no call that returns its input as it is, such as dropout without a key.
-    """
-
-    def record(next_fun: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        if context.method_name == "setup":
-            return next_fun(*args, **kwargs)
-        place, module = len(calls), context.module
-        calls.append(None)
-        result = next_fun(*args, **kwargs)
-        if not any(result is x for x in args):
-            shapes = _first_shape(args), _first_shape(result)
-            calls[place] = _Call(module.path, context.method_name, type(module).__name__, *shapes)
-        return result
-
-    return record
 
 
 def _first_shape(tree: Any) -> Shape:
@@ -136,13 +121,19 @@ def _module_path(name_stack: str) -> Path:
     return tuple(path[1:])
 
 
-def _row(
-    path: Path, calls: Sequence[_Call], params: Mapping[str, Any], flops: Mapping[Path, int]
-) -> ModuleRow:
-    found = [call for call in calls if call.path == path]
-    call = next((call for call in reversed(found) if call.method == "__call__"), found[-1])
-    tree: Any = params
+def _num_params(params: Any, path: Path) -> int:
     for name in path:
-        tree = tree.get(name, {})
-    count = sum(x.size for x in jax.tree.leaves(tree))
-    return ModuleRow("/".join(path), call.kind, call.inputs, call.outputs, count, flops[path])
+        params = params.get(name, {})
+    return sum(x.size for x in jax.tree.leaves(params))
+
+
+def params_by_part(params: Any) -> dict[str, int]:
+    """Returns the numbers of parameters of "encoder", "decoder" and "embeddings".
+
+    The output projection and its bias count as embeddings.
+    """
+    counts = {"embeddings": 0, "encoder": 0, "decoder": 0}
+    for name in params:
+        stack = re.match(r"encoder|decoder", name)
+        counts[stack[0] if stack else "embeddings"] += _num_params(params, (name,))
+    return counts

@@ -3,6 +3,8 @@
 import dataclasses
 import math
 import re
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flaxformer_mt.inspection.flops import jaxpr_flops
@@ -12,29 +14,26 @@ from flaxformer_mt.planning.hardware import Hardware
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What one run of a program takes.
-
-    Attributes:
-      name: such as "train 96 x (256 -> 256)".
-      peak_bytes: arguments, results and temporaries on one device; donated memory counts once.
-      flops: floating-point operations over all devices, counted on the program as written.
-      sent: bytes that one device sends, by kind of collective.
-      compute_seconds: without communication; 0 = unknown.
-      send_seconds: of all collectives one after the other, if all links are busy.
-      target_tokens: that it reads (training) or writes (search).
-      peak_flops: operations per second of all its devices; 0 = unknown.
-      failure: why it does not compile; "" if it does.
-    """
+    """What one run of a program takes."""
 
     name: str
+    """Such as "train 96 x (256 -> 256)"."""
     peak_bytes: int = 0
+    """Arguments, results and temporaries on one device; donated memory counts once."""
     flops: int = 0
-    sent: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Floating-point operations over all devices, counted on the program as written."""
+    sent: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Bytes that one device sends, by kind of collective."""
     compute_seconds: float = 0.0
+    """Without communication; 0 = unknown."""
     send_seconds: float = 0.0
+    """Of all collectives one after the other, if all links are busy."""
     target_tokens: float = 0.0
+    """Tokens that it reads (training) or writes (search)."""
     peak_flops: float = 0.0
+    """Operations per second of all its devices; 0 = unknown."""
     failure: str = ""
+    """Why it does not compile; "" if it does."""
 
     @property
     def seconds(self) -> float:
@@ -53,18 +52,19 @@ class Estimate:
         return self.flops / possible if possible else 0.0
 
 
-def estimate(name: str, hardware: Hardware, program: Any, *arguments: Any) -> Estimate:
-    """Compiles a jitted program and returns what the compiler says about it.
+def estimate(
+    name: str,
+    hardware: Hardware,
+    program: Any,
+    arguments: Sequence[Any],
+    target_tokens: float = 0.0,
+) -> Estimate:
+    """Compiles a jitted program for `hardware` and returns what the compiler says about it.
 
-    Args:
-      name: for the table.
-      hardware: to compile for.
-      program: result of `jax.jit`.
-      arguments: shapes with shardings on the devices of `hardware`.
-
-    Returns:
-      An estimate; with `failure` and the memory it would need, if the compiler refuses it.
+    `arguments` are shapes with shardings on its devices. If the compiler refuses the program, the
+    estimate has the reason as `failure` and, where the compiler states it, the memory it needs.
     """
+    print(f"{hardware.name}: compiling {name}", file=sys.stderr)
     try:
         traced = program.trace(*arguments)
         flops = jaxpr_flops(traced.jaxpr)
@@ -78,9 +78,10 @@ def estimate(name: str, hardware: Hardware, program: Any, *arguments: Any) -> Es
         name=name,
         peak_bytes=peak_bytes(compiled),
         flops=flops,
-        sent=dict(sent),
+        sent=sent,
         compute_seconds=_compute_seconds(compiled, flops, hardware),
         send_seconds=sent.total() / (hardware.interconnect or math.inf),
+        target_tokens=target_tokens,
         peak_flops=hardware.flops * len(hardware.devices),
     )
 
@@ -106,7 +107,7 @@ def _compute_seconds(compiled: Any, flops: int, hardware: Hardware) -> float:
     """The compiler's time of one device without communication; 0 = unknown.
 
     The compiler takes every loop once, so its time is multiplied by the operations that it missed.
-    At full effort libtpu 0.0.42 states a negative time: then the time is that of a roofline model.
+    At full effort libtpu 0.0.42 states a negative time: then a roofline model gives the time.
     """
     if not hardware.flops:
         return 0.0

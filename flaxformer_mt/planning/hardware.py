@@ -44,25 +44,21 @@ _FOR_CUDA = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """Devices to compile for, and what the manufacturer states about each; 0 = not known.
-
-    Attributes:
-      name: such as "v5e:2x4".
-      devices: as JAX has them. Those of a topology can be compiled for, but cannot run.
-      memory: bytes of one device.
-      flops: peak bfloat16 operations per second of one device.
-      bandwidth: bytes per second between a device and its memory.
-      interconnect: bytes per second from one device to others, over all links.
-      compiler_options: for `Lowered.compile`.
-    """
+    """Devices to compile for, and what the manufacturer states about each; 0 = not known."""
 
     name: str
     devices: tuple[Any, ...]
+    """As JAX has them. Those of a topology can be compiled for, but cannot run."""
     memory: int = 0
+    """Bytes."""
     flops: float = 0.0
+    """Peak bfloat16 operations per second."""
     bandwidth: float = 0.0
+    """Bytes per second between a device and its memory."""
     interconnect: float = 0.0
+    """Bytes per second from a device to others, over all links."""
     compiler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """For `Lowered.compile`."""
 
 
 def open_topology(name: str, *, full_effort: bool = False) -> Hardware:
@@ -78,13 +74,13 @@ def open_topology(name: str, *, full_effort: bool = False) -> Hardware:
     """
     if gpus := re.fullmatch(r"h100:([1-8])", name):
         return _open_h100(name, int(gpus[1]))
-    match = re.fullmatch(r"(v\d+[a-z]?):(\d+(?:x\d+){1,2})", name)
-    if not match or match[1] not in _TPUS:
-        raise ValueError(
-            f"--topology must be a TPU version ({', '.join(_TPUS)}) and an arrangement of chips, "
-            f"or h100 and a number of GPUs from 1 to 8, such as {EXAMPLES}; got {name!r}"
-        )
-    return _open_tpu(name, match[1], [int(n) for n in match[2].split("x")], full_effort=full_effort)
+    tpus = re.fullmatch(r"(v\d+[a-z]?):(\d+(?:x\d+){1,2})", name)
+    if tpus and tpus[1] in _TPUS:
+        return _open_tpu(name, tpus[1], [int(n) for n in tpus[2].split("x")], full_effort)
+    raise ValueError(
+        f"--topology must be a TPU version ({', '.join(_TPUS)}) and an arrangement of chips, "
+        f"or h100 and a number of GPUs from 1 to 8, such as {EXAMPLES}; got {name!r}"
+    )
 
 
 def local_devices() -> Hardware:
@@ -95,7 +91,7 @@ def local_devices() -> Hardware:
     return Hardware(name=name, devices=devices, memory=statistics.get("bytes_limit", 0))
 
 
-def _open_tpu(name: str, version: str, bounds: list[int], *, full_effort: bool) -> Hardware:
+def _open_tpu(name: str, version: str, bounds: list[int], full_effort: bool) -> Hardware:
     gib, flops, bandwidth, interconnect_bits, axes, max_chips = _TPUS[version]
     count = math.prod(bounds)
     if len(bounds) != axes or not 1 <= count <= max_chips:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,8 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.batching.batch import BatchShape
-from flaxformer_mt.inference.ensemble import encode_sources
-from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search_batch
+from flaxformer_mt.inference.ensemble import empty_ensemble_cache, encode_sources, ensemble_step
+from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, make_search, search_batch
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.batch_partition import ProcessRows
@@ -30,22 +30,18 @@ Program = tuple[Any, tuple[Any, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class TrainProgram:
-    """The training step of a recipe, for batches of any shape.
-
-    Attributes:
-      step: the jitted function of (state, batch).
-      state: shapes and shardings of the training state.
-      mesh: of the devices.
-    """
+    """The training step of a recipe, for batches of any shape."""
 
     step: Any
+    """The jitted function of (state, batch)."""
     state: TrainState
+    """Shapes and shardings of the training state."""
     mesh: Mesh
 
     def __call__(self, shape: BatchShape, tokens_per_device: int) -> Program:
         """Returns the step and its arguments for one shape.
 
-        Raises ValueError if the batch cannot be divided among the devices.
+        Raises ValueError if the batch cannot be split over the devices.
         """
         shards = num_shards(self.mesh)
         rows = ProcessRows(shards, tuple(range(shards)), tokens_per_device)
@@ -64,14 +60,8 @@ def train_program(
     Raises ValueError if the sharding rules of the mesh do not fit the model.
     """
     step = make_train_step(model, optimizer, config.training, adaptation)
-    make = functools.partial(
-        init_state,
-        model,
-        optimizer,
-        config.seed,
-        adaptation=adaptation,
-        with_ema=config.training.ema_decay > 0,
-    )
+    init = functools.partial(init_state, model, optimizer, config.seed, adaptation=adaptation)
+    make = functools.partial(init, with_ema=config.training.ema_decay > 0)
     state = abstract_state(make, model, adaptation, mesh, config.mesh.rules)
     return TrainProgram(step, state, mesh)
 
@@ -82,26 +72,57 @@ def search_shapes(config: DecodingConfig, lengths: Sequence[int]) -> list[tuple[
     return [(max(1, min(limit, tokens // length)), length) for length in lengths]
 
 
-def search_program(
-    config: DecodingConfig,
-    model: Transformer,
-    device: Any,
-    rows: int,
-    length: int,
-    *,
-    encode_only: bool = False,
-) -> Program:
-    """Returns beam search (or greedy search) on one device that holds all parameters.
+class SearchPrograms(NamedTuple):
+    """Beam search (or greedy search) on one device that holds all parameters."""
 
-    Args:
-      config: beam size and limits.
-      model: the model.
-      device: to compile for.
-      rows: sentences.
-      length: source tokens of each sentence.
-      encode_only: leave out the loop over target tokens.
-    """
-    program = SearchProgram(
+    search: Program
+    """The whole search of a batch."""
+    encoder: Program
+    """Encodes all sources of the batch."""
+    token: Program
+    """Decodes one token of every hypothesis."""
+
+
+def search_programs(
+    config: DecodingConfig, model: Transformer, device: Any, rows: int, length: int
+) -> SearchPrograms:
+    """Returns the search of `rows` sentences of `length` source tokens, compiled for `device`."""
+    program = _search_program(config, model, length)
+    search, encode = functools.partial(_search, program), functools.partial(_encode, program)
+    trees: list[Any] = []
+
+    # States are lists of their leaves here: the dataclasses in them check that fields are arrays.
+    def start(sources: Any, *settings: Any) -> list[Any]:
+        leaves, tree = jax.tree.flatten(_start(program, sources, *settings))
+        trees.append(tree)
+        return leaves
+
+    def decode_token(leaves: list[Any], params: Any, *settings: Any) -> list[Any]:
+        state = jax.tree.unflatten(trees[0], leaves)
+        return jax.tree.leaves(_decode_token(program, state, params, *settings))
+
+    tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+    settings = (
+        jax.ShapeDtypeStruct((rows,), jnp.int32),
+        jax.ShapeDtypeStruct((model.target_vocab_size,), jnp.bool_),
+        jax.ShapeDtypeStruct((), jnp.float32),
+    )
+    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
+    state = jax.eval_shape(start, jax.eval_shape(encode, params, tokens), *settings)
+    sharding = replicated(make_mesh(devices=[device]))
+    params, tokens, settings, state = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+        (params, tokens, settings, state),
+    )
+    return SearchPrograms(
+        (jax.jit(search), (params, tokens, *settings)),
+        (jax.jit(encode), (params, tokens)),
+        (jax.jit(decode_token, donate_argnums=0), (state, params, *settings)),
+    )
+
+
+def _search_program(config: DecodingConfig, model: Transformer, length: int) -> SearchProgram:
+    return SearchProgram(
         models=(model,),
         beam_size=1 if config.is_sampling else config.beam_size,
         num_hypotheses=1 if config.is_sampling else config.num_hypotheses,
@@ -115,24 +136,37 @@ def search_program(
         renormalize=config.renormalize,
     )
 
-    # The inputs of the search are made inside: its dataclasses check that their fields are arrays.
-    def search(params: Any, tokens: Any, limits: Any, suppressed: Any, penalty: Any) -> Any:
-        if encode_only:
-            return encode_sources(program.models, (params,), tokens, tokens, tokens)
-        wishes = SearchInputs(
-            SentenceOptions(limits), suppressed=suppressed, length_penalty=penalty
-        )
-        return search_batch((params,), tokens, tokens, tokens, wishes, program=program)
 
-    sharding = replicated(make_mesh(devices=[device]))
-    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
-    arguments = (
-        params,
-        jax.ShapeDtypeStruct((rows, length), jnp.int32),
-        jax.ShapeDtypeStruct((rows,), jnp.int32),
-        jax.ShapeDtypeStruct((model.target_vocab_size,), jnp.bool_),
-        jax.ShapeDtypeStruct((), jnp.float32),
+def _search(program: SearchProgram, params: Any, tokens: Any, *settings: Any) -> Any:
+    inputs = _inputs(*settings)
+    return search_batch((params,), tokens, tokens, tokens, inputs, program=program)
+
+
+def _encode(program: SearchProgram, params: Any, tokens: Any) -> Any:
+    return encode_sources(program.models, (params,), tokens, tokens, tokens)
+
+
+def _start(program: SearchProgram, sources: Any, *settings: Any) -> Any:
+    """The state of the search before the first token."""
+    inputs = _inputs(*settings)
+    state = make_search(program, inputs, inputs.each).start(inputs.each)
+    cache = empty_ensemble_cache(
+        program.models,
+        sources,
+        batch=len(inputs.each.length_limits),
+        beam_size=program.beam_size,
+        max_target_length=program.max_target_length,
+        with_coverage=False,
     )
-    return jax.jit(search), jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), arguments
-    )
+    return state._replace(cache=cache)
+
+
+def _decode_token(program: SearchProgram, state: Any, params: Any, *settings: Any) -> Any:
+    """The state one token later."""
+    inputs = _inputs(*settings)
+    step = ensemble_step(program.models, (params,), None, with_coverage=False)
+    return make_search(program, inputs, inputs.each).advance(step, inputs.each, state)
+
+
+def _inputs(limits: Any, suppressed: Any, penalty: Any) -> SearchInputs:
+    return SearchInputs(SentenceOptions(limits), suppressed=suppressed, length_penalty=penalty)

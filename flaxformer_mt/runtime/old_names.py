@@ -12,6 +12,8 @@ REMOVED: dict[str, str] = {
     "decoding.retry_flagged": "check the flags of translations and translate those again",
     "deadline": "stop training with SIGTERM or ctrl-C, which save it; then run `average` and "
     "`evaluate`",
+    "read_data": "`plan` assumes the lengths of sentences; give data.max_source_length, "
+    "data.max_target_length and data.tokenizer.vocab_size",
 }
 """Dotted name -> the replacement."""
 

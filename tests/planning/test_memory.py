@@ -11,11 +11,8 @@ from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.compiler import requested_bytes
-from flaxformer_mt.planning.memory import (
-    choose_tokens_per_device,
-    memory_table,
-    plan_micro_batches,
-)
+from flaxformer_mt.planning.memory import fit_micro_batches, memory_table, plan_micro_batches
+from flaxformer_mt.planning.recipe import train_program
 from flaxformer_mt.runtime.batch_partition import partition_batch
 from flaxformer_mt.runtime.sharding import make_mesh
 from flaxformer_mt.training.adapting import TRAIN_ALL
@@ -49,7 +46,7 @@ def fits(memory, tokens, limit):
 @pytest.mark.parametrize("limit", [1250, 1300, 1500, 1777, 2500, 5000])
 def test_the_largest_that_fits_is_found_with_few_compilations(shards, limit):
     memory = Memory(shards)
-    plan = choose_tokens_per_device(memory, SHAPES, limit, shards=shards, state=STATE)
+    plan = fit_micro_batches(memory, SHAPES, limit, shards=shards, state=STATE)
     assert fits(memory, plan.tokens_per_device, limit)
     assert plan.peaks.keys() == set(SHAPES) and max(plan.peaks.values()) <= limit
     assert len(memory.asked) <= len(SHAPES) + 4
@@ -64,7 +61,7 @@ def test_the_largest_that_fits_is_found_with_few_compilations(shards, limit):
 
 def test_the_shape_with_the_most_attention_need_not_decide():
     memory = Memory(1, lambda shape: 50 if shape.rows == 64 else 1)
-    plan = choose_tokens_per_device(memory, SHAPES, 2500, shards=1)
+    plan = fit_micro_batches(memory, SHAPES, 2500, shards=1)
     assert max(plan.peaks.values()) <= 2500
 
 
@@ -72,7 +69,7 @@ def test_one_row_does_not_fit():
     with pytest.raises(
         ValueError, match="one row of the batch shape 16 x .*1.00 kB of state.*fsdp"
     ):
-        choose_tokens_per_device(Memory(1), SHAPES, 1100, shards=1, state=STATE)
+        fit_micro_batches(Memory(1), SHAPES, 1100, shards=1, state=STATE)
 
 
 def test_memory_in_the_message_of_a_compiler():
@@ -92,14 +89,14 @@ def test_a_real_step_fits_its_limit():
     model = Transformer(small, 50, 50, 2, choose_kernels("cpu", "cpu"))
     optimizer = make_optimizer(config.training, 16)
     mesh = make_mesh(devices=jax.devices()[:2])
-    rest = config, model, optimizer, TRAIN_ALL, mesh, SHAPES
-    whole = plan_micro_batches(*rest, 1 << 40)
+    program = train_program(config, model, optimizer, TRAIN_ALL, mesh)
+    whole = plan_micro_batches(program, SHAPES, 1 << 40)
     assert whole.tokens_per_device >= 640  # all rows of each device
     limit = int(max(whole.peaks.values()) * 0.6)
-    plan = plan_micro_batches(*rest, limit)
+    plan = plan_micro_batches(program, SHAPES, limit)
     assert 80 <= plan.tokens_per_device < whole.tokens_per_device
     assert max(plan.peaks.values()) <= limit
-    table = memory_table(plan, limit, shards=2)
+    table = memory_table(plan)
     assert len(table.splitlines()) == 1 + len(SHAPES) and "16 x (64 -> 80)" in table
     with pytest.raises(ValueError, match="--model.remat full"):
-        plan_micro_batches(*rest, 10_000)
+        plan_micro_batches(program, SHAPES, 10_000)

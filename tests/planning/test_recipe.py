@@ -4,16 +4,18 @@ import dataclasses
 import importlib.util
 import re
 
+import jax
 import pytest
 
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.hardware import open_topology
 from flaxformer_mt.planning.memory import bytes_on_device
-from flaxformer_mt.planning.recipe import search_program, search_shapes, train_program
+from flaxformer_mt.planning.recipe import search_programs, search_shapes, train_program
 from flaxformer_mt.runtime.sharding import make_mesh
 from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.optimizer import make_optimizer
@@ -52,8 +54,21 @@ def search_text(config: DecodingConfig, rows: int) -> str:
     """The optimised HLO of a search of the small model on one chip."""
     hardware = open_topology("v5e:1x1")
     model = Transformer(SMALL, VOCAB, VOCAB, 2, choose_kernels("tpu", "tpu"))
-    search, arguments = search_program(config, model, hardware.devices[0], rows, 32)
+    programs = search_programs(config, model, hardware.devices[0], rows, 32)
+    search, arguments = programs.search
     return search.lower(*arguments).compile(compiler_options=hardware.compiler_options).as_text()
+
+
+def test_a_token_is_decoded_for_every_hypothesis():
+    rows, length, beam, width = 8, 16, 4, SMALL.d_model
+    config = DecodingConfig(beam_size=beam, target_length_ratio=1.0, target_length_margin=1)
+    model = Transformer(SMALL, VOCAB, VOCAB, 2)
+    program, arguments = search_programs(config, model, jax.devices()[0], rows, length).token
+    # Four matrices of self-attention, two of source attention, the feed-forward network, the logits
+    # and the products with the keys and values of both attentions.
+    weights = 6 * width**2 + 2 * width * SMALL.d_ff + VOCAB * width + 2 * 2 * length * width
+    found = jaxpr_flops(program.trace(*arguments).jaxpr)
+    assert 1 < found / (2 * rows * beam * weights) < 1.1
 
 
 def reduced_types(text: str) -> str:
