@@ -203,7 +203,7 @@ class Pipeline:
     def round(self) -> Answer:
         """From the first batch of the second epoch to that of a later one, planning included.
 
-        Of the first epoch the plan was made above; workers start before the clock does.
+        Of the first epoch the plan was made above. Workers start in each epoch.
         """
         stream = self._data.train_iterator()
         stream.set_state({"epoch": 1, "index": 0})
