@@ -94,7 +94,7 @@ class Training:
         self._step = make_train_step(model, optimizer, training)
         mesh = make_mesh(self.config.mesh)
         make_state = functools.partial(init_state, model, optimizer, self.config.seed)
-        like = abstract_state(make_state, model, TRAIN_ALL, mesh, self.config.mesh.rules)
+        like = abstract_state(make_state, model, TRAIN_ALL, mesh)
         places = jax.tree.map(lambda x: x.sharding, like)
         start = jax.jit(lambda params: make_state(params=params), out_shardings=places)
         self._state = start(jax.device_get(loaded.params))

@@ -70,7 +70,7 @@ def make_plan(
       progress: is called with the name of what is compiled next.
 
     Returns:
-      The plan; with `failure` if mesh, rules or memory limit do not fit the hardware.
+      The plan; with `failure` if mesh or memory limit do not fit the hardware.
     """
     kernels = choose_kernels(config.model.kernels, hardware.devices[0].platform)
     model = Transformer(config.model, *workload.vocabulary, workload.bos_id, kernels)
