@@ -20,10 +20,7 @@ from typing import Any, ClassVar, Literal, SupportsInt
 from sentencepiece import SentencePieceProcessor
 
 from flaxformer_mt.data.sources.text_files import missing_file
-from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import (
-    SentencePieceVocabulary,
-    load_model,
-)
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import load_model
 from flaxformer_mt.data.tokenization.vocabulary import until_end, without_line_breaks
 
 MODELS = {"source": "source.spm", "target": "target.spm"}
@@ -49,22 +46,20 @@ _CLEAN_UP = {
 
 
 def read_marian_vocabularies(
-    directory: str | os.PathLike[str], *, bos_id: int | None = None, sampling_alpha: float = 0.0
+    directory: str | os.PathLike[str], *, bos_id: int | None = None
 ) -> tuple["MarianVocabulary", "MarianVocabulary"]:
     """Returns the source and target vocabulary of a Marian model.
 
     Args:
       directory: of the files above.
       bos_id: the token that starts a target; None = padding.
-      sampling_alpha: as of `SentencePieceVocabulary`.
 
     Raises FileNotFoundError for a missing file, ValueError for a damaged one.
     """
     folder = Path(directory)
     files = {name: (folder / name).read_bytes() for name in _FILES if (folder / name).is_file()}
-    options: dict[str, Any] = {"bos_id": bos_id, "sampling_alpha": sampling_alpha}
     try:
-        source, target = (MarianVocabulary(files, side, **options) for side in _SIDES)
+        source, target = (MarianVocabulary(files, side, bos_id=bos_id) for side in _SIDES)
     except KeyError as error:
         raise missing_file(folder / str(error.args[0])) from error
     except ValueError as error:
@@ -83,7 +78,6 @@ class MarianVocabulary:
         side: Literal["source", "target"],
         *,
         bos_id: int | None = None,
-        sampling_alpha: float = 0.0,
     ) -> None:
         """Loads one side.
 
@@ -91,12 +85,11 @@ class MarianVocabulary:
           files: contents by name.
           side: which language.
           bos_id: the token that starts a target (decoder_start_token_id); None = padding.
-          sampling_alpha: as of `SentencePieceVocabulary`.
 
         Raises KeyError with the name of a file that is missing, ValueError with the file that is
         damaged or lacks a special token.
         """
-        self.files, self._side, self._alpha = dict(files), side, sampling_alpha
+        self.files, self._side = dict(files), side
         self.settings = settings = parse_json_object(files.get(SETTINGS, b"{}"), SETTINGS)
         separate = bool(settings.get("separate_vocabs"))
         self.vocab_file = TARGET_VOCAB if separate and side == "target" else VOCAB
@@ -116,12 +109,21 @@ class MarianVocabulary:
         self._clean_up = bool(settings.get("clean_up_tokenization_spaces"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = {"bos_id": self.bos_id, "sampling_alpha": self._alpha}
-        return functools.partial(MarianVocabulary, **arguments), (self.files, self._side)
+        return functools.partial(MarianVocabulary, bos_id=self.bos_id), (self.files, self._side)
 
     def tokenize(self, text: str) -> list[int]:
         """Returns the token ids of `text`, with EOS at the end and no BOS."""
-        return self._tokenize(text, lambda part: self._segmenter.encode(part, out_type=str))
+        pieces: list[str] = []
+        for part in self._whole.split(text):
+            if self._whole.fullmatch(part):
+                pieces.append(part)
+            elif part:
+                language, end, rest = part.partition("<<")
+                if part.startswith(">>") and end:
+                    pieces.append(language + end)
+                    part = rest
+                pieces += self._segmenter.encode(part, out_type=str)
+        return [*(self._ids.get(piece, self.unk_id) for piece in pieces), self.eos_id]
 
     def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns `tokenize` of each text."""
@@ -140,32 +142,13 @@ class MarianVocabulary:
         return without_line_breaks(text)
 
     def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        """Returns token ids of a random segmentation, or as `tokenize` if sampling is off."""
-        if not self._alpha:
-            return self.tokenize(text)
-        sampler = self._sampler
-        names = sampler.pieces
-        return self._tokenize(
-            text, lambda part: [names[token] for token in sampler.sample(part, random)[:-1]]
-        )
+        """Returns the same as `tokenize`: sampling is for vocabularies that are learnt here."""
+        return self.tokenize(text)
 
     def to_bytes(self) -> bytes:
         """Returns all that determines its ids and text: the contents of all files."""
         side = f"{self._side} {self.bos_id} ".encode()
         return side + b"".join(f"{n} {len(b)} ".encode() + b for n, b in self.files.items())
-
-    def _tokenize(self, text: str, segment: Callable[[str], list[str]]) -> list[int]:
-        pieces: list[str] = []
-        for part in self._whole.split(text):
-            if self._whole.fullmatch(part):
-                pieces.append(part)
-            elif part:
-                language, end, rest = part.partition("<<")
-                if part.startswith(">>") and end:
-                    pieces.append(language + end)
-                    part = rest
-                pieces += segment(part)
-        return [*(self._ids.get(piece, self.unk_id) for piece in pieces), self.eos_id]
 
     def _special(self, name: str) -> int:
         if name not in self._ids:
@@ -174,10 +157,6 @@ class MarianVocabulary:
                 "tokens are called (pad_token, unk_token, eos_token)"
             )
         return self._ids[name]
-
-    @functools.cached_property
-    def _sampler(self) -> SentencePieceVocabulary:
-        return SentencePieceVocabulary(self.files[MODELS[self._side]], self._alpha)
 
 
 def parse_json_object(content: bytes, name: str) -> dict[str, Any]:
