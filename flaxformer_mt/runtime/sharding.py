@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import math
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,16 +82,15 @@ def parse_memory(text: str) -> int:
 
     Raises ValueError for any other text.
     """
-    units = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
-    number = text.strip().upper().replace("IB", "B")
-    unit = number.lstrip("0123456789. ")
-    try:
-        factor = (1024 if "I" in text.upper() else 1000) ** units[unit or "B"]
-        return round(float(number[: len(number) - len(unit)]) * factor) if number else 0
-    except (KeyError, ValueError):
+    match = re.fullmatch(r"(\d+(?:\.\d*)?) *([KMGT]?)(I?)B?", text.strip().upper())
+    if not match and text.strip():
         raise ValueError(
             f"mesh.memory_limit must be a number with a unit, such as 12GB or 900MiB, got {text!r}"
-        ) from None
+        )
+    if not match:
+        return 0
+    number, prefix, binary = match.groups()
+    return round(float(number) * (1024 if binary else 1000) ** " KMGT".index(prefix or " "))
 
 
 def configure_cpu_devices(config: MeshConfig) -> None:
