@@ -10,9 +10,8 @@ tokenizer files.
 """
 
 import dataclasses
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from flaxformer_mt.interop.marian import weights
 from flaxformer_mt.interop.marian.config import Json, MarianConfig
 from flaxformer_mt.interop.marian.generation import to_decoding_config, to_generation_json
 from flaxformer_mt.interop.marian.table import OUTPUT_BIAS
-from flaxformer_mt.interop.marian.tokenizer import tokenizer_files
+from flaxformer_mt.interop.marian.tokenizer import json_file, tokenizer_files
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
@@ -107,9 +106,9 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     sizes = {"source_size": source.size, "target_size": target.size}
     tensors = weights.to_tensors(loaded.params, config.model, **sizes)
     weights.write_tensors(directory / weights.WEIGHTS, tensors)
-    _write_json(directory / GENERATION, to_generation_json(config.decoding, target))
+    (directory / GENERATION).write_bytes(json_file(to_generation_json(config.decoding, target)))
     values = architecture.to_config_json(config.model, source, target, max_positions=max_positions)
-    _write_json(directory / CONFIG, values)
+    (directory / CONFIG).write_bytes(json_file(values))
 
 
 def _read_vocabularies(
@@ -191,7 +190,3 @@ def _read_json(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise missing_file(file)
     return parse_json_object(file.read_bytes(), str(file))
-
-
-def _write_json(file: Path, values: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
