@@ -94,7 +94,7 @@ class Training:
         self._step = make_train_step(model, optimizer, training)
         mesh = make_mesh(self.config.mesh)
         make_state = functools.partial(init_state, model, optimizer, self.config.seed)
-        like = abstract_state(make_state, model, TRAIN_ALL, mesh, self.config.mesh.rules)
+        like = abstract_state(make_state, model, TRAIN_ALL, mesh)
         places = jax.tree.map(lambda x: x.sharding, like)
         start = jax.jit(lambda params: make_state(params=params), out_shardings=places)
         self._state = start(jax.device_get(loaded.params))
@@ -203,7 +203,7 @@ class Pipeline:
     def round(self) -> Answer:
         """From the first batch of the second epoch to that of a later one, planning included.
 
-        Of the first epoch the plan was made above; workers start before the clock does.
+        Of the first epoch the plan was made above. Workers start in each epoch.
         """
         stream = self._data.train_iterator()
         stream.set_state({"epoch": 1, "index": 0})

@@ -47,12 +47,10 @@ class Restored(NamedTuple):
     Attributes:
       state: equal, bit for bit, to the saved one.
       data_state: of the data iterator, as given to `save`.
-      extras: "config" (dict), "tokenizer" (fingerprint), "metrics" (dict).
     """
 
     state: State
     data_state: dict[str, Any]
-    extras: dict[str, Any]
 
 
 class Checkpoints:
@@ -148,32 +146,24 @@ class Checkpoints:
         return self._manager.latest_step()
 
     def extras(self) -> dict[str, Any]:
-        """Returns the extras of the newest checkpoint: see `Restored`."""
-        return read_extras(self._path(self.latest_step()))
+        """Returns the JSON part of the newest checkpoint: what `save` was given."""
+        return read_extras(self._newest())
 
-    def restore(
-        self,
-        state_like: State,
-        step: int | None = None,
-        *,
-        has_separate_eval_params: bool = False,
-    ) -> Restored:
-        """Reads a checkpoint onto the devices of `state_like`, whatever devices wrote it.
+    def restore(self, state_like: State, *, has_separate_eval_params: bool = False) -> Restored:
+        """Reads the newest checkpoint onto the devices of `state_like`, whatever devices wrote it.
 
         Args:
           state_like: arrays, or `jax.ShapeDtypeStruct`s with shardings, that define shape, type
             and sharding of every array.
-          step: the newest if None.
           has_separate_eval_params: whether `save` was given `eval_params`.
 
         Raises:
-          FileNotFoundError: there is no such checkpoint.
+          FileNotFoundError: there is none.
           ValueError: it does not fit `state_like`; the message names the arrays.
           OSError: it is damaged.
         """
         self.wait()
-        step = self.latest_step() if step is None else step
-        path = self._path(step)
+        path = self._newest()
         wanted = {"state": _without_params(state_like)}
         if has_separate_eval_params:
             wanted["state"][_TRAINED] = state_like.params
@@ -189,8 +179,7 @@ class Checkpoints:
         rest = dict(items["state"])
         params = rest.pop(_TRAINED) if has_separate_eval_params else items["params"]
         state = dataclasses.replace(state_like, params=params, **rest)
-        extras = dict(items["extras"])
-        return Restored(state, extras.pop("data_state"), extras)
+        return Restored(state, items["extras"]["data_state"])
 
     def wait(self) -> None:
         """Waits until the last save is on disk.
@@ -217,12 +206,11 @@ class Checkpoints:
         finally:
             self._manager.close()
 
-    def _path(self, step: int | None) -> Path:
-        """Returns the directory of a step, after checking that it is whole."""
-        steps = saved_steps(self.directory)
-        if step not in steps:
-            there = f"steps {', '.join(map(str, steps))}" if steps else "none at all"
-            raise FileNotFoundError(f"no checkpoint {step} in {self.directory}: found {there}")
+    def _newest(self) -> Path:
+        """Returns the directory of the newest checkpoint, after checking that it is whole."""
+        step = self.latest_step()
+        if step is None:
+            raise FileNotFoundError(f"there is no checkpoint in {self.directory}")
         path = self.directory / str(step)
         if damage := find_damage(path):
             raise OSError(f"checkpoint {path} is damaged: {damage}")

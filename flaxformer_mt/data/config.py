@@ -41,8 +41,9 @@ class DataConfig:
     num_buckets: int = 16
     """Bucketing: largest number of batch shapes. More shapes pad less; each is compiled once."""
     num_workers: int = 0
-    """With tokenizer.sampling_alpha: processes that sample segmentations for each epoch, each with
-    a copy of the text; 0 = a thread, which is enough for some 10,000 pairs a second."""
+    """With tokenizer.sampling_alpha: processes that sample segmentations, each with a copy of the
+    text. They start in each epoch, which takes seconds. 0 = a thread, which is enough for some
+    10,000 pairs a second."""
 
     def __post_init__(self) -> None:
         for name, least in (

@@ -8,7 +8,6 @@
 The order of the data is a function of the seed alone; see `plan.py`. NumPy only.
 """
 
-import contextlib
 import dataclasses
 import functools
 from collections import Counter
@@ -65,7 +64,6 @@ class Data:
     report: DataReport
     shard_rows: ShardRows | None
     """Selects the rows of each batch that this process reads; None = all rows."""
-    num_workers: int
 
     @property
     def shapes(self) -> tuple[BatchShape, ...]:
@@ -82,7 +80,7 @@ class Data:
         # Imported here, because Grain imports jax, which takes seconds.
         from flaxformer_mt.data.batching.iterator import BatchIterator
 
-        return BatchIterator(self.epochs, shard_rows=self.shard_rows, num_workers=self.num_workers)
+        return BatchIterator(self.epochs, shard_rows=self.shard_rows)
 
     def validation_batches(self) -> Iterator[Batch]:
         """Yields this process's rows of the validation batches, always in the same order."""
@@ -172,7 +170,6 @@ def build_data(
         test=held_out["test"],
         report=report,
         shard_rows=shard_rows,
-        num_workers=config.num_workers,
     )
 
 
@@ -264,8 +261,9 @@ def _plan_epochs(
             seed=seed,
             max_source_length=config.max_source_length,
             max_target_length=config.max_target_length,
+            num_workers=config.num_workers,
         )
-        first = _sample_first(sampler, config.num_workers)
+        first = sampler.pairs_of(0)
     measured = (first, train.pairs, validation)
     shapes = choose_shapes(
         config,
@@ -289,19 +287,6 @@ def _plan_epochs(
     )
     # Planned once, because sampling and packing take seconds.
     return dataclasses.replace(epochs, first=epochs.plan(0, first))
-
-
-def _sample_first(sampler: SubwordSampler, num_workers: int) -> TokenizedPairs:
-    """Returns the pairs of the first epoch."""
-    if not num_workers:
-        return sampler.pairs_of(0)
-    # Imported here, because Grain imports jax, which takes seconds.
-    from flaxformer_mt.data.batching.workers import SampledEpochs
-
-    with contextlib.closing(
-        SampledEpochs(sampler, first_epoch=0, num_workers=num_workers)
-    ) as epochs:
-        return next(epochs)
 
 
 def choose_shapes(

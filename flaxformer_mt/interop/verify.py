@@ -13,13 +13,12 @@ our search may stop earlier. It affects translations that reach the limit.
 
 import dataclasses
 import json
-import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -40,6 +39,7 @@ from flaxformer_mt.translation.translator import Translator
 REPORT = "verification.json"
 NUM_DIFFERENCES = 10
 MARIAN_BATCH, CTRANSLATE2_BATCH = 32, 64  # sentences
+PACKAGES = {"marian": ("torch", "transformers"), "ctranslate2": ("ctranslate2",)}
 
 
 class VerificationFailed(ValueError):
@@ -52,9 +52,6 @@ class Translation(NamedTuple):
     text: str
     score: float
     """Log-probability / tokens ** alpha, EOS counted; natural logarithm."""
-
-
-Translate = Callable[[Sequence[str]], list[Translation]]
 
 
 def verify_export(
@@ -71,7 +68,7 @@ def verify_export(
 
     Returns:
       The report: the rules of both searches, the metrics of `compare`, the first lines that differ,
-      speed, size, and versions.
+      and versions.
 
     Raises:
       VerificationFailed: the translations differ too much. The report is written nevertheless.
@@ -91,11 +88,10 @@ def verify_export(
     limit = loaded.config.decoding.length_limit(max(lengths[i] for i in kept))
     decoding = _search_rules(format, loaded, config, limit)
     if format == "marian":
-        translate, versions = _marian_engine(directory, decoding)
+        theirs = _by_transformers(directory, decoding, sources)
     else:
-        translate, versions = _ctranslate2_engine(directory, decoding, loaded.tokenizer)
-    ours, our_speed = _timed(_our_engine(loaded, decoding), sources)
-    theirs, their_speed = _timed(translate, sources)
+        theirs = _by_ctranslate2(directory, decoding, loaded.tokenizer, sources)
+    ours = _by_us(loaded, decoding, sources)
     found = compare(
         ours,
         theirs,
@@ -116,12 +112,10 @@ def verify_export(
             for i, one, other in zip(kept, ours, theirs, strict=True)
             if one.text != other.text
         ][:NUM_DIFFERENCES],
-        "sentences_per_second": {"workdir": our_speed, "export": their_speed},
-        "bytes": {
-            "workdir": sum(x.nbytes for x in jax.tree.leaves(loaded.params)),
-            "export": sum(x.stat().st_size for x in directory.iterdir() if x.name != REPORT),
+        "versions": {
+            "flaxformer_mt": __version__,
+            **{package: version(package) for package in ("jax", *PACKAGES[format])},
         },
-        "versions": {"flaxformer_mt": __version__, "jax": jax.__version__, **versions},
     }
     text = json.dumps(report, indent=2, ensure_ascii=False)
     (directory / REPORT).write_text(text + "\n", encoding="utf-8")
@@ -185,12 +179,7 @@ def summary(report: Mapping[str, Any]) -> str:
         f"{score['export']:.2f} ({score['export'] - score['workdir']:+.2f})"
         for name, score in (("BLEU", report["bleu"]), ("chrF", report["chrf"]))
     ]
-    speed, size = report["sentences_per_second"], report["bytes"]
-    last = (
-        f"sentences/s: workdir {speed['workdir']:.1f}, export {speed['export']:.1f}; megabytes: "
-        f"workdir {size['workdir'] / 1e6:.1f}, export {size['export'] / 1e6:.1f}"
-    )
-    return "\n".join([first, *metrics, last])
+    return "\n".join([first, *metrics])
 
 
 def _search_rules(
@@ -221,16 +210,10 @@ def _search_rules(
     )
 
 
-def _timed(translate: Translate, sources: Sequence[str]) -> tuple[list[Translation], float]:
-    """Returns the translations and the sentences per second, after a warm-up with every length."""
-    translate(list({len(source): source for source in sources}.values()))
-    start = time.perf_counter()
-    found = translate(sources)
-    return found, len(sources) / (time.perf_counter() - start)
-
-
-def _our_engine(loaded: LoadedModel, decoding: DecodingConfig) -> Translate:
-    """Returns our own search, in float32 as the engines."""
+def _by_us(
+    loaded: LoadedModel, decoding: DecodingConfig, lines: Sequence[str]
+) -> list[Translation]:
+    """Returns the translations of our own search, in float32 as the engines."""
     translator = Translator(
         loaded.model.clone(config=dataclasses.replace(loaded.model.config, dtype="float32")),
         loaded.params,
@@ -238,17 +221,13 @@ def _our_engine(loaded: LoadedModel, decoding: DecodingConfig) -> Translate:
         decoding,
         max_source_length=loaded.config.data.max_source_length,
     )
-
-    def translate(lines: Sequence[str]) -> list[Translation]:
-        return [Translation(found[0].text, found[0].score) for found in translator.translate(lines)]
-
-    return translate
+    return [Translation(found[0].text, found[0].score) for found in translator.translate(lines)]
 
 
-def _ctranslate2_engine(
-    directory: Path, decoding: DecodingConfig, tokenizer: Tokenizer
-) -> tuple[Translate, dict[str, str]]:
-    """Returns the search of CTranslate2 on the CPU, and its version."""
+def _by_ctranslate2(
+    directory: Path, decoding: DecodingConfig, tokenizer: Tokenizer, lines: Sequence[str]
+) -> list[Translation]:
+    """Returns the translations of CTranslate2 on the CPU."""
     import ctranslate2
 
     # One batch for each CPU: threads that share a batch wait for one another.
@@ -258,32 +237,32 @@ def _ctranslate2_engine(
     # Names of special tokens are known from the export alone. All others must be our pieces.
     ids = {text: i for pieces in (names, target.pieces) for i, text in enumerate(pieces)}
     suppressed = np.flatnonzero(suppressed_tokens(tokenizer, decoding))
-
-    def translate(lines: Sequence[str]) -> list[Translation]:
-        found = engine.translate_batch(
-            [[source.pieces[i] for i in source.tokenize(line)[:-1]] for line in lines],
-            max_batch_size=CTRANSLATE2_BATCH,
-            beam_size=decoding.beam_size,
-            length_penalty=decoding.length_penalty,
-            max_input_length=0,  # no limit
-            max_decoding_length=decoding.max_target_length - 1,  # without EOS
-            min_decoding_length=0,
-            suppress_sequences=[[names[token]] for token in suppressed],
-            return_end_token=True,  # then the length penalty counts EOS
-            return_scores=True,
-        )
-        return [translation(one.hypotheses[0], one.scores[0]) for one in found]
-
-    def translation(tokens: list[str], score: float) -> Translation:
+    found = engine.translate_batch(
+        [[source.pieces[i] for i in source.tokenize(line)[:-1]] for line in lines],
+        max_batch_size=CTRANSLATE2_BATCH,
+        beam_size=decoding.beam_size,
+        length_penalty=decoding.length_penalty,
+        max_input_length=0,  # no limit
+        max_decoding_length=decoding.max_target_length - 1,  # without EOS
+        min_decoding_length=0,
+        suppress_sequences=[[names[token]] for token in suppressed],
+        return_end_token=True,  # then the length penalty counts EOS
+        return_scores=True,
+    )
+    translations = []
+    for one in found:
+        tokens, score = one.hypotheses[0], one.scores[0]
         if tokens[-1:] != [names[target.eos_id]]:  # at the limit, ours gets EOS free, and counts it
             score *= (len(tokens) / (len(tokens) + 1)) ** decoding.length_penalty
-        return Translation(target.detokenize([ids[token] for token in tokens]), score)
+        text = target.detokenize([ids[token] for token in tokens])
+        translations.append(Translation(text, score))
+    return translations
 
-    return translate, {"ctranslate2": ctranslate2.__version__}
 
-
-def _marian_engine(directory: Path, decoding: DecodingConfig) -> tuple[Translate, dict[str, str]]:
-    """Returns the search of transformers on the CPU, and the versions of the packages.
+def _by_transformers(
+    directory: Path, decoding: DecodingConfig, lines: Sequence[str]
+) -> list[Translation]:
+    """Returns the translations of transformers on the CPU.
 
     generation_config.json says which tokens it does not generate. Raises ValueError if a package is
     missing, and for greedy search, of which transformers reports no score.
@@ -302,13 +281,11 @@ def _marian_engine(directory: Path, decoding: DecodingConfig) -> tuple[Translate
         warnings.simplefilter("ignore")  # it recommends sacremoses, which is not needed here
         tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
     model = transformers.MarianMTModel.from_pretrained(directory).eval()
-
-    @torch.inference_mode()
-    def translate(lines: Sequence[str]) -> list[Translation]:
-        translations: dict[str, Translation] = {}
-        ordered = sorted(set(lines), key=len)  # little padding
-        for start in range(0, len(ordered), MARIAN_BATCH):
-            batch = ordered[start : start + MARIAN_BATCH]
+    translations: dict[str, Translation] = {}
+    ordered = sorted(set(lines), key=len)  # little padding
+    for start in range(0, len(ordered), MARIAN_BATCH):
+        batch = ordered[start : start + MARIAN_BATCH]
+        with torch.inference_mode():
             found = model.generate(
                 **tokenizer(batch, padding=True, return_tensors="pt"),
                 num_beams=decoding.beam_size,
@@ -322,11 +299,7 @@ def _marian_engine(directory: Path, decoding: DecodingConfig) -> tuple[Translate
                 return_dict_in_generate=True,
                 output_scores=True,
             )
-            texts = tokenizer.batch_decode(found.sequences, skip_special_tokens=True)
-            for line, text, score in zip(
-                batch, texts, found.sequences_scores.tolist(), strict=True
-            ):
-                translations[line] = Translation(without_line_breaks(text), score)
-        return [translations[line] for line in lines]
-
-    return translate, {"torch": torch.__version__, "transformers": transformers.__version__}
+        texts = tokenizer.batch_decode(found.sequences, skip_special_tokens=True)
+        for line, text, score in zip(batch, texts, found.sequences_scores.tolist(), strict=True):
+            translations[line] = Translation(without_line_breaks(text), score)
+    return [translations[line] for line in lines]

@@ -61,7 +61,7 @@ def make_plan(
       source_lengths: in tokens, to translate; none = no search.
 
     Returns:
-      The plan; with `failure` if mesh, rules or memory limit do not fit the hardware.
+      The plan; with `failure` if mesh or memory limit do not fit the hardware.
     """
     kernels = choose_kernels(config.model.kernels, hardware.devices[0].platform)
     size = config.data.tokenizer.vocab_size

@@ -55,14 +55,11 @@ def train_program(
     adaptation: Adaptation,
     mesh: Mesh,
 ) -> TrainProgram:
-    """Returns the training step of a recipe.
-
-    Raises ValueError if the sharding rules of the mesh do not fit the model.
-    """
+    """Returns the training step of a recipe."""
     step = make_train_step(model, optimizer, config.training, adaptation)
     init = functools.partial(init_state, model, optimizer, config.seed, adaptation=adaptation)
     make = functools.partial(init, with_ema=config.training.ema_decay > 0)
-    state = abstract_state(make, model, adaptation, mesh, config.mesh.rules)
+    state = abstract_state(make, model, adaptation, mesh)
     return TrainProgram(step, state, mesh)
 
 

@@ -10,6 +10,7 @@ RENAMED: dict[str, str] = {"model.neighborhood": "model.local_window"}
 """Old dotted name -> new dotted name."""
 REMOVED: dict[str, str] = {
     "decoding.retry_flagged": "check the flags of translations and translate those again",
+    "mesh.rules": "runtime/sharding.py has the rules, and what they cannot split stays whole",
     "deadline": "stop training with SIGTERM or ctrl-C, which save it; then run `average` and "
     "`evaluate`",
     "read_data": "`plan` assumes the lengths of sentences; give data.max_source_length, "
@@ -35,7 +36,8 @@ def explain(name: str, *, last_part: bool = False) -> str:
       last_part: `name` is only the part after the last dot.
     """
     for old in (*RENAMED, *REMOVED):
-        if name == (old.split(".")[-1] if last_part else old):
+        known = old.split(".")[-1] if last_part else old
+        if name == known or name.startswith(f"{old}."):
             new = RENAMED.get(old)
             return f"{old} is now {new}" if new else f"{old} was removed: {REMOVED[old]}"
     return ""

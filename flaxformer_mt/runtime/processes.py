@@ -178,22 +178,16 @@ def _gather(part: Sequence[T]) -> list[T]:
 
 def _explicit_arguments() -> dict[str, Any]:
     """Returns the arguments of `jax.distributed.initialize` from the environment variables."""
-    given = [name for name in _EXPLICIT if os.environ.get(name)]
-    if not given:
+    address, count, index = (os.environ.get(name, "") for name in _EXPLICIT)
+    if not (address or count or index):
         return {}
-    if missing := [name for name in _EXPLICIT if name not in given]:
+    numbers = count.isdecimal() and index.isdecimal() and int(index) < int(count)
+    if not (numbers and address.rpartition(":")[2].isdecimal()):
         raise ValueError(
-            f"{', '.join(given)} is set, but not {' and '.join(missing)}: to join processes by "
-            f"hand, set {', '.join(_EXPLICIT)} in each of them"
+            "to join processes by hand, set in each of them JAX_COORDINATOR_ADDRESS=host:port, "
+            "JAX_NUM_PROCESSES, and JAX_PROCESS_ID from 0 to JAX_NUM_PROCESSES - 1; got "
+            f"{address!r}, {count!r} and {index!r}"
         )
-    address, count, index = (os.environ[name] for name in _EXPLICIT)
-    if not (count.isdecimal() and index.isdecimal() and int(index) < int(count)):
-        raise ValueError(
-            f"JAX_PROCESS_ID={index} must be a number from 0 to JAX_NUM_PROCESSES - 1, and "
-            f"JAX_NUM_PROCESSES={count} at least 1"
-        )
-    if not address.rpartition(":")[2].isdecimal():
-        raise ValueError(f"JAX_COORDINATOR_ADDRESS must be host:port, got {address!r}")
     return {
         "coordinator_address": address,
         "num_processes": int(count),

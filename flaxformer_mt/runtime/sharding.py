@@ -13,7 +13,9 @@ import dataclasses
 import functools
 import math
 import os
-from typing import Any, Literal, TypeAlias
+import re
+from collections.abc import Sequence
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -28,34 +30,17 @@ from flaxformer_mt.runtime.cpus import num_cpus
 
 AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
-MeshAxis: TypeAlias = Literal["data", "fsdp", "tensor", "none"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ShardingRules:
-    """The mesh axis that splits each logical axis of a parameter.
-
-    Rows of a batch are split along data and fsdp. The optimiser's moments have the sharding of
-    their parameters.
-    """
-
-    embed: MeshAxis = "fsdp"
-    """Model width D."""
-    heads: MeshAxis = "tensor"
-    """Attention heads N."""
-    kv_heads: MeshAxis = "tensor"
-    """Heads of keys and values G."""
-    head_width: MeshAxis = "none"
-    """Width of a head H."""
-    mlp: MeshAxis = "tensor"
-    """Inner width of the feed-forward network F."""
-    vocab: MeshAxis = "tensor"
-    """Vocabulary V."""
-    positions: MeshAxis = "none"
-    """Learned positions."""
-    distances: MeshAxis = "none"
-    """Distances between positions, of relative and bucketed positions."""
-
+SHARDING_RULES: dict[str, str | None] = {
+    "embed": "fsdp",  # model width D
+    "heads": "tensor",  # attention heads N
+    "kv_heads": "tensor",  # heads of keys and values G
+    "head_width": None,  # H
+    "mlp": "tensor",  # inner width of the feed-forward network F
+    "vocab": "tensor",  # V
+    "positions": None,
+    "distances": None,
+}
+"""The mesh axis that splits each logical axis of a parameter; None = it is not split."""
 
 _BOUNDS = {
     **dict.fromkeys(("data", "tokens_per_device", "cpu_devices"), NOT_NEGATIVE),
@@ -82,8 +67,6 @@ class MeshConfig:
     cpu_devices: int = 0
     """Without an accelerator: number of CPU devices; 0 = one per core, at most 8. Two devices with
     one thread each train faster than one device with two threads."""
-    rules: ShardingRules = ShardingRules()
-    """The mesh axis that splits each axis of a parameter."""
 
     def __post_init__(self) -> None:
         check_bounds(self, "mesh", _BOUNDS)
@@ -99,16 +82,15 @@ def parse_memory(text: str) -> int:
 
     Raises ValueError for any other text.
     """
-    units = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
-    number = text.strip().upper().replace("IB", "B")
-    unit = number.lstrip("0123456789. ")
-    try:
-        factor = (1024 if "I" in text.upper() else 1000) ** units[unit or "B"]
-        return round(float(number[: len(number) - len(unit)]) * factor) if number else 0
-    except (KeyError, ValueError):
+    match = re.fullmatch(r"(\d+(?:\.\d*)?) *([KMGT]?)(I?)B?", text.strip().upper())
+    if not match and text.strip():
         raise ValueError(
             f"mesh.memory_limit must be a number with a unit, such as 12GB or 900MiB, got {text!r}"
-        ) from None
+        )
+    if not match:
+        return 0
+    number, prefix, binary = match.groups()
+    return round(float(number) * (1024 if binary else 1000) ** " KMGT".index(prefix or " "))
 
 
 def configure_cpu_devices(config: MeshConfig) -> None:
@@ -150,23 +132,18 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
-def state_shardings(state: Any, params: Any, mesh: Mesh, rules: ShardingRules) -> Any:
+def state_shardings(state: Any, params: Any, mesh: Mesh) -> Any:
     """Returns the sharding of each array of a training state.
 
     Args:
       state: shapes (`jax.eval_shape`) of the parameters and of the optimiser's state.
       params: shapes of the parameters, boxed with their logical axes as `model.init` returns them.
       mesh: of the three axes.
-      rules: mesh axis of each logical axis.
 
     Returns:
       A tree of NamedSharding like `state`. An array has the sharding of a parameter if their
       shapes are equal and its path ends with the parameter's path: the parameter itself, its
       moments, its average. Other arrays (counters, keys, factored moments) are replicated.
-
-    Raises:
-      ValueError: an axis has no rule, one mesh axis splits an array twice, or a dimension does not
-        divide; the message names the array.
     """
     boxed = jax.tree_util.tree_leaves_with_path(
         params, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
@@ -174,7 +151,7 @@ def state_shardings(state: Any, params: Any, mesh: Mesh, rules: ShardingRules) -
     table = {}
     for path, leaf in boxed:
         name = _name(path)
-        spec = _spec(name, leaf.value.shape, leaf.names, mesh, rules)
+        spec = _spec(leaf.value.shape, leaf.names, mesh)
         table[name] = (leaf.value.shape, NamedSharding(mesh, spec))
 
     def sharding_of(path: Any, leaf: Any) -> NamedSharding:
@@ -192,35 +169,16 @@ def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def _spec(
-    name: str, shape: tuple[int, ...], axes: Any, mesh: Mesh, rules: ShardingRules
-) -> PartitionSpec:
-    """Applies the rules to one parameter; mesh axes of size 1 split nothing."""
-    table = {**dataclasses.asdict(rules), None: "none"}  # a dimension without a name
-    split: dict[str, str] = {}
-    spec: list[str | None] = []
-    for size, axis in zip(shape, axes, strict=True):
-        if axis not in table:
-            raise ValueError(f"mesh.rules has no rule for the axis {axis!r} of {name}")
-        over = table[axis]
-        if over == "none" or mesh.shape[over] == 1:
-            spec.append(None)
-            continue
-        if over in split:
-            raise ValueError(
-                f"{name} has the axes {split[over]} and {axis}, and mesh.rules splits both along "
-                f"{over!r}: an array can be split along a mesh axis once; set one of the two to "
-                "none"
-            )
-        if size % mesh.shape[over]:
-            raise ValueError(
-                f"{name}: its axis {axis} has size {size}, which does not divide by "
-                f"mesh.{over}={mesh.shape[over]}: choose another mesh.{over}, or "
-                f"--mesh.rules.{axis.replace('_', '-')} none"
-            )
-        split[over] = axis
-        spec.append(over)
-    return PartitionSpec(*spec)
+def _spec(shape: tuple[int, ...], axes: Sequence[str | None], mesh: Mesh) -> PartitionSpec:
+    """Applies the rules to one parameter. Each device holds the whole of what does not divide."""
+    split = [SHARDING_RULES[axis] if axis else None for axis in axes]
+    sizes = [mesh.shape[over] if over else 1 for over in split]
+    return PartitionSpec(
+        *(
+            over if size > 1 and length % size == 0 else None
+            for length, over, size in zip(shape, split, sizes, strict=True)
+        )
+    )
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

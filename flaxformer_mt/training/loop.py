@@ -232,9 +232,7 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
         adaptation=adaptation,
         with_ema=config.training.ema_decay > 0,
     )
-    state_like = abstract_state(
-        new_state, run.model, adaptation, run.placement.mesh, config.mesh.rules
-    )
+    state_like = abstract_state(new_state, run.model, adaptation, run.placement.mesh)
     fingerprints = dict(run.data.fingerprints)
     if run.checkpoints.latest_step() is None:
         params = None

@@ -124,31 +124,6 @@ def muon_dimensions(params: Params) -> Any:
     return jax.tree_util.tree_map_with_path(matrix, params)
 
 
-def _adam(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """Returns Adam (Kingma and Ba 2015) with the paper's constants (section 5.3)."""
-    return optax.adam(schedule, b1=config.adam_b1, b2=config.adam_b2, eps=config.adam_eps)
-
-
-def _adafactor(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """Returns Adafactor (Shazeer and Stern 2018): no first moment and a factored second one.
-
-    Steps are not scaled by the size of the parameter (section 8 of that paper), so that a learning
-    rate has the same meaning as with the other optimisers.
-    """
-    del config
-    return optax.adafactor(schedule, multiply_by_parameter_scale=False)
-
-
-def _lion(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """Returns Lion (Chen et al. 2023), the sign of the momentum, with that paper's constants.
-
-    It needs a learning rate 3 to 10 times smaller than Adam's, and a weight decay larger by the
-    same factor (section 5 of that paper).
-    """
-    del config
-    return optax.lion(schedule, b1=0.9, b2=0.99, weight_decay=0.0)
-
-
 def _muon(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
     """Returns Muon (Jordan et al. 2024): orthogonal momentum of each kernel; Adam for the rest.
 
@@ -166,12 +141,21 @@ def _muon(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTra
     )
 
 
+def _adam(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
+    """Returns Adam (Kingma and Ba 2015) with the paper's constants (section 5.3)."""
+    return optax.adam(schedule, b1=config.adam_b1, b2=config.adam_b2, eps=config.adam_eps)
+
+
 _OPTIMIZERS: dict[
     OptimizerName, Callable[[TrainingConfig, optax.Schedule], optax.GradientTransformation]
 ] = {
     "adam": _adam,
     "adamw": _adam,  # Adam with weight decay
-    "adafactor": _adafactor,
-    "lion": _lion,
+    # Shazeer and Stern 2018: no first moment and a factored second one. Steps are not scaled by the
+    # size of the parameter (section 8), so that a rate has the same meaning as elsewhere.
+    "adafactor": lambda _, rate: optax.adafactor(rate, multiply_by_parameter_scale=False),
+    # Chen et al. 2023: the sign of the momentum. It needs a learning rate 3 to 10 times smaller
+    # than Adam's, and a weight decay larger by the same factor (section 5).
+    "lion": lambda _, rate: optax.lion(rate, b1=0.9, b2=0.99, weight_decay=0.0),
     "muon": _muon,
 }

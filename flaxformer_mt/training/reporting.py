@@ -82,7 +82,7 @@ class Reporter(NoReporter):
             dynamic_ncols=True,
             disable=quiet or self._lines,
         )
-        self._start = _Start(time.monotonic(), resume_step)
+        self._start_time, self._start_step = time.monotonic(), resume_step
         self._total_steps = total_steps
         self._last_line = -math.inf
 
@@ -142,12 +142,14 @@ class Reporter(NoReporter):
         self, kind: str, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] = ()
     ) -> None:
         line: dict[str, Any] = {"step": step, "kind": kind}
-        line |= {name: _json_number(value) for name, value in metrics.items()}
+        # JSON has neither infinity nor NaN.
+        line |= {name: x if math.isfinite(x) else None for name, x in metrics.items()}
         line |= {"samples": [sample._asdict() for sample in samples]} if samples else {}
         line |= {"time": round(time.time(), 3)}
         summaries = [summary.scalar(f"{kind}/{name}", value) for name, value in metrics.items()]
         for number, sample in enumerate(samples):
-            summaries.append(summary.text(f"samples/{number}", _as_markdown(sample)))
+            parts = [f"**{name}** {text}" for name, text in sample._asdict().items()]
+            summaries.append(summary.text(f"samples/{number}", "  \n".join(parts)))
         # Flush now: a kill would lose the buffer, and a resumed run, which starts after this step,
         # would not write it again.
         try:
@@ -160,13 +162,8 @@ class Reporter(NoReporter):
             raise OSError(f"could not write to {self._path.parent}: {error.strerror}") from error
 
     def _time_left(self, step: int, now: float) -> str:
-        seconds = (now - self._start.time) / max(1, step - self._start.step)
+        seconds = (now - self._start_time) / max(1, step - self._start_step)
         return tqdm.format_interval(seconds * (self._total_steps - step))
-
-
-class _Start(NamedTuple):
-    time: float
-    step: int
 
 
 def _open_events(directory: Path, resume_step: int) -> EventsWriter:
@@ -202,12 +199,3 @@ def _step_of(line: str) -> float:
         return float(json.loads(line)["step"]) if line.endswith("\n") else math.inf
     except (ValueError, KeyError, TypeError):
         return math.inf
-
-
-def _json_number(value: float) -> float | None:
-    """Returns None for infinity and NaN, which JSON does not have."""
-    return value if math.isfinite(value) else None
-
-
-def _as_markdown(sample: Sample) -> str:
-    return "  \n".join(f"**{name}** {text}" for name, text in sample._asdict().items())

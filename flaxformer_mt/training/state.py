@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.model.initialization import Params, boxed_params, init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.sharding import ShardingRules, state_shardings
+from flaxformer_mt.runtime.sharding import state_shardings
 from flaxformer_mt.training.adapting import TRAIN_ALL, Adaptation
 
 Leaf = Any  # an array; in trees that mirror a state, its shape or its sharding
@@ -91,18 +91,13 @@ def abstract_state(
     model: Transformer,
     adaptation: Adaptation,
     mesh: Mesh,
-    rules: ShardingRules,
 ) -> TrainState:
-    """Returns shape, type and sharding of each array of the state that `make` returns.
-
-    Raises:
-      ValueError: the rules do not fit the model; see `sharding.state_shardings`.
-    """
+    """Returns shape, type and sharding of each array of the state that `make` returns."""
     key = jax.random.key(0)
     boxed = jax.eval_shape(lambda: adaptation.start(boxed_params(model, key), key))
     shapes = jax.eval_shape(make)
     return jax.tree.map(
         lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
         shapes,
-        state_shardings(shapes, boxed, mesh, rules),
+        state_shardings(shapes, boxed, mesh),
     )

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.batching import workers
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization import tokenized
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 
 
@@ -202,46 +202,37 @@ def test_sampling_gives_the_same_text_in_other_pieces_and_resumes(config, build)
 
 
 def test_worker_processes_sample_the_same(config, build, monkeypatch):
-    monkeypatch.setattr(workers, "_CHUNK_SIZE", 64)  # 197 pairs: 3 full chunks and one of 5
+    monkeypatch.setattr(tokenized, "_SAMPLED_CHUNK", 8)  # 197 pairs: 25 chunks, 2 groups
     config = dataclasses.replace(
         config, tokenizer=dataclasses.replace(config.tokenizer, sampling_alpha=0.2)
     )
     alone, helped = build(config), build(dataclasses.replace(config, num_workers=2))
-    steps = [len(alone.epochs.plan(epoch)) for epoch in range(3)]
-    # From the start, whose epoch is known; from the middle of it, and of a later one.
-    for epoch, index in ((0, 0), (0, 2), (2, 1)):
-        streams = [data.train_iterator() for data in (alone, helped)]
-        for stream in streams:
-            stream.set_state({"epoch": epoch, "index": index})
-        for _ in range(sum(steps[epoch:]) + 2):  # across the end of an epoch
-            for array, expected in zip(*map(next, streams), strict=True):
-                np.testing.assert_array_equal(array, expected)
-        assert len(multiprocessing.active_children()) == 2
-        assert streams[0].get_state() == streams[1].get_state()
-        for stream in streams:
-            stream.close()
+    for epoch in (0, 3):
+        found, expected = (data.epochs.plan(epoch).pairs for data in (helped, alone))
+        np.testing.assert_array_equal(found.inputs, expected.inputs)
+        np.testing.assert_array_equal(found.targets_offsets, expected.targets_offsets)
     assert not multiprocessing.active_children()
 
 
-def test_workers_end_whenever_the_stream_is_closed(config, build):
-    """While they start, and while the next epoch is planned."""
+def test_sampling_ends_soon_after_the_stream_is_closed(config, build, monkeypatch):
     config = dataclasses.replace(
-        config, tokenizer=dataclasses.replace(config.tokenizer, sampling_alpha=0.2), num_workers=2
+        config, tokenizer=dataclasses.replace(config.tokenizer, sampling_alpha=0.2)
     )
-    data = build(config)
-    for batches in (0, 1, 2):
-        stream = data.train_iterator()
-        stream.start_prefetch()
-        for _ in range(batches):
-            next(stream)
-        stream.close()
-        for _ in range(200):
-            left = [x.name for x in threading.enumerate() if x.name == "plan-epoch"]
-            left += multiprocessing.active_children()
-            if not left:
-                break
-            time.sleep(0.1)
-        assert not left
+    stream, sample = build(config).train_iterator(), tokenized.SubwordSampler.sample
+
+    def slow(*arguments):
+        time.sleep(0.1)
+        return sample(*arguments)
+
+    monkeypatch.setattr(tokenized, "_SAMPLED_CHUNK", 1)
+    monkeypatch.setattr(tokenized.SubwordSampler, "sample", slow)
+    next(stream)  # a thread samples the next epoch, which takes 20 seconds
+    start = time.monotonic()
+    stream.close()
+    for thread in threading.enumerate():
+        if thread.name == "plan-epoch":
+            thread.join()
+    assert time.monotonic() - start < 10
 
 
 def test_python_exits_while_an_epoch_is_sampled(tmp_path):

@@ -56,6 +56,8 @@ VARIANTS = {
         "norm_type": "rms",
         "activation": "geglu",
         "positions": "bucketed",
+        "num_position_buckets": 8,
+        "max_distance": 9,
         "num_kv_heads": 2,
     },
     "swiglu, rotary, wide keys, large epsilon": {
@@ -168,7 +170,7 @@ def test_every_reason_is_given_at_once(tmp_path):
         export(loaded, tmp_path / "export")
     assert "model.local_window is 5" in str(error.value)
     assert "model.num_position_buckets is 8 and model.max_distance 200" in str(error.value)
-    assert "expected 32 and 128" in str(error.value)
+    assert "a distance of 20 into another bucket" in str(error.value)
     assert not (tmp_path / "export").exists()
 
 

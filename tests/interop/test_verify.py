@@ -102,10 +102,6 @@ def test_the_report_has_the_rules_and_the_results(loaded, file, tmp_path):
     assert report["expected"] == "at least 99.50% of the translations identical"
     assert report["against"] == "reference"
     assert report["search"]["length_normalization"] == "average"
-    assert report["bytes"]["workdir"] == 4 * sum(x.size for x in jax.tree.leaves(loaded.params))
-    files = [path for path in directory.iterdir() if path.name != "verification.json"]
-    assert report["bytes"]["export"] == sum(path.stat().st_size for path in files)
-    assert set(report["sentences_per_second"]) == {"workdir", "export"}
     assert {"ctranslate2", "jax", "flaxformer_mt"} <= set(report["versions"])
     assert summary(found).startswith("100.00% of 40 translations are identical")
 

@@ -52,6 +52,7 @@ def test_the_new_name_wins_and_the_argument_stays_as_it_is():
         (["--training.batch-tokens", "4"], "training.batch_tokens is now data.tokens_per_batch"),
         (["--training.batch_tokens=4"], "training.batch_tokens is now data.tokens_per_batch"),
         (["--training.magic"], "training.magic was removed: training works without it"),
+        (["--training.magic.wand=x"], "training.magic was removed: training works without it"),
     ],
 )
 def test_a_flag_is_answered_with_the_new_name(capsys, flag, message):

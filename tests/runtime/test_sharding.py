@@ -11,7 +11,6 @@ from flaxformer_mt.model.initialization import boxed_params, init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import (
     MeshConfig,
-    ShardingRules,
     make_mesh,
     parse_memory,
     process_rows,
@@ -29,7 +28,7 @@ def shardings(model: Transformer, config: MeshConfig):
     key = jax.random.key(0)
     boxed = jax.eval_shape(lambda: boxed_params(model, key))
     plain = jax.eval_shape(lambda: init_params(model, key))
-    return state_shardings(plain, boxed, make_mesh(config, DEVICES[:8]), config.rules)
+    return state_shardings(plain, boxed, make_mesh(config, DEVICES[:8]))
 
 
 def test_all_axes_of_the_rules():
@@ -53,18 +52,10 @@ def test_a_mesh_of_another_number_of_devices_is_refused():
         make_mesh(MeshConfig(data=4), DEVICES[:8])
 
 
-def test_a_dimension_that_does_not_divide_is_refused_by_name():
+def test_a_dimension_that_does_not_divide_stays_whole():
     odd = MODEL.clone(source_vocab_size=13, target_vocab_size=13)
-    with pytest.raises(ValueError, match=r"target_embedding/table: its axis vocab has size 13, .*"):
-        shardings(odd, MeshConfig(tensor=2))
-    # The advice of the message works.
-    shardings(odd, MeshConfig(tensor=2, rules=ShardingRules(vocab="none")))
-
-
-def test_a_mesh_axis_twice_in_one_array_is_refused_by_name():
-    rules = ShardingRules(embed="tensor")
-    with pytest.raises(ValueError, match=r"decoder_0/\S+ has the axes \w+ and \w+, .* 'tensor'"):
-        shardings(MODEL, MeshConfig(tensor=2, rules=rules))
+    found = shardings(odd, MeshConfig(fsdp=2, tensor=2))
+    assert found["target_embedding"]["table"].spec == PartitionSpec(None, "fsdp")
 
 
 @pytest.mark.parametrize("name", ["fsdp", "tensor"])

@@ -55,7 +55,7 @@ def run(
     rows_of = process_rows(mesh, mesh_config.tokens_per_device)
     placement = BatchPlacement(mesh, rows_of, (shape,))
     make = functools.partial(init_state, MODEL, optimizer, 0, with_ema="ema_decay" in options)
-    like = abstract_state(make, MODEL, TRAIN_ALL, mesh, mesh_config.rules)
+    like = abstract_state(make, MODEL, TRAIN_ALL, mesh)
     state = jax.jit(make, out_shardings=jax.tree.map(lambda x: x.sharding, like))()
     step = make_train_step(MODEL, optimizer, TrainingConfig(**options))
     losses = []

@@ -80,29 +80,18 @@ def pack_batch(rows: Sequence[Sequence[Example]], shape: BatchShape) -> Batch:
     targets = [[example.targets for example in row] for row in rows]
     source = _fill_rows(sources, shape.rows, shape.source_length, "source")
     target = _fill_rows(targets, shape.rows, shape.target_length, "target")
-    return Batch(
-        inputs=source.tokens,
-        targets=target.tokens,
-        inputs_positions=source.positions,
-        targets_positions=target.positions,
-        inputs_segment_ids=source.segment_ids,
-        targets_segment_ids=target.segment_ids,
-    )
-
-
-class _Side(NamedTuple):
-    """One side of a batch; L is S or T."""
-
-    tokens: Int32[np.ndarray, "B L"]
-    positions: Int32[np.ndarray, "B L"]
-    segment_ids: Int32[np.ndarray, "B L"]
+    return Batch(source[0], target[0], source[1], target[1], source[2], target[2])
 
 
 def _fill_rows(
     rows: Sequence[Sequence[Int32[np.ndarray, "_"]]], num_rows: int, length: int, side: str
-) -> _Side:
-    """Puts the sentences of each row one after the other, with segments 1, 2, ...; 0 elsewhere."""
-    tokens, positions, segment_ids = np.zeros((3, num_rows, length), np.int32)  # each [B L]
+) -> Int32[np.ndarray, "3 B L"]:
+    """Returns tokens, positions and segments of one side; L is S or T.
+
+    The sentences of a row follow one another, with segments 1, 2, ...; 0 is elsewhere.
+    """
+    filled = np.zeros((3, num_rows, length), np.int32)
+    tokens, positions, segment_ids = filled  # each [B L]
     columns = np.arange(length, dtype=np.int32)
     for row, sentences in enumerate(rows):
         start = 0
@@ -117,4 +106,4 @@ def _fill_rows(
             positions[row, start:end] = columns[: end - start]
             segment_ids[row, start:end] = number
             start = end
-    return _Side(tokens, positions, segment_ids)
+    return filled

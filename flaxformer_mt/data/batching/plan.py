@@ -169,19 +169,23 @@ class Epochs:
     first: BatchPlan | None = None
     """The result of `plan(0)`, if it is known already."""
 
-    def needs_sampling(self, epoch: int) -> bool:
-        """Whether `plan` must tokenize all text, which takes long."""
-        return self.sampler is not None and (epoch > 0 or self.first is None)
-
-    def plan(self, epoch: int, pairs: TokenizedPairs | None = None) -> BatchPlan:
+    def plan(
+        self,
+        epoch: int,
+        pairs: TokenizedPairs | None = None,
+        *,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> BatchPlan:
         """Returns the batches of one epoch: a function of (seed, epoch) alone.
 
-        `pairs` is the result of `sampler.pairs_of(epoch)`, if it is known already.
+        `pairs` is the result of `sampler.pairs_of(epoch)`, if it is known already. `is_stopped` is
+        as of `SubwordSampler.pairs_of`.
         """
         if epoch == 0 and self.first is not None:
             return self.first
         if pairs is None:
-            pairs = self.pairs if self.sampler is None else self.sampler.pairs_of(epoch)
+            sampler = self.sampler
+            pairs = self.pairs if sampler is None else sampler.pairs_of(epoch, is_stopped)
         return plan_epoch(
             pairs,
             self.shapes,

@@ -130,9 +130,8 @@ def open_corpus(
     source_languages = config.source_languages or (source_language,) * num_corpora
     target_languages = config.target_languages or (target_language,) * num_corpora
     for spec in config.pairs:
-        number = len(sources)
-        languages = source_languages[number], target_languages[number]
-        sources.append(open_source(spec, base, *languages))
+        languages = source_languages[len(sources)], target_languages[len(sources)]
+        sources.append(open_source(spec, base, languages))
     if config.target_languages:
         tagged = zip(sources, config.target_languages, strict=True)
         sources = [TaggedPairs(source, language) for source, language in tagged]

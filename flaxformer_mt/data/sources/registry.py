@@ -23,8 +23,8 @@ class SourceRequest:
     """The specification, matched by the pattern of its kind."""
     directory: Path
     """Relative file names start here."""
-    source_language: str
-    target_language: str
+    languages: tuple[str, str] = ("", "")
+    """Source and target language."""
 
     @property
     def file(self) -> Path:
@@ -46,24 +46,6 @@ class SourceKind:
     """Whether the data is on this machine. Must not download anything."""
 
 
-def _open_tfds(request: SourceRequest) -> PairSource:
-    return TfdsPairs(
-        request.match["name"],
-        request.match["split"],
-        source_language=request.source_language,
-        target_language=request.target_language,
-    )
-
-
-def _open_demo(request: SourceRequest) -> PairSource:
-    languages = (request.source_language, request.target_language)
-    return open_demo(request.match["split"], int(request.match["count"] or 0), languages)
-
-
-def _open_jsonl(request: SourceRequest) -> PairSource:
-    return read_jsonl(request.file, request.source_language, request.target_language)
-
-
 def _refuse_grammar(request: SourceRequest) -> PairSource:
     raise ValueError(
         f"{request.match[0]!r} generated text that the package no longer contains. Use "
@@ -76,13 +58,17 @@ SOURCE_KINDS = (
         # The name of a TFDS data set may end in a version with a colon, its split may have a slice.
         pattern=r"tfds:(?P<name>[^:\[]+(:\d[\d.*]*)?):(?P<split>.+)",
         form='"tfds:NAME:SPLIT", such as "tfds:wmt14_translate/de-en:train"',
-        open=_open_tfds,
+        open=lambda request: TfdsPairs(
+            request.match["name"], request.match["split"], request.languages
+        ),
         is_here=lambda request: is_prepared(request.match["name"]),
     ),
     SourceKind(
         pattern=r"demo:(?P<split>train|validation|test)(:(?P<count>[1-9]\d*))?",
         form='"demo:train", "demo:validation", "demo:test", or the first pairs, "demo:train:1000"',
-        open=_open_demo,
+        open=lambda request: open_demo(
+            request.match["split"], int(request.match["count"] or 0), request.languages
+        ),
         is_here=lambda request: True,
     ),
     SourceKind(
@@ -93,7 +79,7 @@ SOURCE_KINDS = (
     SourceKind(
         pattern=r".*\.jsonl(\.gz|\.xz)?",
         form='"file.jsonl" (also .gz, .xz)',
-        open=_open_jsonl,
+        open=lambda request: read_jsonl(request.file, *request.languages),
     ),
     # Configurations of earlier versions still load, although their text is gone.
     SourceKind(pattern="grammar:.*", form="", open=_refuse_grammar, is_here=lambda request: True),
@@ -109,24 +95,13 @@ def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
     raise ValueError(f"{spec!r} is not a source of sentence pairs; expected one of: {forms}.")
 
 
-def open_source(
-    spec: str, directory: Path, source_language: str, target_language: str
-) -> PairSource:
+def open_source(spec: str, directory: Path, languages: tuple[str, str]) -> PairSource:
     """Opens the source that a specification names."""
     kind, match = find_source_kind(spec)
-    return kind.open(
-        SourceRequest(
-            match=match,
-            directory=directory,
-            source_language=source_language,
-            target_language=target_language,
-        )
-    )
+    return kind.open(SourceRequest(match=match, directory=directory, languages=languages))
 
 
 def is_here(spec: str, directory: Path) -> bool:
     """Whether the data of a source is on this machine. Downloads nothing."""
     kind, match = find_source_kind(spec)
-    return kind.is_here(
-        SourceRequest(match=match, directory=directory, source_language="", target_language="")
-    )
+    return kind.is_here(SourceRequest(match=match, directory=directory))

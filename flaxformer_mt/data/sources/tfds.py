@@ -13,32 +13,25 @@ class TfdsPairs:
     """One split of a translation data set of TensorFlow Datasets, read from disk as needed."""
 
     def __init__(
-        self,
-        name: str,
-        split: str,
-        *,
-        source_language: str,
-        target_language: str,
-        data_dir: str | None = None,
+        self, name: str, split: str, languages: tuple[str, str], data_dir: str | None = None
     ) -> None:
         """Opens the data set, after downloading and preparing it the first time.
 
         Args:
           name: as in TFDS, "wmt14_translate/de-en". Either direction can be read from it.
           split: as in TFDS, "train" or "train[:1%]".
-          source_language: the feature to translate from.
-          target_language: the feature to translate into.
+          languages: the features to translate from and into.
           data_dir: directory of TFDS's data; None = TFDS_DATA_DIR, or the default of TFDS.
 
         Raises ValueError if TFDS has no such name, split or languages.
         """
-        self._keys = (source_language, target_language)
+        self._keys = languages
         self._records = _open(name, split, data_dir)
         features = sorted(self._records[0]) if len(self._records) else []
         if missing := [key for key in self._keys if key not in features]:
             raise ValueError(
                 f"tfds:{name}:{split} has no feature {' or '.join(missing)} to be the source "
-                f"({source_language}) or target ({target_language}) language; it has: "
+                f"({languages[0]}) or target ({languages[1]}) language; it has: "
                 f"{', '.join(features) or 'none'}."
             )
 

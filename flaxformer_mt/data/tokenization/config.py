@@ -70,8 +70,10 @@ class TokenizerConfig:
                     "SentencePiece takes source_model and target_model, words take source_vocab "
                     "and target_vocab, Marian takes source_model (a directory)."
                 )
-        if self.kind == "word" and self.sampling_alpha:
-            raise ValueError("sampling_alpha needs kind='sentencepiece': words have no pieces.")
+        if self.kind != "sentencepiece" and self.sampling_alpha:
+            raise ValueError(
+                f"sampling_alpha needs kind='sentencepiece', got kind={self.kind!r}: set it to 0."
+            )
         source, target = self.existing_files()
         if self.shared and source and target and source != target:
             raise ValueError(

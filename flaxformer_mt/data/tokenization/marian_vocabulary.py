@@ -20,12 +20,14 @@ from typing import Any, ClassVar, Literal, SupportsInt
 from sentencepiece import SentencePieceProcessor
 
 from flaxformer_mt.data.sources.text_files import missing_file
-from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import load_model
 from flaxformer_mt.data.tokenization.vocabulary import until_end, without_line_breaks
 
 MODELS = {"source": "source.spm", "target": "target.spm"}
 VOCAB, TARGET_VOCAB, SETTINGS = "vocab.json", "target_vocab.json", "tokenizer_config.json"
-_REQUIRED = (*MODELS.values(), VOCAB)
+_SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
+_FILES = (*MODELS.values(), VOCAB, TARGET_VOCAB, SETTINGS)
+_SPECIAL = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
 _SPACE = "▁"
 
 # Replacements of `clean_up_tokenization` of transformers, in its order.
@@ -43,43 +45,23 @@ _CLEAN_UP = {
 }
 
 
-def read_marian_files(directory: Path) -> dict[str, bytes]:
-    """Returns the contents of the tokenizer's files in a directory, by name.
-
-    Raises FileNotFoundError with the missing file and the files that are there instead.
-    """
-    files = {}
-    for name in (*_REQUIRED, TARGET_VOCAB, SETTINGS):
-        if (directory / name).is_file():
-            files[name] = (directory / name).read_bytes()
-        elif name in _REQUIRED:
-            raise missing_file(directory / name)
-    if read_settings(files).get("separate_vocabs") and TARGET_VOCAB not in files:
-        raise missing_file(directory / TARGET_VOCAB)
-    return files
-
-
-def read_settings(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Returns the content of tokenizer_config.json; {} if there is none."""
-    return _json_object(files, SETTINGS) if SETTINGS in files else {}
-
-
 def read_marian_vocabularies(
-    directory: str | os.PathLike[str], *, bos_id: int | None = None, sampling_alpha: float = 0.0
+    directory: str | os.PathLike[str], *, bos_id: int | None = None
 ) -> tuple["MarianVocabulary", "MarianVocabulary"]:
     """Returns the source and target vocabulary of a Marian model.
 
     Args:
       directory: of the files above.
       bos_id: the token that starts a target; None = padding.
-      sampling_alpha: as of `SentencePieceVocabulary`.
 
     Raises FileNotFoundError for a missing file, ValueError for a damaged one.
     """
-    files = read_marian_files(Path(directory))
+    folder = Path(directory)
+    files = {name: (folder / name).read_bytes() for name in _FILES if (folder / name).is_file()}
     try:
-        source = MarianVocabulary(files, "source", bos_id=bos_id, sampling_alpha=sampling_alpha)
-        target = MarianVocabulary(files, "target", bos_id=bos_id, sampling_alpha=sampling_alpha)
+        source, target = (MarianVocabulary(files, side, bos_id=bos_id) for side in _SIDES)
+    except KeyError as error:
+        raise missing_file(folder / str(error.args[0])) from error
     except ValueError as error:
         raise ValueError(f"{directory}: {error}") from error
     return source, target
@@ -96,47 +78,52 @@ class MarianVocabulary:
         side: Literal["source", "target"],
         *,
         bos_id: int | None = None,
-        sampling_alpha: float = 0.0,
     ) -> None:
         """Loads one side.
 
         Args:
-          files: contents by name, see `read_marian_files`.
+          files: contents by name.
           side: which language.
           bos_id: the token that starts a target (decoder_start_token_id); None = padding.
-          sampling_alpha: as of `SentencePieceVocabulary`.
 
-        Raises ValueError with the file that is damaged or lacks a special token.
+        Raises KeyError with the name of a file that is missing, ValueError with the file that is
+        damaged or lacks a special token.
         """
-        self.files, self._side, self._alpha = dict(files), side, sampling_alpha
-        self.settings = settings = read_settings(files)
+        self.files, self._side = dict(files), side
+        self.settings = settings = parse_json_object(files.get(SETTINGS, b"{}"), SETTINGS)
         separate = bool(settings.get("separate_vocabs"))
         self.vocab_file = TARGET_VOCAB if separate and side == "target" else VOCAB
-        self._ids = read_vocab(files, self.vocab_file)
+        self._ids = _parse_vocab(files[self.vocab_file], self.vocab_file)
         self.pieces: tuple[str, ...] = tuple(sorted(self._ids, key=self._ids.__getitem__))
         self.size: int = len(self.pieces)
-        self.pad_id, self.unk_id, self.eos_id = (
-            self._special(_token_name(settings, name))
-            for name in ("pad_token", "unk_token", "eos_token")
-        )
+        special = [_text_of(settings.get(name) or usual) for name, usual in _SPECIAL.items()]
+        self.pad_id, self.unk_id, self.eos_id = map(self._special, special)
         self.bos_id: int = self.pad_id if bos_id is None else bos_id
         added = _added_tokens(settings)
-        special = {self.pieces[token] for token in (self.pad_id, self.unk_id, self.eos_id)}
-        self._silent = {self._special(name) for name in special | {n for n, s in added if s}}
-        self._whole = _whole_tokens(settings, special | {name for name, _ in added})
-        self._pieces_of = _load_model(files, MODELS[side])
+        self._silent = {self._special(name) for name in {*special, *(n for n, s in added if s)}}
+        self._whole = _whole_tokens(settings, {*special, *(name for name, _ in added)})
+        self._segmenter = _load(files, MODELS[side])
         # As in transformers 5: with one vocabulary for both, the source's model detokenizes
         # targets too.
-        self._text_of = _load_model(files, MODELS["target" if separate else "source"])
+        self._joiner = _load(files, MODELS["target" if separate else "source"])
         self._clean_up = bool(settings.get("clean_up_tokenization_spaces"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = {"bos_id": self.bos_id, "sampling_alpha": self._alpha}
-        return functools.partial(MarianVocabulary, **arguments), (self.files, self._side)
+        return functools.partial(MarianVocabulary, bos_id=self.bos_id), (self.files, self._side)
 
     def tokenize(self, text: str) -> list[int]:
         """Returns the token ids of `text`, with EOS at the end and no BOS."""
-        return self._tokenize(text, lambda part: self._pieces_of.encode(part, out_type=str))
+        pieces: list[str] = []
+        for part in self._whole.split(text):
+            if self._whole.fullmatch(part):
+                pieces.append(part)
+            elif part:
+                language, end, rest = part.partition("<<")
+                if part.startswith(">>") and end:
+                    pieces.append(language + end)
+                    part = rest
+                pieces += self._segmenter.encode(part, out_type=str)
+        return [*(self._ids.get(piece, self.unk_id) for piece in pieces), self.eos_id]
 
     def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns `tokenize` of each text."""
@@ -148,37 +135,20 @@ class MarianVocabulary:
         The unknown token is one of these.
         """
         pieces = [self.pieces[token] for token in until_end(ids, self.eos_id, self._silent)]
-        text = self._text_of.decode_pieces(pieces).replace(_SPACE, " ").strip()
+        text = self._joiner.decode_pieces(pieces).replace(_SPACE, " ").strip()
         if self._clean_up:
             for spaced, joined in _CLEAN_UP.items():
                 text = text.replace(spaced, joined)
         return without_line_breaks(text)
 
     def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        """Returns token ids of a random segmentation, or as `tokenize` if sampling is off."""
-        if not self._alpha:
-            return self.tokenize(text)
-        sampler = self._sampler
-        names = sampler.pieces
-        return self._tokenize(
-            text, lambda part: [names[token] for token in sampler.sample(part, random)[:-1]]
-        )
+        """Returns the same as `tokenize`: sampling is for vocabularies that are learnt here."""
+        return self.tokenize(text)
 
     def to_bytes(self) -> bytes:
         """Returns all that determines its ids and text: the contents of all files."""
         side = f"{self._side} {self.bos_id} ".encode()
         return side + b"".join(f"{n} {len(b)} ".encode() + b for n, b in self.files.items())
-
-    def _tokenize(self, text: str, segment: Callable[[str], list[str]]) -> list[int]:
-        pieces: list[str] = []
-        for part in self._whole.split(text):
-            if self._whole.fullmatch(part):
-                pieces.append(part)
-            elif part:
-                language, rest = _language_prefix(part)
-                pieces += language
-                pieces += segment(rest)
-        return [*(self._ids.get(piece, self.unk_id) for piece in pieces), self.eos_id]
 
     def _special(self, name: str) -> int:
         if name not in self._ids:
@@ -188,32 +158,11 @@ class MarianVocabulary:
             )
         return self._ids[name]
 
-    @functools.cached_property
-    def _sampler(self) -> SentencePieceVocabulary:
-        return SentencePieceVocabulary(self.files[MODELS[self._side]], self._alpha)
 
-
-def read_vocab(files: Mapping[str, bytes], name: str) -> dict[str, int]:
-    """Returns {piece: id} of one of the JSON files.
-
-    Raises ValueError unless the ids are 0, 1, 2, ..., each once.
-    """
-    vocab = _json_object(files, name)
-    if not all(type(token) is int for token in vocab.values()):
-        raise ValueError(f"{name}: expected an object of {{piece: id}}")
-    if sorted(vocab.values()) != list(range(len(vocab))):
-        taken = set(vocab.values())
-        lacking = next(token for token in range(len(vocab)) if token not in taken)
-        raise ValueError(
-            f"{name} has {len(vocab)} pieces: expected the ids 0 to {len(vocab) - 1}, each once, "
-            f"but no piece has the id {lacking}"
-        )
-    return vocab
-
-
-def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+def parse_json_object(content: bytes, name: str) -> dict[str, Any]:
+    """Returns the JSON object in a file. Raises ValueError, with its name, if it holds none."""
     try:
-        value = json.loads(files[name])
+        value = json.loads(content)
     except ValueError as error:
         raise ValueError(f"{name} is no JSON: {error}") from error
     if not isinstance(value, dict):
@@ -221,13 +170,20 @@ def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return value
 
 
-def _token_name(settings: Mapping[str, Any], name: str) -> str:
-    """Returns the name of a special token."""
-    usual = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}[name]
-    return _content(settings.get(name) or usual)
+def _parse_vocab(content: bytes, name: str) -> dict[str, int]:
+    """Returns {piece: id}. Raises ValueError unless the ids are 0, 1, 2, ..., each once."""
+    vocab = parse_json_object(content, name)
+    if not all(type(token) is int for token in vocab.values()):
+        raise ValueError(f"{name}: expected an object of {{piece: id}}")
+    if missing := sorted(set(range(len(vocab))).difference(vocab.values())):
+        raise ValueError(
+            f"{name} has {len(vocab)} pieces: expected the ids 0 to {len(vocab) - 1}, each once, "
+            f"but no piece has the id {missing[0]}"
+        )
+    return vocab
 
 
-def _content(token: Any) -> str:
+def _text_of(token: Any) -> str:
     """Returns the text of a token: a string, or an object with the string as its "content"."""
     content = token.get("content") if isinstance(token, dict) else token
     if not isinstance(content, str):
@@ -250,14 +206,14 @@ def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
     for entry in decoder.values():
         if any(entry.get(switch) for switch in ("lstrip", "rstrip", "single_word")):
             raise ValueError(
-                f"{SETTINGS}: added token {_content(entry)!r} with lstrip, rstrip or single_word, "
+                f"{SETTINGS}: added token {_text_of(entry)!r} with lstrip, rstrip or single_word, "
                 "which are not supported here; expected all three false"
             )
-        added.append((_content(entry), bool(entry.get("special"))))
+        added.append((_text_of(entry), bool(entry.get("special"))))
     for key in ("additional_special_tokens", "extra_special_tokens"):
         given = settings.get(key) or []
         tokens = given.values() if isinstance(given, dict) else given  # {what for: token}
-        added += [(_content(token), True) for token in tokens]
+        added += [(_text_of(token), True) for token in tokens]
     return added
 
 
@@ -269,18 +225,8 @@ def _whole_tokens(settings: Mapping[str, Any], names: set[str]) -> re.Pattern[st
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})")
 
 
-def _language_prefix(text: str) -> tuple[list[str], str]:
-    """Splits ">>fra<<" from the beginning of a text."""
-    end = text.find("<<")
-    if not text.startswith(">>") or end < 0:
-        return [], text
-    return [text[: end + 2]], text[end + 2 :]
-
-
-def _load_model(files: Mapping[str, bytes], name: str) -> SentencePieceProcessor:
+def _load(files: Mapping[str, bytes], name: str) -> SentencePieceProcessor:
     try:
-        if not files[name]:  # SentencePiece would accept it
-            raise RuntimeError("an empty file")
-        return SentencePieceProcessor(model_proto=files[name])
-    except RuntimeError as error:
-        raise ValueError(f"{name} is not a SentencePiece model") from error
+        return load_model(files[name])
+    except ValueError as error:
+        raise ValueError(f"{name} is {error}") from error

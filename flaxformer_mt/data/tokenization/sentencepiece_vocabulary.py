@@ -22,6 +22,17 @@ from flaxformer_mt.data.tokenization.vocabulary import (
 _SPACE = "▁"  # SentencePiece's character for a space inside pieces
 
 
+def load_model(model: bytes) -> SentencePieceProcessor:
+    """Returns the processor of a `.model` file. Raises ValueError if these bytes are no model."""
+    try:
+        processor = SentencePieceProcessor(model_proto=model or b"none")  # "" would be accepted
+    except RuntimeError as error:
+        raise ValueError("not a SentencePiece model") from error
+    if not processor.get_piece_size():
+        raise ValueError("not a SentencePiece model: it is empty")
+    return processor
+
+
 class SentencePieceVocabulary:
     """Subword pieces (Kudo and Richardson 2018), from a SentencePiece unigram or BPE model.
 
@@ -42,13 +53,7 @@ class SentencePieceVocabulary:
         Raises ValueError if these bytes are no model.
         """
         self._model, self._alpha = model, sampling_alpha
-        try:
-            processor = SentencePieceProcessor(model_proto=model) if model else None
-        except RuntimeError as error:
-            raise ValueError("not a SentencePiece model") from error
-        if processor is None or not processor.get_piece_size():
-            raise ValueError("not a SentencePiece model: it is empty")
-        self._processor: SentencePieceProcessor = processor
+        self._processor = processor = load_model(model)
         self.size: int = processor.get_piece_size()
         self.unk_id: int = processor.unk_id()
         self.pad_id: int = self._special(processor.pad_id())

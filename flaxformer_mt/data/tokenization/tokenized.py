@@ -1,10 +1,16 @@
 """A corpus as token ids in flat arrays, which need much less memory than lists."""
 
+import contextlib
 import dataclasses
 import itertools
+import multiprocessing
+import os
+import threading
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -15,6 +21,8 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 
 # Pairs tokenized in one call: enough to use all cores, few enough to need little memory.
 _CHUNK_SIZE = 4096
+# Pairs sampled in one call: a twentieth of a second of work.
+_SAMPLED_CHUNK = 512
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,6 +115,9 @@ def _tokenize_pairs(
         )
 
 
+_sampler: "SubwordSampler | None" = None  # of a process of `SubwordSampler.pairs_of`
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SubwordSampler:
     """Samples another segmentation of each pair for each epoch (Kudo 2018).
@@ -122,11 +133,42 @@ class SubwordSampler:
     seed: int
     max_source_length: int
     max_target_length: int
+    num_workers: int = 0
+    """Processes that sample, each with a copy of the text; 0 = the calling thread."""
 
-    def pairs_of(self, epoch: int, numbers: range | None = None) -> TokenizedPairs:
-        """Returns the pairs of this epoch, all of them or those with the given numbers."""
+    def pairs_of(
+        self, epoch: int, is_stopped: Callable[[], bool] = lambda: False
+    ) -> TokenizedPairs:
+        """Returns the pairs of this epoch.
+
+        Raises ValueError soon after `is_stopped` becomes true, OSError if a process was killed.
+        """
+        numbers = range(len(self.plain))
+        chunks = [numbers[start : start + _SAMPLED_CHUNK] for start in numbers[::_SAMPLED_CHUNK]]
+        group = 8 * max(1, self.num_workers)  # chunks between two checks of `is_stopped`
+        parts: list[TokenizedPairs] = []
+        with contextlib.ExitStack() as stack:
+            apply, work = map, self.sample
+            if self.num_workers:
+                context = multiprocessing.get_context("spawn")
+                pool = ProcessPoolExecutor(self.num_workers, context, _start_worker, (self,))
+                apply, work = stack.enter_context(pool).map, _sample_in_worker
+            for start in range(0, len(chunks), group):
+                if is_stopped():
+                    raise ValueError("sampling was stopped")
+                try:
+                    parts += apply(work, itertools.repeat(epoch), chunks[start : start + group])
+                except BrokenProcessPool as error:
+                    raise OSError(
+                        "a process that samples subwords has ended. If memory ran out, lower "
+                        f"data.num_workers: each process has a copy of the text ({error})"
+                    ) from error
+        return TokenizedPairs.concatenate(parts)
+
+    def sample(self, epoch: int, numbers: range) -> TokenizedPairs:
+        """Returns the pairs of this epoch with the given numbers."""
         inputs, targets = _TokenBuffer(), _TokenBuffer()
-        for index in range(len(self.plain)) if numbers is None else numbers:
+        for index in numbers:
             pair, plain = self._text(index), self.plain.example(index)
             random = _numbers(np.random.default_rng((self.seed, epoch, index)))
             source_ids = self.tokenizer.source.sample(pair.source, random)
@@ -143,6 +185,25 @@ class SubwordSampler:
                 return text[index]
             index -= len(text)
         raise IndexError(f"there are {len(self.plain)} pairs")
+
+
+def _start_worker(sampler: SubwordSampler) -> None:
+    """Prepares a process of `pairs_of`, and ends it with its parent, which may be killed."""
+    global _sampler
+    _sampler = sampler
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
+def _sample_in_worker(epoch: int, numbers: range) -> TokenizedPairs:
+    assert _sampler is not None
+    return _sampler.sample(epoch, numbers)
 
 
 def _numbers(rng: np.random.Generator) -> Callable[[], float]:

@@ -31,16 +31,6 @@ from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePie
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 
-__all__ = [
-    "MarianVocabulary",
-    "SentencePieceVocabulary",
-    "Tokenizer",
-    "TokenizerConfig",
-    "Vocabulary",
-    "WordVocabulary",
-    "build_tokenizer",
-]
-
 _INDEX = "tokenizer.json"
 _KINDS = {
     "sentencepiece": SentencePieceVocabulary,
@@ -127,10 +117,7 @@ class Tokenizer:
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{index_file} is damaged: {error!r}") from error
         if kind == "marian":
-            bos_id = index.get("bos_id")
-            sides = read_marian_vocabularies(
-                directory, bos_id=bos_id, sampling_alpha=sampling_alpha
-            )
+            sides = read_marian_vocabularies(directory, bos_id=index.get("bos_id"))
             return cls(*sides, settings, languages_in(sides[0].pieces))
         if shared:
             both = _read(directory / f"shared{suffix}", kind, sampling_alpha)
@@ -191,8 +178,7 @@ def _read_marian(config: TokenizerConfig, base: Path) -> tuple[MarianVocabulary,
             "kind='marian' is never learnt: set source_model to the directory of a Marian model, "
             "or import one with `python -m flaxformer_mt.convert --from marian`."
         )
-    directory = base / Path(config.source_model).expanduser()
-    return read_marian_vocabularies(directory, sampling_alpha=config.sampling_alpha)
+    return read_marian_vocabularies(base / Path(config.source_model).expanduser())
 
 
 def _learn_or_read(

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
+import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.checkpoints.loading import LoadedModel
@@ -20,7 +21,7 @@ from flaxformer_mt.interop.ctranslate2.table import fill, set_array
 from flaxformer_mt.interop.ctranslate2.vocabulary import register_vocabularies, sentencepiece_models
 from flaxformer_mt.interop.options import Quantization
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.positions import sinusoids
+from flaxformer_mt.model.positions import distance_buckets, sinusoids
 
 QUANTIZATIONS = get_args(Quantization)
 # CTranslate2 truncates a source to 1,024 tokens by default, and then appends EOS.
@@ -28,9 +29,6 @@ MIN_POSITIONS = 1025
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "geglu": "GELU", "swiglu": "SWISH"}
 # Positions that we write as a table. The others are parameters, or switches of the spec.
 TABLES = ("sinusoidal", "sinusoidal_half_split", "none")
-# CTranslate2 adds before it rounds down, T5 (and our model) after. For these numbers of buckets and
-# largest distance, the buckets are the same.
-T5_BUCKETS = (32, 128)
 POSITIONS = (*TABLES, "learned", "relative", "bucketed", "rotary")
 
 
@@ -86,13 +84,37 @@ def unsupported(config: TransformerConfig) -> Iterator[str]:
             f"model.local_window is {config.local_window}, expected 0: every position of its "
             "encoder attends to all others"
         )
-    buckets = config.num_position_buckets, config.distance_limit
-    if config.positions == "bucketed" and buckets != T5_BUCKETS:
+    if config.positions == "bucketed" and (moved := moved_distances(config)):
         yield (
-            f"model.num_position_buckets is {buckets[0]} and model.max_distance {buckets[1]}, "
-            f"expected {T5_BUCKETS[0]} and {T5_BUCKETS[1]}: it puts some distances into another "
-            "bucket otherwise"
+            f"model.num_position_buckets is {config.num_position_buckets} and model.max_distance "
+            f"{config.distance_limit}, with which it puts a distance of "
+            f"{' or '.join(map(str, moved))} into another bucket (T5's 32 and 128 work)"
         )
+
+
+def moved_distances(config: TransformerConfig) -> list[int]:
+    """Returns the distances that CTranslate2 puts into another bucket than our model.
+
+    It adds before it rounds down, T5 (and our model) after. In float32 the results differ at single
+    distances of some settings. Far beyond the limit all distances share the last bucket.
+    """
+    limit = config.distance_limit
+    steps = np.arange(1, 2 * limit)
+    moved: set[int] = set()
+    for bidirectional in (True, False):
+        count = config.num_position_buckets // (2 if bidirectional else 1)
+        exact = np.float32(count // 2)
+        growth = np.log(steps.astype(np.float32) / exact) / np.log(np.float32(limit) / exact)
+        far = (exact + growth * (np.float32(count) - exact)).astype(np.int32)
+        theirs = np.where(steps < exact, steps, np.minimum(far, count - 1))
+        ours = distance_buckets(
+            jnp.asarray(-steps),
+            num_buckets=config.num_position_buckets,
+            max_distance=limit,
+            bidirectional=bidirectional,
+        )
+        moved |= set(steps[theirs != np.asarray(ours)].tolist())
+    return sorted(moved)
 
 
 def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> Any:

@@ -1,13 +1,16 @@
 """Conversion of a Hugging Face Marian config.json to a model config of ours, and back."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.layers import Activation
+from flaxformer_mt.runtime.dataclass_json import from_dict
 
 Json = Mapping[str, Any]
+T = TypeVar("T")
 
 NORM_EPSILON = 1e-5  # of torch.nn.LayerNorm; config.json has no such field
 ACTIVATIONS: dict[str, Activation] = {
@@ -15,28 +18,6 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "swish": "silu",
     "silu": "silu",
-}
-DEFAULTS = {  # of transformers 5.x
-    "architectures": ["MarianMTModel"],
-    "vocab_size": 58101,
-    "max_position_embeddings": 1024,
-    "encoder_layers": 12,
-    "encoder_ffn_dim": 4096,
-    "encoder_attention_heads": 16,
-    "decoder_layers": 12,
-    "decoder_ffn_dim": 4096,
-    "decoder_attention_heads": 16,
-    "activation_function": "gelu",
-    "d_model": 1024,
-    "dropout": 0.1,
-    "attention_dropout": 0.0,
-    "activation_dropout": 0.0,
-    "scale_embedding": False,
-    "share_encoder_decoder_embeddings": True,
-    "tie_word_embeddings": True,
-    "decoder_start_token_id": 58100,
-    "pad_token_id": 58100,
-    "eos_token_id": 0,
 }
 FIELDS = {  # our field: theirs
     "d_model": "d_model",
@@ -50,71 +31,89 @@ FIELDS = {  # our field: theirs
     "activation_dropout": "activation_dropout",
 }
 SAME_IN_BOTH_STACKS = ("attention_heads", "ffn_dim")
-_KINDS = {bool: "true or false", float: "a number", str: "a string", list: "a list"}
 
 
-def with_defaults(values: Json, defaults: Json) -> dict[str, Any]:
-    """Returns `defaults`, replaced by the values that are given and not null."""
-    return {**defaults, **{name: value for name, value in values.items() if value is not None}}
+@dataclasses.dataclass(frozen=True)
+class MarianConfig:
+    """The fields of config.json that define the model, with the defaults of transformers 5.x."""
+
+    model_type: str = ""
+    architectures: tuple[str, ...] = ("MarianMTModel",)
+    vocab_size: int = 58101
+    decoder_vocab_size: int = 0
+    """0 = vocab_size."""
+    max_position_embeddings: int = 1024
+    encoder_layers: int = 12
+    encoder_ffn_dim: int = 4096
+    encoder_attention_heads: int = 16
+    decoder_layers: int = 12
+    decoder_ffn_dim: int = 4096
+    decoder_attention_heads: int = 16
+    activation_function: str = "gelu"
+    d_model: int = 1024
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    scale_embedding: bool = False
+    share_encoder_decoder_embeddings: bool = True
+    tie_word_embeddings: bool = True
+    decoder_start_token_id: int = 58100
+    pad_token_id: int = 58100
+    eos_token_id: int = 0
+
+    @property
+    def vocab_sizes(self) -> dict[str, int]:
+        """The sizes of source and target vocabulary, by the name of their field."""
+        own = not self.share_encoder_decoder_embeddings and self.decoder_vocab_size
+        return {"vocab_size": self.vocab_size, "decoder_vocab_size": own or self.vocab_size}
 
 
-def wrong_types(values: Json, defaults: Json) -> Iterator[str]:
-    """Yields the values whose type differs from that of their default.
+def parse(kind: type[T], values: Json) -> T:
+    """Returns the dataclass `kind` from the fields that it has; null is as a missing field.
 
-    An integer must be at least 1. A token id, and a field whose default is 0, may be 0.
+    Raises ValueError for a value of another type.
     """
-    for name, default in defaults.items():
-        value, kind = values[name], type(default)
-        if kind is int:
-            least = 0 if default == 0 or name.endswith("_token_id") else 1
-            if type(value) is not int or value < least:
-                yield f"{name} is {value!r}, expected an integer of at least {least}"
-        elif type(value) is not kind and not (kind is float and type(value) is int):
-            yield f"{name} is {value!r}, expected {_KINDS[kind]}"
+    names = {field.name for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
+    return from_dict(kind, {n: v for n, v in values.items() if n in names and v is not None})
 
 
-def check_architecture(values: Json) -> None:
-    """Raises ValueError, with every reason, unless our model can be that of config.json.
+def read_config(values: Json) -> MarianConfig:
+    """Returns the content of config.json.
 
-    Here and below, `values` are its content with `DEFAULTS`.
+    Raises ValueError, with every reason, unless our model can be this one.
     """
-    if values.get("model_type") != "marian":
-        raise ValueError(f"model_type is {values.get('model_type')!r}, expected 'marian'")
-    if reasons := list(wrong_types(values, DEFAULTS)) or list(_unsupported(values)):
+    config = parse(MarianConfig, values)
+    if reasons := list(_unsupported(config)):
         raise ValueError("; ".join(reasons))
+    return config
 
 
-def _unsupported(values: Json) -> Iterator[str]:
-    if "MarianMTModel" not in values["architectures"]:
-        yield f"architectures is {values['architectures']}, expected ['MarianMTModel']"
+def _unsupported(config: MarianConfig) -> Iterator[str]:
+    if config.model_type != "marian":
+        yield f"model_type is {config.model_type!r}, expected 'marian'"
+    if "MarianMTModel" not in config.architectures:
+        yield f"architectures is {list(config.architectures)}, expected ['MarianMTModel']"
     for name in SAME_IN_BOTH_STACKS:
-        encoder, decoder = values[f"encoder_{name}"], values[f"decoder_{name}"]
+        encoder, decoder = getattr(config, f"encoder_{name}"), getattr(config, f"decoder_{name}")
         if encoder != decoder:
             yield f"encoder_{name} is {encoder} but decoder_{name} is {decoder}, expected the same"
-    if (function := values["activation_function"]) not in ACTIVATIONS:
+    if (function := config.activation_function) not in ACTIVATIONS:
         yield f"activation_function is {function!r}, expected one of {', '.join(ACTIVATIONS)}"
 
 
-def to_model_config(values: Json) -> TransformerConfig:
-    """Returns our model config, without output bias, of values that passed `check_architecture`.
+def to_model_config(config: MarianConfig) -> TransformerConfig:
+    """Returns our model config, without output bias.
 
     Raises ValueError for sizes that do not fit together, and for impossible dropout rates.
     """
-    tied = "all" if values["share_encoder_decoder_embeddings"] else "target"
+    tied = "all" if config.share_encoder_decoder_embeddings else "target"
     return TransformerConfig(
-        **{ours: type(DEFAULTS[theirs])(values[theirs]) for ours, theirs in FIELDS.items()},
+        **{ours: getattr(config, theirs) for ours, theirs in FIELDS.items()},
         norm_epsilon=NORM_EPSILON,
         positions="sinusoidal_half_split",
-        activation=ACTIVATIONS[values["activation_function"]],
-        tie_embeddings=tied if values["tie_word_embeddings"] else "none",
+        activation=ACTIVATIONS[config.activation_function],
+        tie_embeddings=tied if config.tie_word_embeddings else "none",
     )
-
-
-def vocabulary_sizes(values: Json) -> tuple[int, int]:
-    """Returns the sizes of source and target vocabulary."""
-    source = values["vocab_size"]
-    shared = values["share_encoder_decoder_embeddings"]
-    return source, source if shared else values.get("decoder_vocab_size", source)
 
 
 def check_can_be_marian(config: TransformerConfig) -> None:

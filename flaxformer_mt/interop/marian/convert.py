@@ -10,9 +10,8 @@ tokenizer files.
 """
 
 import dataclasses
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,17 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.text_files import missing_file
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MarianVocabulary,
+    parse_json_object,
     read_marian_vocabularies,
 )
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.interop.marian import config as architecture
 from flaxformer_mt.interop.marian import weights
-from flaxformer_mt.interop.marian.config import Json
+from flaxformer_mt.interop.marian.config import Json, MarianConfig
 from flaxformer_mt.interop.marian.generation import to_decoding_config, to_generation_json
 from flaxformer_mt.interop.marian.table import OUTPUT_BIAS
-from flaxformer_mt.interop.marian.tokenizer import tokenizer_files
+from flaxformer_mt.interop.marian.tokenizer import json_file, tokenizer_files
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
@@ -56,22 +56,22 @@ def read_marian(directory: str | os.PathLike[str], *, allow_pickle: bool = False
         missing, surplus or wrong tensors, or an invalid search. The message says what was expected.
     """
     directory = Path(directory)
-    values = architecture.with_defaults(_read_json(directory / CONFIG), architecture.DEFAULTS)
+    values = _read_json(directory / CONFIG)
     with _file_in_message(directory / CONFIG):
-        architecture.check_architecture(values)
-        model_config = architecture.to_model_config(values)
+        marian = architecture.read_config(values)
+        model_config = architecture.to_model_config(marian)
     with _file_in_message(directory):
-        source, target = _read_vocabularies(directory, values)
+        source, target = _read_vocabularies(directory, marian)
     tensors = weights.read_tensors(directory, allow_pickle=allow_pickle)
     model_config = dataclasses.replace(model_config, output_bias=OUTPUT_BIAS.theirs in tensors)
     sizes = {"source_size": source.size, "target_size": target.size}
     with _file_in_message(directory):
         params = weights.to_params(tensors, model_config, **sizes)
     config = Config(
-        data=_data_config(source, values),
+        data=_data_config(source, marian),
         model=model_config,
         training=FINE_TUNING,
-        decoding=_decoding_config(directory, values, target),
+        decoding=_decoding_config(directory, values, marian, target),
     )
     tokenizer = Tokenizer(source, target, dataclasses.asdict(config.data.tokenizer))
     model = Transformer(model_config, source.size, target.size, target.bos_id)
@@ -106,29 +106,29 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     sizes = {"source_size": source.size, "target_size": target.size}
     tensors = weights.to_tensors(loaded.params, config.model, **sizes)
     weights.write_tensors(directory / weights.WEIGHTS, tensors)
-    _write_json(directory / GENERATION, to_generation_json(config.decoding, target))
+    (directory / GENERATION).write_bytes(json_file(to_generation_json(config.decoding, target)))
     values = architecture.to_config_json(config.model, source, target, max_positions=max_positions)
-    _write_json(directory / CONFIG, values)
+    (directory / CONFIG).write_bytes(json_file(values))
 
 
-def _read_vocabularies(directory: Path, values: Json) -> tuple[MarianVocabulary, MarianVocabulary]:
+def _read_vocabularies(
+    directory: Path, marian: MarianConfig
+) -> tuple[MarianVocabulary, MarianVocabulary]:
     """Returns source and target vocabulary. Raises ValueError if they do not fit config.json."""
-    start = values["decoder_start_token_id"]
+    start = marian.decoder_start_token_id
     source, target = read_marian_vocabularies(directory, bos_id=start)
-    names = "vocab_size", "decoder_vocab_size"
-    for vocabulary, name, size in zip(
-        (source, target), names, architecture.vocabulary_sizes(values), strict=True
-    ):
+    sides = zip((source, target), marian.vocab_sizes.items(), strict=True)
+    for vocabulary, (name, size) in sides:
         if vocabulary.size != size:
             raise ValueError(
                 f"{vocabulary.vocab_file} has {vocabulary.size} pieces, but the embeddings have "
                 f"{size} rows ({name} in {CONFIG}); expected one piece for each row"
             )
         for key in ("pad_token_id", "eos_token_id"):
-            found = getattr(vocabulary, key.replace("_token", ""))
-            if found != values[key]:
+            found, expected = getattr(vocabulary, key.replace("_token", "")), getattr(marian, key)
+            if found != expected:
                 raise ValueError(
-                    f"{key} is {values[key]} in {CONFIG}, but {vocabulary.pieces[found]!r} has "
+                    f"{key} is {expected} in {CONFIG}, but {vocabulary.pieces[found]!r} has "
                     f"the id {found} in {vocabulary.vocab_file}"
                 )
     if not 0 <= start < target.size:
@@ -138,8 +138,8 @@ def _read_vocabularies(directory: Path, values: Json) -> tuple[MarianVocabulary,
     return source, target
 
 
-def _data_config(source: MarianVocabulary, values: Json) -> DataConfig:
-    longest = max(2, values["max_position_embeddings"])
+def _data_config(source: MarianVocabulary, marian: MarianConfig) -> DataConfig:
+    longest = max(2, marian.max_position_embeddings)
     given = (source.settings.get(name) for name in ("source_lang", "target_lang"))
     # ISO 639: und(etermined)
     languages = [name if isinstance(name, str) and name else "und" for name in given]
@@ -153,23 +153,23 @@ def _data_config(source: MarianVocabulary, values: Json) -> DataConfig:
     )
 
 
-def _decoding_config(directory: Path, values: Json, target: Vocabulary) -> DecodingConfig:
-    file, generation = directory / CONFIG, values
+def _decoding_config(
+    directory: Path, values: Json, marian: MarianConfig, target: Vocabulary
+) -> DecodingConfig:
+    file = directory / CONFIG
     if (directory / GENERATION).is_file():
         file = directory / GENERATION
-        generation = _read_json(file)
-        start = generation.get("decoder_start_token_id")
+        values = _read_json(file)
+        start = values.get("decoder_start_token_id")
         if start not in (None, target.bos_id):
             raise ValueError(
                 f"{directory}: decoder_start_token_id is {target.bos_id} in {CONFIG} and {start} "
                 f"in {GENERATION}; expected the same"
             )
     with _file_in_message(file):
-        config = to_decoding_config(
-            generation, target, max_positions=values["max_position_embeddings"]
-        )
+        config = to_decoding_config(values, target, max_positions=marian.max_position_embeddings)
     # float32 keys and values of one sentence
-    bytes_per_token = 2 * 4 * values["d_model"] * values["decoder_layers"]
+    bytes_per_token = 2 * 4 * marian.d_model * marian.decoder_layers
     row = config.beam_size * config.max_target_length * bytes_per_token
     rows = max(1, min(config.max_rows_per_batch, MAX_CACHE_BYTES // row))
     return dataclasses.replace(config, max_rows_per_batch=rows)
@@ -189,14 +189,4 @@ def _file_in_message(path: Path) -> Iterator[None]:
 def _read_json(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise missing_file(file)
-    try:
-        values = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{file} is no JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{file}: expected a JSON object, got {type(values).__name__}")
-    return values
-
-
-def _write_json(file: Path, values: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return parse_json_object(file.read_bytes(), str(file))

@@ -56,7 +56,7 @@ ALIASES = {  # by tie_embeddings
     "none": {SOURCE: (SHARED,), TARGET: (SHARED,)},
 }
 OUTPUT_BIAS = Row("logits_bias", "V", "final_logits_bias", "1 V")
-# Old checkpoints store their sinusoids.
+# Old checkpoints store their sinusoids, which MarianMTModel computes.
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 

@@ -60,7 +60,7 @@ def tokenizer_files(
         MODELS["source"]: source.to_bytes(),
         MODELS["target"]: target.to_bytes(),
         VOCAB: _vocab_json(source, "source"),
-        SETTINGS: _to_json(settings),
+        SETTINGS: json_file(settings),
     }
     return files if tokenizer.shared else {**files, TARGET_VOCAB: _vocab_json(target, "target")}
 
@@ -72,8 +72,9 @@ def _vocab_json(vocabulary: SentencePieceVocabulary, side: str) -> bytes:
         raise ValueError(
             f"the {side} vocabulary has the piece {twice!r} twice; vocab.json has one id for each"
         )
-    return _to_json(ids)
+    return json_file(ids)
 
 
-def _to_json(value: object) -> bytes:
+def json_file(value: object) -> bytes:
+    """Returns the content of a JSON file."""
     return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()

@@ -18,7 +18,6 @@ from flaxformer_mt.interop.marian.table import (
     table,
 )
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.positions import sinusoids
 
 Tensors = Mapping[str, Float[np.ndarray, "..."]]
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
@@ -54,14 +53,14 @@ def to_params(
     """Returns the parameter tree as NumPy arrays.
 
     Raises ValueError with the names of tensors that are missing, surplus, of a wrong shape or type,
-    different although tied, or positions other than sinusoids.
+    or different although tied.
     """
     sizes = axis_sizes(config, source_size, target_size)
     aliases = ALIASES[config.tie_embeddings]
     rows = [row for row in table(config) if row != OUTPUT_BIAS or config.output_bias]
     names = {row.ours: (row.theirs, *aliases.get(row.theirs, ())) for row in rows}
     surplus = set(tensors).difference(POSITIONS, *names.values())
-    problems = list(_check_positions(tensors, config.d_model))
+    problems: list[str] = []
     params = {}
     for row in rows:
         found = [name for name in names[row.ours] if name in tensors]
@@ -109,18 +108,6 @@ def half_split_channels(d_model: int) -> Int[np.ndarray, " D"]:
     ...) becomes one with Marian's (all sines, then all cosines).
     """
     return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
-
-
-def _check_positions(tensors: Tensors, d_model: int) -> Iterator[str]:
-    for name in filter(tensors.__contains__, POSITIONS):
-        found = np.asarray(tensors[name], np.float32)
-        expected = sinusoids(found.size // d_model, d_model, half_split=True)
-        # The tolerance is the rounding error of bfloat16 for numbers up to 1.
-        if found.shape != expected.shape or not np.allclose(found, expected, atol=4e-3):
-            yield (
-                f"{name}: expected sinusoids (sines first) of shape [positions, {d_model}], found "
-                f"shape {found.shape}"
-            )
 
 
 def _check_tensors(tensors: Tensors, names: list[str], shape: tuple[int, ...]) -> Iterator[str]:

@@ -169,13 +169,7 @@ def tfds_directory(tmp_path_factory):
 
 
 def tfds_pairs(directory: Path, name="tiny_translate", split="train", languages=("en", "de")):
-    return TfdsPairs(
-        name,
-        split,
-        source_language=languages[0],
-        target_language=languages[1],
-        data_dir=str(directory),
-    )
+    return TfdsPairs(name, split, languages, data_dir=str(directory))
 
 
 def test_tfds_in_either_direction(tfds_directory):

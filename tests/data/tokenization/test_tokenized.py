@@ -107,7 +107,7 @@ def test_sampling_is_repeatable_differs_by_epoch_and_respects_the_limits(tokeniz
     assert max(pairs.target_lengths.max() for pairs in epochs) == 8
     np.testing.assert_array_equal(sampler.pairs_of(3).inputs, epochs[3].inputs)
     for index in reversed(range(len(plain))):  # a pair does not depend on those before it
-        alone = sampler.pairs_of(3, range(index, index + 1)).example(0)
+        alone = sampler.sample(3, range(index, index + 1)).example(0)
         for ids, expected in zip(alone, epochs[3].example(index), strict=True):
             np.testing.assert_array_equal(ids, expected)
     assert len({pairs.inputs.tobytes() for pairs in epochs}) > 10
