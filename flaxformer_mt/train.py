@@ -7,15 +7,17 @@ stopped it, on any devices.
 import contextlib
 import dataclasses
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from flaxformer_mt.checkpoints.averaging import average_checkpoints
 from flaxformer_mt.checkpoints.initial import adopt_tokenizer
-from flaxformer_mt.checkpoints.integrity import saved_steps
 from flaxformer_mt.checkpoints.loading import make_model
 from flaxformer_mt.checkpoints.manager import Checkpoints
+from flaxformer_mt.checkpoints.reading import counted_steps, whole_steps
 from flaxformer_mt.checkpoints.workdir import (
     check_workdir,
     claim_workdir,
@@ -23,7 +25,7 @@ from flaxformer_mt.checkpoints.workdir import (
     was_validated,
 )
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, ConfigArguments
+from flaxformer_mt.config import Config, ConfigArguments, shipped_name
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
@@ -65,11 +67,18 @@ from flaxformer_mt.translation.translator import Translator
 class TrainArguments(ConfigArguments):
     """Train a translation model."""
 
-    workdir: str = "runs/demo"
+    workdir: str = ""
     """Directory of this run: checkpoints, tokenizer, config, metrics. If it holds a run, this run
-    continues."""
+    continues. If not given: runs/NAME for a config NAME that comes with the package."""
     accept_changed_data: bool = False
     """Resume although the training data has changed, with the next epoch of the new data."""
+
+    @classmethod
+    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+        """The values of the config file, and the workdir of a shipped config."""
+        values = super().defaults(values_of)
+        name = shipped_name(values["config"])
+        return values | ({"workdir": f"runs/{name}"} if name else {})
 
 
 EXIT_STATUS: dict[Ending, int] = {"complete": 0, "preempted": 143, "interrupted": 130}
@@ -81,6 +90,11 @@ def run(arguments: TrainArguments) -> int:
     The exit code is 143 if SIGTERM or a preemption stopped the run (which is saved), and 130 if
     ctrl-C did.
     """
+    if not arguments.workdir:
+        raise ValueError(
+            f"--config {arguments.config} needs --workdir: the directory of a new run, or of the "
+            "run to continue"
+        )
     share_freed_memory()
     ending = train(
         arguments.as_config(),
@@ -143,6 +157,9 @@ def train(
         if not quiet:
             print_from_first(memory_table(plan, limit, shards=num_shards(mesh)))
     rows = process_rows(mesh, tokens_per_device)
+    validation_shapes = data.validation_plan.shapes
+    longest = max(max(shape[1:]) for shape in validation_shapes)  # one row must fit
+    validation_rows = process_rows(mesh, tokens_per_device and max(tokens_per_device, longest))
     run = Run(
         config=config,
         data=dataclasses.replace(data, shard_rows=rows),
@@ -150,6 +167,7 @@ def train(
         optimizer=optimizer,
         adaptation=adaptation,
         placement=BatchPlacement(mesh, rows, data.shapes),
+        validation_placement=BatchPlacement(mesh, validation_rows, validation_shapes),
         checkpoints=Checkpoints(
             workdir, keep_last=config.training.keep_last, keep_best=config.training.keep_best
         ),
@@ -255,7 +273,8 @@ def average(config: Config, workdir: str) -> None:
     """
     last, best = config.training.average_last, config.training.average_best
     if last:
-        steps = saved_steps(Path(workdir, "checkpoints"))
+        directory = Path(workdir, "checkpoints")
+        steps = counted_steps(directory, whole_steps(directory))
         last = min(last, sum(3 * step > 2 * steps[-1] for step in steps))
     if last or best:
         averaged = average_checkpoints(workdir, last=last or None, best=best or None, or_fewer=True)

@@ -26,6 +26,7 @@ class Validation:
     """Computes the validation scores of a run's parameters.
 
     Attributes:
+      placement: for the shapes of the validation batches.
       eval_step: compiled once for each batch shape.
     """
 
@@ -40,7 +41,7 @@ class Validation:
 
         All processes must call it; each translates a part, and all get the same scores.
         """
-        batches = map(self.placement, self.data.validation_batches())
+        batches = map(self.placement, self.data.validation_batches(self.placement.rows))
         losses = jax.device_get([self.eval_step(params, batch) for batch in batches])
         scores: dict[str, float] = {}
         if losses:  # empty if every pair is too long
