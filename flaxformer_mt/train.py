@@ -21,6 +21,7 @@ from flaxformer_mt.checkpoints.reading import counted_steps, whole_steps
 from flaxformer_mt.checkpoints.workdir import (
     check_workdir,
     claim_workdir,
+    make_workdir,
     remove_unused_tokenizer,
     was_validated,
 )
@@ -51,6 +52,7 @@ from flaxformer_mt.runtime.sharding import (
     parse_memory,
     process_rows,
 )
+from flaxformer_mt.runtime.workdir_lock import own_workdir
 from flaxformer_mt.training.adapting import make_adaptation
 from flaxformer_mt.training.loop import Ending, Run, start_or_resume
 from flaxformer_mt.training.optimizer import make_optimizer
@@ -127,13 +129,35 @@ def train(
       The reason for the end. The last state is always saved.
 
     Raises:
-      ValueError, OSError: text, settings, hardware or workdir are not usable.
+      ValueError, OSError: text, settings, hardware or workdir are not usable, or another run uses
+        the workdir.
     """
-    # ------------------------------------------------------------------ processes, devices, workdir
     check_validation_set(config)
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()
+    if is_first():
+        make_workdir(Path(workdir).absolute())
+    with own_workdir(workdir):
+        return train_in_stages(
+            config,
+            workdir,
+            quiet=quiet,
+            accept_changed_data=accept_changed_data,
+            handle_signals=handle_signals,
+        )
+
+
+def train_in_stages(
+    config: Config,
+    workdir: str,
+    *,
+    quiet: bool,
+    accept_changed_data: bool,
+    handle_signals: bool,
+) -> Ending:
+    """Does the work of `train` in a workdir that this run owns."""
+    # ------------------------------------------------------------------ devices, workdir
     mesh = make_mesh(config.mesh)
     if is_first():
         check_workdir(workdir, config)

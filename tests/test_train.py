@@ -1,6 +1,7 @@
 """Whole runs of a tiny model: killed and resumed, stopped, stopped early, and in a used workdir."""
 
 import dataclasses
+import os
 import re
 import signal
 from pathlib import Path
@@ -13,6 +14,7 @@ from flaxformer_mt import Translator
 from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.config import to_json
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.runtime.workdir_lock import own_workdir
 from flaxformer_mt.train import TrainArguments, main, train
 from flaxformer_mt.training.state import Progress
 
@@ -100,6 +102,15 @@ def test_a_refused_run_leaves_the_workdir_as_it_was(uninterrupted, capsys):
     assert main([*arguments, "--data.train.pairs", "missing.tsv"]) == 2
     assert "missing.tsv" in capsys.readouterr().err
     assert (uninterrupted / "config.json").read_bytes() == before
+
+
+def test_a_second_run_in_a_workdir_is_refused(uninterrupted):
+    before = (uninterrupted / "metrics.jsonl").read_bytes()
+    with own_workdir(uninterrupted):
+        for config in (CONFIG, dataclasses.replace(CONFIG, seed=1)):
+            with pytest.raises(OSError, match=f"another run uses .*: process {os.getpid()} on"):
+                train(config, str(uninterrupted), quiet=True)
+    assert (uninterrupted / "metrics.jsonl").read_bytes() == before
 
 
 def test_the_workdir_is_that_of_a_shipped_config_or_must_be_given(

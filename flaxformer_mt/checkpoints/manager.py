@@ -7,6 +7,7 @@
                                         and the trained parameters if others translate
     workdir/checkpoints/<step>/extras   JSON: data iterator, metrics, configuration, tokenizer
     workdir/averaged/                   params and extras, see checkpoints.averaging
+    workdir/owner.lock                  locked by the training run, see runtime.workdir_lock
     workdir/newest_checkpoint           the newest step, so that its loss is noticed
     workdir/damaged/                    damaged checkpoints, moved here when a run resumes
 
