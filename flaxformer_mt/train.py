@@ -314,14 +314,15 @@ def show_result(run: Run, workdir: str) -> None:
         has_average = config.training.average_last or config.training.average_best
         which = "averaged" if has_average else "best" if was_validated(workdir) else "last"
         translator = Translator.load(workdir, which=which)
-        score, samples = translate_and_score(config, translator, pairs)
+        held_out = "test" if data.test else "validation"
+        languages = config.data.target_languages_of(held_out)
+        score, samples = translate_and_score(translator, pairs, languages)
         for sample in samples:
             print_from_first(
                 f"\nsource       {sample.source}\n"
                 f"reference    {sample.reference}\n"
                 f"translation  {sample.translation}"
             )
-        held_out = "test" if data.test else "validation"
         print_from_first(f"\nheld-out ({held_out}, {len(pairs):,} pairs): {score}")
     print_from_first(
         f"\nThe model is in {workdir}. Try:\n"

@@ -68,6 +68,10 @@ class DataConfig:
                     f"there, or remove {split!r} from data.exclude."
                 )
 
+    def target_languages_of(self, split: Literal["validation", "test"]) -> tuple[str, ...]:
+        """Returns the target languages of the text of a set."""
+        return getattr(self, split).target_languages or (self.target_language,)
+
     def _check_languages(self) -> None:
         """Raises ValueError unless held-out text has languages of the training text."""
         known = self.train.target_languages
