@@ -20,7 +20,8 @@ class DataConfig:
     train: CorpusConfig = CorpusConfig()
     """Training text."""
     validation: CorpusConfig = CorpusConfig()
-    """Text that measures progress and selects the best checkpoint."""
+    """Text that measures progress and selects the best checkpoint. It does not change the batches
+    of training (except by `exclude`)."""
     test: CorpusConfig = CorpusConfig()
     """Text for the final score."""
     exclude: tuple[Literal["validation", "test"], ...] = ()

@@ -25,6 +25,24 @@ def prepare_process() -> None:
     logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 
+def platform_problem() -> str:
+    """Returns why JAX cannot use JAX_PLATFORMS, and what to install; "" if it can."""
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    if not platforms:
+        return ""
+    import jax  # not above: --help does not need it
+
+    try:
+        jax.devices()
+        return ""
+    except (AssertionError, RuntimeError) as error:  # AssertionError: no such device is visible
+        reason = str(error).split(" (set JAX_PLATFORMS")[0] or "no such device is visible"
+    extra = {"cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}.get(platforms.split(",")[0])
+    install = f"Install what it needs (pip install 'flaxformer-mt[{extra}]', in a checkout "
+    install += f"pip install -e '.[{extra}]'), or unset" if extra else ""
+    return f"JAX cannot use JAX_PLATFORMS={platforms}: {reason}. {install or 'Unset'} it"
+
+
 def exit_process(status: int) -> NoReturn:
     """Ends a command: `sys.exit(status)`, but after a signal (130, 141, 143) without C's handlers.
 
