@@ -117,8 +117,8 @@ def command(
 def exit_code(work: Callable[[], int | None]) -> int:
     """Do the work; bad input and failing files become one message and exit code 2.
 
-    These are ValueError, OSError, and a platform that JAX cannot use. With the environment variable FLAXFORMER_MT_DEBUG, they keep
-    their traceback. Other exceptions are bugs and always keep it.
+    These are ValueError, OSError, and a platform that JAX cannot use. With the environment variable
+    FLAXFORMER_MT_DEBUG, they keep their traceback. Other exceptions are bugs and always keep it.
     """
     prepare_process()
     warnings.formatwarning, python_format = _format_warning, warnings.formatwarning

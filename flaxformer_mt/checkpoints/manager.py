@@ -171,6 +171,9 @@ class Checkpoints:
             except OSError as error:
                 raise write_failure("the validation metrics", path, error) from error
         self._kept.metrics[step] = dict(metrics)
+        steps = self._manager.all_steps()
+        for outdated in set(steps) - self._kept.of(sorted(steps)):
+            self._manager.delete(outdated)
 
     def latest_step(self) -> int | None:
         """Returns the step of the newest checkpoint; None without checkpoints."""
@@ -292,13 +295,17 @@ class _Kept(PreservationPolicy):
     ) -> Sequence[bool]:
         """Returns the decision for each checkpoint, oldest first."""
         steps = [checkpoint.step for checkpoint in checkpoints]
+        kept = self.of(steps)
+        return [step in kept for step in steps]
+
+    def of(self, steps: Sequence[int]) -> set[int]:
+        """Returns the steps to keep of some in ascending order."""
         scores = {step: quality(self.metrics[step]) for step in steps}
         validated = [step for step in steps if scores[step] > -math.inf]
         best = sorted(validated, key=lambda step: (scores[step], step))
         scheduled = [step for step in steps if step not in self.unscheduled]
         kept = {*steps[-1:], *scheduled[-self.keep_last :]}
-        kept |= {*best[-self.keep_best :]} if self.keep_best else set()
-        return [step in kept for step in steps]
+        return kept | ({*best[-self.keep_best :]} if self.keep_best else set())
 
 
 def _without_params(state: State) -> dict[str, Any]:

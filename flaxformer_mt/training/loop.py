@@ -123,9 +123,10 @@ class Run:
             last = step == config.num_steps
             log = step % config.log_every == 0 or last
             stop = should_stop(stopped, step, synchronize=log)
-            validate = last or (config.validate_every and step % config.validate_every == 0)
-            scheduled = bool(validate and not last) or step % config.checkpoint_every == 0
-            save = validate or scheduled or stop
+            due = bool(config.validate_every) and step % config.validate_every == 0
+            validate = last or due
+            scheduled = due or step % config.checkpoint_every == 0
+            save = last or scheduled or stop
 
             if log or save:  # check the updates before anything is kept
                 done = jax.device_get(window)
