@@ -218,6 +218,10 @@ def train_in_stages(
         with exit_if_peer_lost(), signals as stopped:
             state, ending = run.loop(state, progress, reporter, stopped)
         run.checkpoints.close()
+    except (ValueError, OSError) as error:
+        with contextlib.suppress(OSError):  # the disk may be full
+            reporter.end(run.checkpoints.latest_step() or 0, f"error: {error}", show=False)
+        raise
     finally:
         reporter.close()
     if ending != "complete":

@@ -193,5 +193,7 @@ def test_early_stopping_ends_the_run(tmp_path, capsys):
     assert "the last 2 validations were not better" in end["reason"]
     shown = capsys.readouterr()
     assert f"end of training: {end['reason']}" in shown.err
+    assert "compiling shape 1 of 1 (" in shown.err
+    assert "step 1: the first update is done" in shown.err
     # There are 2, 4 and 6; only 6 is in the last third.
     assert "averaged the checkpoints of steps 6\n" in shown.out

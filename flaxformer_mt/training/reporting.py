@@ -39,7 +39,7 @@ class NoReporter:
     def compiled(self, what: str, seconds: float) -> None:
         """Does nothing."""
 
-    def end(self, step: int, reason: str) -> None:
+    def end(self, step: int, reason: str, *, show: bool = True) -> None:
         """Does nothing."""
 
     def message(self, text: str) -> None:
@@ -143,10 +143,11 @@ class Reporter(NoReporter):
         if seconds >= 1:
             self.message(f"compiled  {what} in {seconds:.0f} s")
 
-    def end(self, step: int, reason: str) -> None:
-        """Reports why the run ends."""
+    def end(self, step: int, reason: str, *, show: bool = True) -> None:
+        """Reports why the run ends; without `show`, in metrics.jsonl only."""
         self._write({"step": step, "kind": "end", "reason": reason})
-        self.message(f"end of training: {reason}")
+        if show:
+            self.message(f"end of training: {reason}")
 
     def message(self, text: str) -> None:
         """Shows a line of text above the progress bar."""
