@@ -23,6 +23,22 @@ def prepare_process() -> None:
     atexit.register(gc.freeze)
     # Orbax raises each failure and also logs it, with a traceback.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
+    _hide_closed_event_loops()
+
+
+def _hide_closed_event_loops() -> None:
+    """Hides the traceback that each unfinished write of a checkpoint prints after a failed one.
+
+    Orbax raises the failure itself. It closes the event loop of the other writes, which tensorstore
+    then reports, one by one.
+    """
+    show = sys.unraisablehook
+
+    def show_others(event: "sys.UnraisableHookArgs") -> None:
+        if str(event.exc_value) != "Event loop is closed":
+            show(event)
+
+    sys.unraisablehook = show_others
 
 
 def platform_problem() -> str:
