@@ -85,7 +85,7 @@ class Run:
         if not ended_by_signal:
             reporter.end(step, self._why_complete(step, progress))
             return state, "complete"
-        name = signal.Signals(stopped.number).name
+        name = signal.Signals(stopped.number).name if stopped.number else "a request"
         reporter.end(step, f"{name} stopped the run at step {step} of {self._num_steps}")
         return state, "preempted" if stopped.number == signal.SIGTERM else "interrupted"
 
@@ -240,13 +240,15 @@ class Run:
         A signal ends the validation, so that there is time to save. The progress is then the given
         one, without scores.
         """
-        step = int(state.step)
+        step, found = int(state.step), None
+        reporter.message(f"step {step}: validating")
         with contextlib.suppress(Interrupted), stopped.may_interrupt():
-            reporter.message(f"step {step}: validating")
-            scores, samples = validation(eval_params(state, self.adaptation))
-            reporter.validation(step, scores, samples)
-            return progress.after_validation(scores), scores
-        return progress, None
+            found = validation(eval_params(state, self.adaptation))
+        if found is None:
+            return progress, None
+        scores, samples = found
+        reporter.validation(step, scores, samples)
+        return progress.after_validation(scores), scores
 
     def _make_up_validation(
         self,

@@ -12,6 +12,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 
+_END = 0  # no number of a signal; ends the thread that answers them
+
+
 class Interrupted(Exception):
     """Raised by a signal during work that is given up for a quick stop."""
 
@@ -86,16 +89,16 @@ def _acknowledged(signals: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        os.close(writer)  # ends the thread
+        os.write(writer, bytes([_END]))
         thread.join()
+        os.close(writer)
         os.close(reader)
 
 
 def _answer(reader: int, signals: Sequence[int]) -> None:
     """Prints a message after the first signal, and ends the process after the second."""
     received = 0
-    while byte := os.read(reader, 1):
-        number = byte[0]
+    while (number := os.read(reader, 1)[0]) != _END:
         if number not in signals:
             continue
         received += 1
