@@ -11,7 +11,6 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-
 _END = 0  # no number of a signal; ends the thread that answers them
 
 
