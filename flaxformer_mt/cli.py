@@ -28,7 +28,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from flaxformer_mt import __version__
-from flaxformer_mt.runtime.command import exit_process, prepare_process
+from flaxformer_mt.runtime.command import exit_process, platform_problem, prepare_process
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
 from flaxformer_mt.runtime.old_names import refuse_old_flags
 from flaxformer_mt.translation.config import DecodingConfig
@@ -117,8 +117,8 @@ def command(
 def exit_code(work: Callable[[], int | None]) -> int:
     """Do the work; bad input and failing files become one message and exit code 2.
 
-    These are ValueError and OSError. With the environment variable FLAXFORMER_MT_DEBUG, they keep
-    their traceback. Other exceptions are bugs and always keep it.
+    These are ValueError, OSError, and a platform that JAX cannot use. With the environment variable
+    FLAXFORMER_MT_DEBUG, they keep their traceback. Other exceptions are bugs and always keep it.
     """
     prepare_process()
     warnings.formatwarning, python_format = _format_warning, warnings.formatwarning
@@ -134,6 +134,12 @@ def exit_code(work: Callable[[], int | None]) -> int:
         if os.environ.get(DEBUG):
             raise
         print(f"error: {_message(error)}", file=sys.stderr)
+        return 2
+    except (AssertionError, RuntimeError):
+        problem = platform_problem()
+        if not problem or os.environ.get(DEBUG):
+            raise
+        print(f"error: {problem}", file=sys.stderr)
         return 2
     finally:
         warnings.formatwarning = python_format

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import runpy
+import sys
 import traceback
 import typing
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.runtime import old_names
 from flaxformer_mt.runtime.dataclass_json import from_dict, rename_keys
@@ -25,6 +27,14 @@ from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
 
 CONFIG_FILE = "config.json"
+_PACKAGE = Path(__file__).parent
+SHIPPED = next(
+    (path for path in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if path.is_dir()),
+    _PACKAGE / "configs",
+)
+"""The configs that come with the package: inside it in a wheel, beside it in the repository."""
+_TEXT = ("source", "target", "pairs")  # fields of CorpusConfig
+_LANGUAGES = ("source_languages", "target_languages")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,10 +66,9 @@ class Config:
 
 
 def load_config(path: str) -> Config:
-    """Returns the config of a Python file such as configs/demo.py, or of a workdir's config.json.
+    """Returns a config: `demo` (one of `SHIPPED`), a Python file, or a workdir's config.json.
 
-    A relative path is also looked up beside the package, so that any directory finds
-    `configs/demo.py`.
+    `configs/demo.py` is the same as `demo` where there is no such file.
 
     Raises:
       FileNotFoundError: there is no such file; the message lists the existing configs.
@@ -94,19 +103,35 @@ def load_variants(path: str, name: str) -> dict[str, Config]:
 class ConfigArguments(Config):
     """Arguments of a command: a config file, and options that override its fields."""
 
-    config: str = "configs/demo.py"
-    """Python file that defines `config = Config(...)`, or the config.json of a workdir; other
-    options override its fields."""
+    config: str = "demo"
+    """Name of a config that comes with the package (demo, own_text, ...), Python file that defines
+    `config = Config(...)`, or config.json of a workdir; other options override its fields. If not
+    given: demo, or own_text where options list other text than the demo's."""
 
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
         """The values of the file that --config names (see `cli.command`)."""
-        path = (values_of("--config") or [cls.config])[0]
-        return {"config": path, **vars(load_config(path))}
+        given = {name: _given_lists(name, values_of) for name in ("train", "validation", "test")}
+        path = "".join(values_of("--config")[:1])
+        if not path and any(map(_is_own, given.values())):
+            path = "own_text"
+            print("no --config, but own text: taking the config own_text", file=sys.stderr)
+        config = load_config(path or cls.config)
+        data = _without_replaced_text(config.data, given)
+        return {
+            "config": path or cls.config,
+            **vars(dataclasses.replace(config, data=data)),
+        }
 
     def as_config(self) -> Config:
         """The config without the other arguments."""
         return Config(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Config)})
+
+
+def shipped_name(path: str) -> str:
+    """Returns the name of the shipped config that `path` names; "" for any other file."""
+    file = _find(path)
+    return file.stem if file.resolve().parent == SHIPPED.resolve() else ""
 
 
 def to_json(config: Config) -> str:
@@ -189,13 +214,67 @@ def _read_json(path: Path) -> Config:
 
 
 def _find(path: str) -> Path:
-    repository = Path(__file__).parent.parent
-    for file in (Path(path), repository / path):
+    shipped = SHIPPED / f"{path.removeprefix('configs/').removesuffix('.py')}.py"
+    is_name = Path(path).name == path and not Path(path).suffix
+    for file in (shipped, Path(path)) if is_name else (Path(path), shipped):
         if file.is_file():
             return file
-    directory = Path(path).parent if Path(path).parent.is_dir() else repository / "configs"
-    found = ", ".join(str(file) for file in sorted(directory.glob("*.py")))
-    raise FileNotFoundError(f"no config file {path}; there are: {found or f'none in {directory}'}")
+    names = sorted(file.stem for file in SHIPPED.glob("*.py"))
+    here = [] if is_name else sorted(map(str, Path(path).parent.glob("*.py")))
+    raise FileNotFoundError(f"no config file {path}; there are: {', '.join(here + names)}")
+
+
+def _given_lists(split: str, values_of: Callable[[str], list[str]]) -> dict[str, tuple[str, ...]]:
+    """Returns the texts and languages that the command line lists for a set, by field."""
+    flags = {name: f"--data.{split}.{name}" for name in (*_TEXT, *_LANGUAGES)}
+    values = {
+        name: values_of(flag) or values_of(flag.replace("_", "-")) for name, flag in flags.items()
+    }
+    return {name: tuple(found) for name, found in values.items() if found}
+
+
+def _is_own(lists: dict[str, tuple[str, ...]]) -> bool:
+    """Returns whether the lists name other text than the demo's."""
+    return bool(
+        lists.get("source") or lists.get("target") or not all(map(_is_demo, lists.get("pairs", ())))
+    )
+
+
+def _is_demo(spec: str) -> bool:
+    return spec.startswith("demo:")
+
+
+def _without_replaced_text(
+    data: DataConfig, given: dict[str, dict[str, tuple[str, ...]]]
+) -> DataConfig:
+    """Returns the data of a config file without text that the command line replaces.
+
+    Text of the command line replaces all text of its set: a set has several fields for text, and
+    text of two origins would mix. Own text also replaces the demo's text in every other set.
+    """
+    own = any(map(_is_own, given.values()))
+    sets: dict[str, CorpusConfig] = {}
+    dropped = []
+    for split, lists in given.items():
+        corpus: CorpusConfig = getattr(data, split)
+        if lists.keys() & set(_TEXT):
+            sets[split] = _with_other_text(corpus, lists)
+        elif own and any(map(_is_demo, corpus.pairs)):
+            sets[split] = CorpusConfig()
+            dropped.append(split)
+    if dropped:
+        names = ", ".join(f"data.{split}" for split in dropped)
+        print(f"own text: the demo's text in {names} is left out", file=sys.stderr)
+    exclude = tuple(split for split in data.exclude if split not in dropped)
+    return dataclasses.replace(data, exclude=exclude, **sets)
+
+
+def _with_other_text(corpus: CorpusConfig, lists: dict[str, tuple[str, ...]]) -> CorpusConfig:
+    """Returns a set with other text. Weights and languages stay if the number of corpora does."""
+    text = {name: lists.get(name, ()) for name in _TEXT}
+    if len(text["source"]) + len(text["pairs"]) != len(corpus.names):
+        text |= {"weights": ()} | {name: lists.get(name, ()) for name in _LANGUAGES}
+    return dataclasses.replace(corpus, **text)
 
 
 def _line_of(file: Path, error: Exception) -> str:

@@ -38,7 +38,8 @@ class EvaluateArguments(ModelArguments):
     """Hypotheses that the search keeps; 1 is greedy search. If not given, as in the config."""
     tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
     """How BLEU splits text into words. auto depends on --target-language, or on that of the model's
-    config: zh for Chinese, char for Japanese, else 13a. none splits at spaces only."""
+    config: zh for Chinese, char for other languages without spaces (Japanese, Thai, ...), else 13a.
+    none splits at spaces only."""
     lowercase: bool = False
     """Ignore case, as `sacrebleu -lc` does."""
     json: bool = False
@@ -66,7 +67,9 @@ def evaluate(arguments: EvaluateArguments) -> None:
         output.write("".join(f"{line}\n" for line in hypotheses).encode())
     tokenize = arguments.tokenize
     if tokenize == "auto":
-        tokenize = default_tokenize(arguments.target_language or config.data.target_language)
+        given = arguments.target_language or (arguments.source and config.data.target_language)
+        languages = (given,) if given else config.data.target_languages_of("test")
+        tokenize = default_tokenize(*languages)
     _print(
         bleu(hypotheses, references, tokenize=tokenize, lowercase=arguments.lowercase),
         chrf(hypotheses, references, lowercase=arguments.lowercase),

@@ -7,23 +7,26 @@ stopped it, on any devices.
 import contextlib
 import dataclasses
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from flaxformer_mt.checkpoints.averaging import average_checkpoints
 from flaxformer_mt.checkpoints.initial import adopt_tokenizer
-from flaxformer_mt.checkpoints.integrity import saved_steps
 from flaxformer_mt.checkpoints.loading import make_model
 from flaxformer_mt.checkpoints.manager import Checkpoints
+from flaxformer_mt.checkpoints.reading import counted_steps, whole_steps
 from flaxformer_mt.checkpoints.workdir import (
     check_workdir,
     claim_workdir,
+    make_workdir,
     remove_unused_tokenizer,
     was_validated,
 )
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, ConfigArguments
+from flaxformer_mt.config import Config, ConfigArguments, shipped_name
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
@@ -49,6 +52,7 @@ from flaxformer_mt.runtime.sharding import (
     parse_memory,
     process_rows,
 )
+from flaxformer_mt.runtime.workdir_lock import own_workdir
 from flaxformer_mt.training.adapting import make_adaptation
 from flaxformer_mt.training.loop import Ending, Run, start_or_resume
 from flaxformer_mt.training.optimizer import make_optimizer
@@ -65,11 +69,18 @@ from flaxformer_mt.translation.translator import Translator
 class TrainArguments(ConfigArguments):
     """Train a translation model."""
 
-    workdir: str = "runs/demo"
+    workdir: str = ""
     """Directory of this run: checkpoints, tokenizer, config, metrics. If it holds a run, this run
-    continues."""
+    continues. If not given: runs/NAME for a config NAME that comes with the package."""
     accept_changed_data: bool = False
     """Resume although the training data has changed, with the next epoch of the new data."""
+
+    @classmethod
+    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+        """The values of the config file, and the workdir of a shipped config."""
+        values = super().defaults(values_of)
+        name = shipped_name(values["config"])
+        return values | ({"workdir": f"runs/{name}"} if name else {})
 
 
 EXIT_STATUS: dict[Ending, int] = {"complete": 0, "preempted": 143, "interrupted": 130}
@@ -81,6 +92,11 @@ def run(arguments: TrainArguments) -> int:
     The exit code is 143 if SIGTERM or a preemption stopped the run (which is saved), and 130 if
     ctrl-C did.
     """
+    if not arguments.workdir:
+        raise ValueError(
+            f"--config {arguments.config} needs --workdir: the directory of a new run, or of the "
+            "run to continue"
+        )
     share_freed_memory()
     ending = train(
         arguments.as_config(),
@@ -113,13 +129,35 @@ def train(
       The reason for the end. The last state is always saved.
 
     Raises:
-      ValueError, OSError: text, settings, hardware or workdir are not usable.
+      ValueError, OSError: text, settings, hardware or workdir are not usable, or another run uses
+        the workdir.
     """
-    # ------------------------------------------------------------------ processes, devices, workdir
     check_validation_set(config)
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()
+    if is_first():
+        make_workdir(Path(workdir).absolute())
+    with own_workdir(workdir):
+        return train_in_stages(
+            config,
+            workdir,
+            quiet=quiet,
+            accept_changed_data=accept_changed_data,
+            handle_signals=handle_signals,
+        )
+
+
+def train_in_stages(
+    config: Config,
+    workdir: str,
+    *,
+    quiet: bool,
+    accept_changed_data: bool,
+    handle_signals: bool,
+) -> Ending:
+    """Does the work of `train` in a workdir that this run owns."""
+    # ------------------------------------------------------------------ devices, workdir
     mesh = make_mesh(config.mesh)
     if is_first():
         check_workdir(workdir, config)
@@ -144,6 +182,9 @@ def train(
         if not quiet:
             print_from_first(memory_table(plan))
     rows = process_rows(mesh, tokens_per_device)
+    validation_shapes = data.validation_plan.shapes
+    longest = max(max(shape[1:]) for shape in validation_shapes)  # one row must fit
+    validation_rows = process_rows(mesh, tokens_per_device and max(tokens_per_device, longest))
     run = Run(
         config=config,
         data=dataclasses.replace(data, shard_rows=rows),
@@ -151,6 +192,7 @@ def train(
         optimizer=optimizer,
         adaptation=adaptation,
         placement=BatchPlacement(mesh, rows, data.shapes),
+        validation_placement=BatchPlacement(mesh, validation_rows, validation_shapes),
         checkpoints=Checkpoints(
             workdir, keep_last=config.training.keep_last, keep_best=config.training.keep_best
         ),
@@ -177,6 +219,10 @@ def train(
         with exit_if_peer_lost(), signals as stopped:
             state, ending = run.loop(state, progress, reporter, stopped)
         run.checkpoints.close()
+    except (ValueError, OSError) as error:
+        with contextlib.suppress(OSError):  # the disk may be full
+            reporter.end(run.checkpoints.latest_step() or 0, f"error: {error}", show=False)
+        raise
     finally:
         reporter.close()
     if ending != "complete":
@@ -256,7 +302,8 @@ def average(config: Config, workdir: str) -> None:
     """
     last, best = config.training.average_last, config.training.average_best
     if last:
-        steps = saved_steps(Path(workdir, "checkpoints"))
+        directory = Path(workdir, "checkpoints")
+        steps = counted_steps(directory, whole_steps(directory))
         last = min(last, sum(3 * step > 2 * steps[-1] for step in steps))
     if last or best:
         averaged = average_checkpoints(workdir, last=last or None, best=best or None, or_fewer=True)
@@ -272,14 +319,15 @@ def show_result(run: Run, workdir: str) -> None:
         has_average = config.training.average_last or config.training.average_best
         which = "averaged" if has_average else "best" if was_validated(workdir) else "last"
         translator = Translator.load(workdir, which=which)
-        score, samples = translate_and_score(config, translator, pairs)
+        held_out = "test" if data.test else "validation"
+        languages = config.data.target_languages_of(held_out)
+        score, samples = translate_and_score(translator, pairs, languages)
         for sample in samples:
             print_from_first(
                 f"\nsource       {sample.source}\n"
                 f"reference    {sample.reference}\n"
                 f"translation  {sample.translation}"
             )
-        held_out = "test" if data.test else "validation"
         print_from_first(f"\nheld-out ({held_out}, {len(pairs):,} pairs): {score}")
     print_from_first(
         f"\nThe model is in {workdir}. Try:\n"

@@ -16,6 +16,7 @@ from flaxformer_mt.config import (
     from_json,
     load_config,
     save_config,
+    shipped_name,
     to_json,
     workdir_config,
 )
@@ -161,6 +162,95 @@ class TestLoadConfig:
             lambda key: model.init_with_output(key, *[tokens] * 6), jax.random.key(0)
         )
         assert logits.shape == (2, 8, 99)
+
+    def test_a_shipped_config_has_a_name(self, tmp_path: Path, monkeypatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert load_config("demo") == load_config("configs/demo.py") == load_config("demo.py")
+        assert [shipped_name(path) for path in ("demo", "configs/demo.py")] == ["demo", "demo"]
+        with pytest.raises(FileNotFoundError, match="no config file dmeo; .*demo, .*own_text"):
+            load_config("dmeo")
+        mine = write(tmp_path / "demo.py", "config = Config(seed=5)")
+        assert load_config("demo.py").seed == 5 and load_config("demo").seed == 0
+        assert shipped_name(mine) == ""
+
+
+OWN_TEXT = ("--data.train.source", "my.en", "--data.train.target", "my.de")
+
+
+def parse(*args: str) -> ConfigArguments:
+    return parse_arguments(ConfigArguments, list(args), prog="train")
+
+
+class TestText:
+    """Text of the command line never mixes with text of the config file."""
+
+    def test_without_config_own_text_takes_own_text(self, capsys: pytest.CaptureFixture) -> None:
+        arguments = parse(*OWN_TEXT)
+        assert arguments.config == "own_text" and "taking the config own_text" in (
+            capsys.readouterr().err
+        )
+        own = CorpusConfig(source=("my.en",), target=("my.de",))
+        expected = load_config("own_text")
+        assert arguments.as_config() == dataclasses.replace(
+            expected, data=dataclasses.replace(expected.data, train=own)
+        )
+
+    @pytest.mark.parametrize("text", [(), ("--data.train.pairs", "demo:train:40")])
+    def test_without_config_and_own_text_it_is_the_demo(self, text: tuple[str, ...]) -> None:
+        arguments = parse(*text)
+        assert arguments.config == "demo"
+        assert arguments.data.test == CorpusConfig(pairs=("demo:test",))
+        assert arguments.data.train.pairs == (text[1:] or ("demo:train",))
+
+    @pytest.mark.parametrize("name", ["demo", "configs/demo.py", "copy.json"])
+    def test_own_text_leaves_no_text_of_the_demo(
+        self, name: str, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        if name.endswith("json"):
+            demo = load_config("demo")
+            data = dataclasses.replace(demo.data, exclude=("test",))
+            name = str(tmp_path / name)
+            Path(name).write_text(to_json(dataclasses.replace(demo, data=data)), encoding="utf-8")
+        data = parse("--config", name, *OWN_TEXT).data
+        assert data.train == CorpusConfig(source=("my.en",), target=("my.de",))
+        assert data.validation == data.test == CorpusConfig() and data.exclude == ()
+        assert "the demo's text in data.validation, data.test is left out" in (
+            capsys.readouterr().err
+        )
+        data = parse("--config", name, "--data.train.pairs", "my.tsv", *VALIDATION).data
+        assert data.train == CorpusConfig(pairs=("my.tsv",))
+        assert data.validation == CorpusConfig(source=("v.en",), target=("v.de",))
+
+    def test_other_text_of_a_set_replaces_all_of_it_and_no_other_set(self, tmp_path: Path) -> None:
+        train = CorpusConfig(
+            source=("a.en",), target=("a.de",), pairs=("b.tsv",), weights=(1.0, 2.0), limit=9
+        )
+        validation = CorpusConfig(pairs=("v.tsv",))
+        config = Config(data=DataConfig(train=train, validation=validation))
+        (tmp_path / "config.json").write_text(to_json(config), encoding="utf-8")
+        file = ("--config", str(tmp_path / "config.json"))
+        data = parse(*file, *OWN_TEXT).data
+        assert data.train == CorpusConfig(source=("my.en",), target=("my.de",), limit=9)
+        assert data.validation == validation
+        # Two corpora again: their weights remain.
+        data = parse(*file, "--data.train.pairs", "c.tsv", "d.tsv").data
+        assert data.train == dataclasses.replace(
+            train, source=(), target=(), pairs=("c.tsv", "d.tsv")
+        )
+
+    def test_languages_of_other_text(self, tmp_path: Path) -> None:
+        train = CorpusConfig(pairs=("a.tsv", "b.tsv"), target_languages=("de", "fr"))
+        validation = CorpusConfig(pairs=("v.tsv",), target_languages=("fr",))
+        config = Config(data=DataConfig(train=train, validation=validation))
+        (tmp_path / "config.json").write_text(to_json(config), encoding="utf-8")
+        file = ("--config", str(tmp_path / "config.json"))
+        data = parse(*file, *OWN_TEXT, "--data.train.target-languages", "fr").data
+        assert data.train.target_languages == data.validation.target_languages == ("fr",)
+        with pytest.raises(ValueError, match=r"data.validation.target_languages must name"):
+            parse(*file, *OWN_TEXT)
+
+
+VALIDATION = ("--data.validation.source", "v.en", "--data.validation.target", "v.de")
 
 
 class TestParse:

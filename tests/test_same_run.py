@@ -1,6 +1,7 @@
 """A run is the same on other devices and after any stop."""
 
 import dataclasses
+import math
 import os
 import shutil
 import signal
@@ -9,14 +10,20 @@ import sys
 import time
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_run import CONFIG, losses, params, start, two_processes, wait_for_step
+from tiny_run import CONFIG, losses, metric_lines, params, start, two_processes, wait_for_step
 
+from flaxformer_mt.checkpoints.loading import load_model
+from flaxformer_mt.checkpoints.reading import rank_steps, read_extras
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.train import main, train
+from flaxformer_mt.training.step import Metrics
+from flaxformer_mt.training.validation import Validation
 
 
 def changed(config: Config, **sections) -> Config:
@@ -171,6 +178,93 @@ def test_sigterm_during_a_validation_saves_at_once(tmp_path):
     assert process.returncode == 128 + signal.SIGTERM, output
     assert (tmp_path / "run" / "checkpoints" / "2").exists()
     assert "validation bleu" not in output
+
+
+@pytest.fixture
+def without_compilation(monkeypatch) -> None:
+    """An update and a validation that depend on parameters and batch, and compile little."""
+
+    @jax.jit
+    def train_step(state, batch):
+        change = jnp.sum(batch.inputs) * 1e-5
+        params = jax.tree.map(lambda x: x + change, state.params)
+        ones = [jnp.ones(())] * 4
+        metrics = Metrics(change, change, *ones)._replace(skipped=jnp.zeros(()))
+        return dataclasses.replace(state, params=params, step=state.step + 1), metrics
+
+    def validate(self, params):
+        number = float(jax.tree.leaves(params)[0].ravel()[0])
+        return {"loss": number, "bleu": 50 + 50 * math.sin(1e4 * number)}, []
+
+    monkeypatch.setattr("flaxformer_mt.train.make_train_step", lambda *_: train_step)
+    monkeypatch.setattr(Validation, "__call__", validate)
+
+
+def test_stopped_and_resumed_leaves_the_files_of_an_uninterrupted_run(
+    tmp_path, monkeypatch, without_compilation
+):
+    """Stops between checkpoints, before a validation, and in validations, also in the last one."""
+    config = changed(
+        CONFIG,
+        data={"tokenizer": TokenizerConfig(vocab_size=400)},
+        training={"num_steps": 13, "average_last": 2, "keep_best": 2, "validate_every": 5},
+    )
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(config, str(whole), quiet=True)
+    validate = Validation.__call__
+
+    def stop_at(step: int) -> None:
+        def should_stop(stopped, now, **_) -> bool:
+            stopped.number = signal.SIGTERM
+            return now == step
+
+        with monkeypatch.context() as patch:
+            patch.setattr("flaxformer_mt.training.loop.should_stop", should_stop)
+            assert train(config, str(parts), quiet=True) == "preempted"
+
+    def stop_in_validation() -> None:
+        def interrupted(self, params):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return validate(self, params)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Validation, "__call__", interrupted)
+            ending = train(config, str(parts), quiet=True, handle_signals=True)
+        assert ending == "preempted"
+
+    stop_at(2)
+    assert steps_of(parts) == [2]
+    stop_in_validation()  # of step 5
+    stop_in_validation()  # made up, and stopped again
+    assert steps_of(parts) == [3, 5] and validated_steps(parts) == []
+    stop_at(7)
+    assert steps_of(parts) == [5, 6, 7] and validated_steps(parts) == [5]
+    stop_at(10)  # a validation is due, but not begun
+    stop_at(11)
+    assert steps_of(parts) == [5, 9, 10, 11] and set(validated_steps(parts)) == {5, 10}
+    stop_in_validation()  # of the last step
+    assert train(config, str(parts), quiet=True) == "complete"
+
+    assert steps_of(parts) == steps_of(whole)
+    assert metric_lines(parts) == metric_lines(whole)
+    for which in ("averaged", "last", "best"):
+        one, other = load_model(parts, which), load_model(whole, which)
+        assert one.checkpoint == other.checkpoint
+        for x, y in zip(jax.tree.leaves(one.params), jax.tree.leaves(other.params), strict=True):
+            np.testing.assert_array_equal(x, y)
+    for path in [*(whole / "checkpoints").glob("[0-9]*"), whole / "averaged"]:
+        here, there = read_extras(parts / path.relative_to(whole)), read_extras(path)
+        for extras in (here, there):
+            extras.pop("data_state", None)  # of before the validation, or of after it
+        assert here == there
+
+
+def steps_of(workdir: Path) -> list[int]:
+    return sorted(int(path.name) for path in (workdir / "checkpoints").glob("[0-9]*"))
+
+
+def validated_steps(workdir: Path) -> list[int]:
+    return sorted(rank_steps(workdir / "checkpoints", steps_of(workdir)))
 
 
 def test_another_training_state_is_refused_by_field(whole):

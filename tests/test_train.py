@@ -1,6 +1,7 @@
 """Whole runs of a tiny model: killed and resumed, stopped, stopped early, and in a used workdir."""
 
 import dataclasses
+import os
 import re
 import signal
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 from tiny_run import CONFIG, metric_lines, params, start, wait_for_step
 
 from flaxformer_mt import Translator
+from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.config import to_json
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.train import main, train
-from flaxformer_mt.training.loop import Progress
+from flaxformer_mt.runtime.workdir_lock import own_workdir
+from flaxformer_mt.train import TrainArguments, main, train
+from flaxformer_mt.training.state import Progress
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +104,27 @@ def test_a_refused_run_leaves_the_workdir_as_it_was(uninterrupted, capsys):
     assert (uninterrupted / "config.json").read_bytes() == before
 
 
+def test_a_second_run_in_a_workdir_is_refused(uninterrupted):
+    before = (uninterrupted / "metrics.jsonl").read_bytes()
+    with own_workdir(uninterrupted):
+        for config in (CONFIG, dataclasses.replace(CONFIG, seed=1)):
+            with pytest.raises(OSError, match=f"another run uses .*: process {os.getpid()} on"):
+                train(config, str(uninterrupted), quiet=True)
+    assert (uninterrupted / "metrics.jsonl").read_bytes() == before
+
+
+def test_the_workdir_is_that_of_a_shipped_config_or_must_be_given(
+    uninterrupted, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    for config, workdir in (("demo", "runs/demo"), ("configs/own_text.py", "runs/own_text")):
+        assert parse_arguments(TrainArguments, ["--config", config], prog="").workdir == workdir
+    assert parse_arguments(TrainArguments, [], prog="").workdir == "runs/demo"
+    assert main(["--config", str(uninterrupted / "config.json")]) == 2
+    assert "needs --workdir" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("field", ["average_best", "patience"])
 def test_settings_that_need_a_validation_set_are_refused_without_one(tmp_path, field):
     config = dataclasses.replace(
@@ -130,9 +154,26 @@ def test_a_beam_wider_than_the_vocabulary_is_refused_at_the_start(tmp_path, caps
 def test_patience_counts_validations_without_a_better_bleu():
     progress = Progress({"epoch": 0, "index": 0})
     for bleu in (1.0, 3.0, 2.0, 3.0):
-        progress = progress.after_validation(bleu)
-    assert (progress.best_bleu, progress.waited) == (3.0, 2)
-    assert progress.after_validation(3.1).waited == 0
+        progress = progress.after_validation({"bleu": bleu, "loss": 9.0})
+    assert (progress.best, progress.waited) == (3.0, 2)
+    assert progress.after_validation({"bleu": 3.1, "loss": 9.0}).waited == 0
+
+
+def test_patience_judges_by_loss_while_bleu_is_0():
+    progress = Progress({"epoch": 0, "index": 0})
+    for loss, waited in ((7.0, 0), (6.0, 0), (6.5, 1), (6.0, 2), (5.0, 0)):
+        progress = progress.after_validation({"bleu": 0.0, "loss": loss})
+        assert progress.waited == waited
+    progress = progress.after_validation({"bleu": 0.1, "loss": 8.0})
+    assert (progress.best, progress.waited) == (0.1, 0)
+    assert progress.after_validation({"bleu": 0.0, "loss": 1.0}).waited == 1
+
+
+def test_progress_of_an_earlier_version_is_read():
+    position = {"epoch": 1, "index": 2}
+    for best_bleu, best in ((-1.0, None), (0.0, None), (3.5, 3.5)):
+        old = {"data": position, "best_bleu": best_bleu, "waited": 1, "fingerprints": {}}
+        assert Progress.from_dict(old) == Progress(position, best, 1)
 
 
 def test_early_stopping_ends_the_run(tmp_path, capsys):
@@ -146,7 +187,13 @@ def test_early_stopping_ends_the_run(tmp_path, capsys):
         keep_last=9,
         average_last=9,  # more than there will be
     )
-    train(dataclasses.replace(CONFIG, training=training), str(tmp_path), quiet=True)
-    assert metric_lines(tmp_path)[-1]["step"] == 6
+    train(dataclasses.replace(CONFIG, training=training), str(tmp_path))
+    end = metric_lines(tmp_path)[-1]
+    assert (end["step"], end["kind"]) == (6, "end")
+    assert "the last 2 validations were not better" in end["reason"]
+    shown = capsys.readouterr()
+    assert f"end of training: {end['reason']}" in shown.err
+    assert "compiling shape 1 of 1 (" in shown.err
+    assert "step 1: the first update is done" in shown.err
     # There are 2, 4 and 6; only 6 is in the last third.
-    assert "averaged the checkpoints of steps 6\n" in capsys.readouterr().out
+    assert "averaged the checkpoints of steps 6\n" in shown.out

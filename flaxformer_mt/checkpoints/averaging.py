@@ -10,7 +10,13 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from flaxformer_mt.checkpoints.integrity import find_damage, seal, write_failure
-from flaxformer_mt.checkpoints.reading import rank_steps, read_extras, read_params, whole_steps
+from flaxformer_mt.checkpoints.reading import (
+    counted_steps,
+    rank_steps,
+    read_extras,
+    read_params,
+    whole_steps,
+)
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.runtime.processes import barrier
 
@@ -35,7 +41,8 @@ def average_checkpoints(
 
     Args:
       workdir: of a training run.
-      last: number of newest checkpoints to average; give either this or `best`.
+      last: number of newest checkpoints to average, without those that only a stop wrote; give
+        either this or `best`.
       best: number of checkpoints with the best validation BLEU (or loss) to average.
       or_fewer: accept fewer checkpoints, but at least one.
 
@@ -50,7 +57,8 @@ def average_checkpoints(
     if not directory.is_dir():
         raise _no_training_run(directory.parent)
     steps = whole_steps(directory)
-    candidates = steps[::-1] if last else rank_steps(directory, steps)
+    counted = counted_steps(directory, steps)
+    candidates = counted[::-1] if last else rank_steps(directory, steps)
     wanted = last or best or 0
     if len(candidates) < (1 if or_fewer else wanted):
         kind = "checkpoints" if last else "validated checkpoints"

@@ -7,6 +7,7 @@
                                         and the trained parameters if others translate
     workdir/checkpoints/<step>/extras   JSON: data iterator, metrics, configuration, tokenizer
     workdir/averaged/                   params and extras, see checkpoints.averaging
+    workdir/owner.lock                  locked by the training run, see runtime.workdir_lock
     workdir/newest_checkpoint           the newest step, so that its loss is noticed
     workdir/damaged/                    damaged checkpoints, moved here when a run resumes
 
@@ -15,15 +16,16 @@ Orbax reads and writes. This package adds checksums and the deletion of whole ch
 
 import dataclasses
 import json
+import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
-from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
+from orbax.checkpoint.checkpoint_managers import PreservationContext, PreservationPolicy
 
 from flaxformer_mt.checkpoints.integrity import (
     find_damage,
@@ -33,7 +35,13 @@ from flaxformer_mt.checkpoints.integrity import (
     seal,
     write_failure,
 )
-from flaxformer_mt.checkpoints.reading import check_fit, quality, read_extras, read_items
+from flaxformer_mt.checkpoints.reading import (
+    LATE_METRICS,
+    check_fit,
+    quality,
+    read_extras,
+    read_items,
+)
 from flaxformer_mt.config import Config
 
 State = Any  # a dataclass with a field `params`: training.state.TrainState
@@ -56,9 +64,11 @@ class Restored(NamedTuple):
 class Checkpoints:
     """Keeps the newest `keep_last` checkpoints and the `keep_best` best of all.
 
-    The best have the highest validation BLEU ("bleu" of the metrics) or, without BLEU, the lowest
-    validation loss ("loss"). The constructor removes the remains of killed saves, and moves
-    damaged checkpoints away with a warning, so that the newest remaining one is whole.
+    The best have the highest validation BLEU ("bleu" of the metrics) or, where BLEU is 0 or absent,
+    the lowest validation loss ("loss"). Checkpoints that a stop wrote (`save(scheduled=False)`) do
+    not count, and are kept only while they are the newest. The constructor removes the remains of
+    killed saves, and moves damaged checkpoints away with a warning, so that the newest remaining
+    one is whole.
 
     Args:
       workdir: its directory `checkpoints` is created if it does not exist.
@@ -78,17 +88,19 @@ class Checkpoints:
         self._remove([self._outdated])
         if jax.process_index() == 0:  # CheckpointManager makes the other processes wait for this
             move_damaged(self.directory, workdir / "damaged")
-        kept = [LatestN(keep_last), BestN(get_metric_fn=quality, n=keep_best)]
+        self._kept = _Kept(keep_last, keep_best)
         self._manager = ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
                 best_fn=quality,
-                preservation_policy=AnyPreservationPolicy(kept),
+                preservation_policy=self._kept,
                 # A kill during a deletion would leave half a checkpoint: Orbax renames it first.
                 todelete_subdir=self._outdated.name,
                 async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
             ),
         )
+        for step in saved_steps(self.directory):
+            self._kept.note(step, read_extras(self.directory / str(step)))
 
     def save(
         self,
@@ -100,6 +112,7 @@ class Checkpoints:
         config: Config,
         tokenizer_fingerprint: str,
         eval_params: Any = None,
+        scheduled: bool = True,
     ) -> None:
         """Copies `state` from the devices, then writes it in the background.
 
@@ -126,6 +139,7 @@ class Checkpoints:
             "metrics": metrics,
             "config": dataclasses.asdict(config),
             "tokenizer": tokenizer_fingerprint,
+            "scheduled": scheduled,
         }
         json.dumps(extras)  # raises a TypeError here, not in the background
         rest = _without_params(state)
@@ -136,10 +150,28 @@ class Checkpoints:
             state=ocp.args.StandardSave(rest),
             extras=ocp.args.JsonSave(extras),
         )
+        if step not in self._manager.all_steps():
+            self._kept.note(step, extras)
         try:
             self._manager.save(step, args=items, metrics=metrics)
         except Exception as error:
             raise self._failure(error) from error
+
+    def add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds the metrics of a validation that followed after the checkpoint was written."""
+        self.wait()
+        path = self.directory / str(step)
+        if jax.process_index() == 0:
+            partial = path / f"{LATE_METRICS}.partial"
+            try:
+                partial.write_text(json.dumps(metrics), encoding="utf-8")
+                partial.replace(path / LATE_METRICS)
+            except OSError as error:
+                raise write_failure("the validation metrics", path, error) from error
+        self._kept.metrics[step] = dict(metrics)
+        steps = self._manager.all_steps()
+        for outdated in set(steps) - self._kept.of(sorted(steps)):
+            self._manager.delete(outdated)
 
     def latest_step(self) -> int | None:
         """Returns the step of the newest checkpoint; None without checkpoints."""
@@ -174,12 +206,12 @@ class Checkpoints:
         items = read_items(
             path,
             **{item: ocp.args.StandardRestore(like) for item, like in wanted.items()},
-            extras=ocp.args.JsonRestore(),
         )
         rest = dict(items["state"])
         params = rest.pop(_TRAINED) if has_separate_eval_params else items["params"]
         state = dataclasses.replace(state_like, params=params, **rest)
-        return Restored(state, items["extras"]["data_state"])
+        extras = read_extras(path)
+        return Restored(state, extras["data_state"])
 
     def wait(self) -> None:
         """Waits until the last save is on disk.
@@ -230,6 +262,39 @@ class Checkpoints:
         steps = saved_steps(self.directory)
         newest = f"the newest checkpoint there is step {steps[-1]}" if steps else "there is none"
         return write_failure(f"checkpoint {self._saving}", self.directory, error, newest)
+
+
+@dataclasses.dataclass
+class _Kept(PreservationPolicy):
+    """Preserves the newest checkpoint, the last scheduled ones, and the best validated ones."""
+
+    keep_last: int
+    keep_best: int
+    unscheduled: set[int] = dataclasses.field(default_factory=set)
+    metrics: dict[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+    def note(self, step: int, extras: Mapping[str, Any]) -> None:
+        """Records what the decision needs of a checkpoint."""
+        self.metrics[step] = extras["metrics"]
+        if not extras.get("scheduled", True):
+            self.unscheduled.add(step)
+
+    def should_preserve(
+        self, checkpoints: Sequence[Any], *, context: PreservationContext
+    ) -> Sequence[bool]:
+        """Returns the decision for each checkpoint, oldest first."""
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        kept = self.of(steps)
+        return [step in kept for step in steps]
+
+    def of(self, steps: Sequence[int]) -> set[int]:
+        """Returns the steps to keep of some in ascending order."""
+        scores = {step: quality(self.metrics[step]) for step in steps}
+        validated = [step for step in steps if scores[step] > -math.inf]
+        best = sorted(validated, key=lambda step: (scores[step], step))
+        scheduled = [step for step in steps if step not in self.unscheduled]
+        kept = {*steps[-1:], *scheduled[-self.keep_last :]}
+        return kept | ({*best[-self.keep_best :]} if self.keep_best else set())
 
 
 def _without_params(state: State) -> dict[str, Any]:

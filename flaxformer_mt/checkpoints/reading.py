@@ -3,6 +3,7 @@
 `checkpoints.manager` describes the files of a workdir.
 """
 
+import json
 import logging
 import math
 from collections.abc import Iterator, Mapping
@@ -17,15 +18,19 @@ from etils import epath
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps
 from flaxformer_mt.model.initialization import Params
 
+LATE_METRICS = "late_metrics.json"
+"""File in a checkpoint: metrics of a validation that followed later, after a stop."""
+
 _log = logging.getLogger(__name__)
 
 
 def quality(metrics: Mapping[str, float]) -> float:
-    """Returns the sort key of a checkpoint: "bleu", else -"loss", else (or for NaN) -inf.
+    """Returns the sort key of a checkpoint: "bleu" above 0, else -"loss", else (or for NaN) -inf.
 
-    BLEU is never below 0 and -loss never above it, so a checkpoint with BLEU precedes one without.
+    BLEU of 0 tells nothing: early checkpoints have it while their loss falls. -loss is never above
+    0, so a checkpoint with BLEU precedes one without.
     """
-    score = metrics["bleu"] if "bleu" in metrics else -metrics.get("loss", math.inf)
+    score = metrics.get("bleu") or -metrics.get("loss", math.inf)
     return -math.inf if math.isnan(score) else score
 
 
@@ -48,6 +53,19 @@ def rank_steps(directory: Path, steps: list[int]) -> list[int]:
     score = {step: quality(read_extras(directory / str(step))["metrics"]) for step in steps}
     validated = [step for step in steps if score[step] > -math.inf]
     return sorted(validated, key=lambda step: (score[step], step), reverse=True)
+
+
+def counted_steps(directory: Path, steps: list[int]) -> list[int]:
+    """Returns the steps that count as last ones: the newest, and those of the run's schedule.
+
+    A checkpoint that a stop wrote does not count once the run has gone on, so that the run has the
+    same last checkpoints as an uninterrupted one.
+    """
+    return [
+        step
+        for step in steps
+        if step == steps[-1] or read_extras(directory / str(step)).get("scheduled", True)
+    ]
 
 
 def choose_checkpoint(workdir: Path, which: str) -> Path:
@@ -102,8 +120,10 @@ def read_items(path: Path, **items: Any) -> dict[str, Any]:
 
 
 def read_extras(path: Path) -> dict[str, Any]:
-    """Returns the JSON part of a checkpoint."""
-    return read_items(path, extras=ocp.args.JsonRestore())["extras"]
+    """Returns the JSON part of a checkpoint, with the metrics of a late validation."""
+    extras = read_items(path, extras=ocp.args.JsonRestore())["extras"]
+    late = path / LATE_METRICS
+    return extras | {"metrics": json.loads(late.read_text())} if late.exists() else extras
 
 
 def read_params(path: Path) -> Params:

@@ -15,6 +15,17 @@ from flaxformer_mt.checkpoints.reading import rank_steps, read_extras, whole_ste
 from flaxformer_mt.config import CONFIG_FILE, Config, config_from_dict, differences, save_config
 
 
+def make_workdir(workdir: Path) -> None:
+    """Makes the directory if it does not exist; raises OSError if it is not writable."""
+    if workdir.exists() and not workdir.is_dir():
+        raise NotADirectoryError(f"{workdir} is a file; --workdir must name a directory")
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=workdir).close()
+    except OSError as error:
+        raise write_failure("a file", workdir, error) from error
+
+
 def check_workdir(
     workdir: str | os.PathLike[str], config: Config, tokenizer_fingerprint: str | None = None
 ) -> None:
@@ -33,13 +44,7 @@ def check_workdir(
       ValueError: it holds checkpoints of another model; the message lists the differences.
     """
     workdir = Path(workdir).absolute()
-    if workdir.exists() and not workdir.is_dir():
-        raise NotADirectoryError(f"{workdir} is a file; --workdir must name a directory")
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=workdir).close()
-    except OSError as error:
-        raise write_failure("a file", workdir, error) from error
+    make_workdir(workdir)
     lines = _model_differences(workdir, config, tokenizer_fingerprint)
     if lines:
         raise ValueError(

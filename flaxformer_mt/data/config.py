@@ -20,7 +20,8 @@ class DataConfig:
     train: CorpusConfig = CorpusConfig()
     """Training text."""
     validation: CorpusConfig = CorpusConfig()
-    """Text that measures progress and selects the best checkpoint."""
+    """Text that measures progress and selects the best checkpoint. It does not change the batches
+    of training (except by `exclude`)."""
     test: CorpusConfig = CorpusConfig()
     """Text for the final score."""
     exclude: tuple[Literal["validation", "test"], ...] = ()
@@ -68,6 +69,10 @@ class DataConfig:
                     f"data.exclude names {split!r}, but data.{split} lists no text; list it "
                     f"there, or remove {split!r} from data.exclude."
                 )
+
+    def target_languages_of(self, split: Literal["validation", "test"]) -> tuple[str, ...]:
+        """Returns the target languages of the text of a set."""
+        return getattr(self, split).target_languages or (self.target_language,)
 
     def _check_languages(self) -> None:
         """Raises ValueError unless held-out text has languages of the training text."""

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Int
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
-from flaxformer_mt.data.batching.buckets import choose_bucket_shapes
+from flaxformer_mt.data.batching.buckets import choose_bucket_shapes, num_rows
 from flaxformer_mt.data.batching.mixture import temperature_weights
 from flaxformer_mt.data.batching.packing import pack_pairs, packed_shape
 from flaxformer_mt.data.batching.plan import (
@@ -58,7 +58,7 @@ class Data:
     validation: tuple[Pair, ...]
     """Every validation pair as text, for BLEU, including too long and empty ones."""
     validation_plan: BatchPlan
-    """The batches of the validation loss."""
+    """The batches of the validation loss: those of training, and one shape for longer pairs."""
     test: tuple[Pair, ...]
     """Every test pair as text."""
     report: DataReport
@@ -82,9 +82,12 @@ class Data:
 
         return BatchIterator(self.epochs, shard_rows=self.shard_rows)
 
-    def validation_batches(self) -> Iterator[Batch]:
-        """Yields this process's rows of the validation batches, always in the same order."""
-        plan, shard_rows = self.validation_plan, self.shard_rows
+    def validation_batches(self, shard_rows: ShardRows | None = None) -> Iterator[Batch]:
+        """Yields this process's rows of the validation batches, always in the same order.
+
+        `shard_rows` replaces that of the data, for another partition than that of training.
+        """
+        plan, shard_rows = self.validation_plan, shard_rows or self.shard_rows
         for index in range(len(plan)):
             yield plan.batch(index, None if shard_rows is None else shard_rows(plan.shape(index)))
 
@@ -138,7 +141,6 @@ def build_data(
     epochs = _plan_epochs(
         config,
         train,
-        validation.pairs,
         tokenizer=tokenizer,
         weights=weights,
         seed=seed,
@@ -166,7 +168,11 @@ def build_data(
         tokenizer=tokenizer,
         epochs=epochs,
         validation=held_out["validation"],
-        validation_plan=plan_in_order(validation.pairs, epochs.shapes, epochs.batcher),
+        validation_plan=plan_in_order(
+            validation.pairs,
+            _with_room_for(validation.pairs, epochs.shapes, config.tokens_per_batch),
+            epochs.batcher,
+        ),
         test=held_out["test"],
         report=report,
         shard_rows=shard_rows,
@@ -245,13 +251,15 @@ def _count(split: _Tokenized, excluded: Counter[str] | None = None) -> SplitCoun
 def _plan_epochs(
     config: DataConfig,
     train: _Tokenized,
-    validation: TokenizedPairs,
     *,
     tokenizer: Tokenizer,
     weights: Sequence[float],
     seed: int,
 ) -> Epochs:
-    """Chooses the batch shapes for the lengths of training, sampled too, and of validation."""
+    """Chooses the batch shapes for the lengths of the training text, sampled too.
+
+    They do not depend on other text, so that another validation set trains on the same batches.
+    """
     sampler, first = None, train.pairs
     if config.tokenizer.sampling_alpha > 0:
         sampler = SubwordSampler(
@@ -264,7 +272,7 @@ def _plan_epochs(
             num_workers=config.num_workers,
         )
         first = sampler.pairs_of(0)
-    measured = (first, train.pairs, validation)
+    measured = (first, train.pairs)
     shapes = choose_shapes(
         config,
         np.concatenate([pairs.source_lengths for pairs in measured]),
@@ -287,6 +295,22 @@ def _plan_epochs(
     )
     # Planned once, because sampling and packing take seconds.
     return dataclasses.replace(epochs, first=epochs.plan(0, first))
+
+
+def _with_room_for(
+    pairs: TokenizedPairs, shapes: tuple[BatchShape, ...], tokens_per_batch: int
+) -> tuple[BatchShape, ...]:
+    """Returns the shapes, and one more if some of the pairs are longer than the largest."""
+    source, target = (
+        max([length, *lengths.tolist()])
+        for length, lengths in zip(
+            shapes[-1][1:], (pairs.source_lengths, pairs.target_lengths), strict=True
+        )
+    )
+    if (source, target) == shapes[-1][1:]:
+        return shapes
+    rows = num_rows(max(source, target), tokens_per_batch, _ROWS_MULTIPLE_OF)
+    return (*shapes, BatchShape(rows, source, target))
 
 
 def choose_shapes(

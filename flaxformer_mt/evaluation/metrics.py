@@ -14,8 +14,20 @@ from sacrebleu.metrics.chrf import CHRF
 
 Tokenize = Literal["13a", "intl", "zh", "char", "none"]
 """How sacreBLEU splits both sides into words before it counts n-grams: "13a" for languages with
-spaces, "zh" for Chinese (each character a word), "char" for any writing without spaces, "none" for
-text that is split already."""
+spaces, "zh" for Chinese (each Chinese character a word, the rest as "13a"), "char" for any writing
+without spaces, "none" for text that is split already."""
+
+# Codes of ISO 639 (languages) and ISO 15924 (scripts).
+_CHINESE = {
+    *("zh", "zho", "chi", "cmn", "yue", "wuu", "nan", "hak", "gan", "hsn", "cjy", "cdo", "cpx"),
+    *("czo", "czh", "mnp", "lzh", "hans", "hant", "hani"),
+}
+_WITHOUT_SPACES = {
+    *("ja", "jpn", "jpan", "hira", "kana"),
+    *("th", "tha", "thai", "lo", "lao", "laoo", "km", "khm", "khmr", "my", "mya", "bur", "mymr"),
+    *("shn", "ksw", "mnw", "nod", "tts", "khb", "lana", "talu", "bo", "bod", "tib", "dz", "dzo"),
+    "tibt",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +70,32 @@ def chrf(
     return _score("chrF2", CHRF(lowercase=lowercase), hypotheses, references)
 
 
-def default_tokenize(language: str) -> Tokenize:
-    """The BLEU tokeniser for a target language: "zh" for Chinese, "char" for Japanese, else "13a".
+def default_tokenize(*languages: str) -> Tokenize:
+    """Returns the BLEU tokenizer for the target languages of a text.
 
-    `language` is a code such as "de", "zh" or "zh-TW".
+    "zh" is for Chinese (alone, or with languages that have spaces). "char" is for Japanese, Thai,
+    Lao, Khmer, Burmese, Tibetan and others without spaces: sacreBLEU's tokenizers for their words
+    need other packages or a download. "13a" is for all others.
+
+    Args:
+      languages: codes such as "de", "zh", "zh-TW", "cmn_Hans" or "yue". A script such as Latn
+        decides before the language.
     """
-    code = language.lower().replace("_", "-").split("-")[0]
-    unspaced: dict[str, Tokenize] = {"zh": "zh", "zho": "zh", "ja": "char", "jpn": "char"}
-    return unspaced.get(code, "13a")
+    chosen = {_tokenize_one(language) for language in languages}
+    return "char" if "char" in chosen else "zh" if "zh" in chosen else "13a"
+
+
+def _tokenize_one(language: str) -> Tokenize:
+    code, *subtags = language.lower().replace("_", "-").split("-")
+    script = next((tag for tag in subtags if len(tag) == 4 and tag.isalpha()), "")
+    for decisive in filter(None, (script, code)):
+        if decisive in _CHINESE:
+            return "zh"
+        if decisive in _WITHOUT_SPACES:
+            return "char"
+        if decisive in ("latn", "cyrl"):
+            return "13a"
+    return "13a"
 
 
 def _score(

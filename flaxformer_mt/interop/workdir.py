@@ -11,7 +11,7 @@ from flaxformer_mt.config import save_config
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import init_state
 
-FIRST_BATCH = {"data": {"epoch": 0, "index": 0}}  # see `training.loop.Progress`
+FIRST_BATCH = {"data": {"epoch": 0, "index": 0}}  # see `training.state.Progress`
 
 
 def write_workdir(workdir: str | os.PathLike[str], loaded: LoadedModel) -> None:

@@ -23,6 +23,40 @@ def prepare_process() -> None:
     atexit.register(gc.freeze)
     # Orbax raises each failure and also logs it, with a traceback.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
+    _hide_closed_event_loops()
+
+
+def _hide_closed_event_loops() -> None:
+    """Hides the traceback that each unfinished write of a checkpoint prints after a failed one.
+
+    Orbax raises the failure itself. It closes the event loop of the other writes, which tensorstore
+    then reports, one by one.
+    """
+    show = sys.unraisablehook
+
+    def show_others(event: "sys.UnraisableHookArgs") -> None:
+        if str(event.exc_value) != "Event loop is closed":
+            show(event)
+
+    sys.unraisablehook = show_others
+
+
+def platform_problem() -> str:
+    """Returns why JAX cannot use JAX_PLATFORMS, and what to install; "" if it can."""
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    if not platforms:
+        return ""
+    import jax  # not above: --help does not need it
+
+    try:
+        jax.devices()
+        return ""
+    except (AssertionError, RuntimeError) as error:  # AssertionError: no such device is visible
+        reason = str(error).split(" (set JAX_PLATFORMS")[0] or "no such device is visible"
+    extra = {"cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}.get(platforms.split(",")[0])
+    install = f"Install what it needs (pip install 'flaxformer-mt[{extra}]', in a checkout "
+    install += f"pip install -e '.[{extra}]'), or unset" if extra else ""
+    return f"JAX cannot use JAX_PLATFORMS={platforms}: {reason}. {install or 'Unset'} it"
 
 
 def exit_process(status: int) -> NoReturn:

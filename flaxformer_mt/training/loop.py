@@ -5,7 +5,8 @@ import dataclasses
 import functools
 import signal
 import time
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 import jax
 import numpy as np
@@ -14,17 +15,19 @@ import optax
 from flaxformer_mt.checkpoints.initial import initial_params
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.config import Config, config_from_dict, differences
+from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.data.fingerprints import changed
 from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import BatchPlacement
 from flaxformer_mt.training.adapting import Adaptation
-from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_schedule
 from flaxformer_mt.training.reporting import NoReporter
 from flaxformer_mt.training.state import (
+    Progress,
     TrainState,
     abstract_state,
+    check_same_state,
     eval_params,
     has_separate_eval_params,
     init_state,
@@ -42,38 +45,6 @@ MAX_PENDING = 2
 a quick stop after a signal."""
 
 
-class Progress(NamedTuple):
-    """The part of a run's progress that is not in its `TrainState`; JSON in each checkpoint.
-
-    Attributes:
-      data: state of the data iterator.
-      best_bleu: highest validation BLEU so far, -1 before the first.
-      waited: validations since then.
-      fingerprints: of the training data (see data.fingerprints); a resume compares them.
-    """
-
-    data: dict[str, int]
-    best_bleu: float = -1.0
-    waited: int = 0
-    fingerprints: dict[str, str] = {}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Progress":
-        """Returns the progress in a checkpoint; raises ValueError for one of a later version."""
-        if unknown := sorted(set(values) - set(cls._fields)):
-            raise ValueError(
-                f"the checkpoint has the keys {', '.join(unknown)}, which this version does not "
-                "know: resume it with the version that wrote it"
-            )
-        return cls(**values)
-
-    def after_validation(self, bleu: float | None) -> "Progress":
-        """Returns the progress after a validation with this BLEU."""
-        if bleu is None or bleu > self.best_bleu:
-            return self._replace(best_bleu=self.best_bleu if bleu is None else bleu, waited=0)
-        return self._replace(waited=self.waited + 1)
-
-
 @dataclasses.dataclass(frozen=True)
 class Run:
     """The constant parts of one training run."""
@@ -84,6 +55,7 @@ class Run:
     optimizer: optax.GradientTransformation
     adaptation: Adaptation
     placement: BatchPlacement
+    validation_placement: BatchPlacement
     checkpoints: Checkpoints
     train_step: TrainStep
 
@@ -92,26 +64,58 @@ class Run:
     ) -> tuple[TrainState, Ending]:
         """Updates the state until the last step, early stopping, or a signal.
 
-        Metrics stay on the device until a log line or a checkpoint.
-
         Returns:
-          The last state, which is saved, and the reason for the end.
+          The last state, which is saved, and the reason for the end, which is reported.
+        """
+        validation = Validation(
+            self.config,
+            self.validation_placement,
+            self.data,
+            self.model,
+            make_eval_step(self.model),
+        )
+        if progress.validation_due:
+            progress = self._make_up_validation(state, progress, reporter, validation, stopped)
+        ended_by_signal = progress.validation_due
+        if not ended_by_signal:
+            state, progress, ended_by_signal = self._update(
+                state, progress, reporter, validation, stopped
+            )
+        step = int(state.step)
+        if not ended_by_signal:
+            reporter.end(step, self._why_complete(step, progress))
+            return state, "complete"
+        name = signal.Signals(stopped.number).name if stopped.number else "a request"
+        reporter.end(step, f"{name} stopped the run at step {step} of {self._num_steps}")
+        return state, "preempted" if stopped.number == signal.SIGTERM else "interrupted"
+
+    def _update(
+        self,
+        state: TrainState,
+        progress: Progress,
+        reporter: NoReporter,
+        validation: Validation,
+        stopped: StopRequest,
+    ) -> tuple[TrainState, Progress, bool]:
+        """Returns state and progress at the end, and whether a signal stopped the run.
+
+        Metrics stay on the device until a log line or a checkpoint.
         """
         config = self.config.training
         schedule = make_schedule(config, self.config.model.d_model)
-        validation = Validation(
-            self.config, self.placement, self.data, self.model, make_eval_step(self.model)
-        )
         batches = self.data.train_iterator()
         batches.set_state(progress.data)
         window: list[Metrics] = []  # of the updates since the last log line
         positions: list[dict[str, int]] = []  # of their batches in the data
         skipped = 0  # updates in a row, up to the last log line
+        compiled: set[tuple[int, ...]] = set()  # shapes
         window_start = time.monotonic()
         step = int(state.step)
         while step < config.num_steps and not self._out_of_patience(progress):
             positions.append(batches.get_state())
-            state, step_metrics = self.train_step(state, self.placement(next(batches)))
+            batch = self.placement(next(batches))
+            state, step_metrics, seconds = self._compile_and_step(state, batch, compiled, reporter)
+            window_start += seconds  # tokens/s count training only
             step += 1
             window.append(step_metrics)
             if len(window) >= MAX_PENDING:
@@ -119,8 +123,10 @@ class Run:
             last = step == config.num_steps
             log = step % config.log_every == 0 or last
             stop = should_stop(stopped, step, synchronize=log)
-            validate = last or (config.validate_every and step % config.validate_every == 0)
-            save = validate or step % config.checkpoint_every == 0 or stop
+            due = bool(config.validate_every) and step % config.validate_every == 0
+            validate = last or due
+            scheduled = due or step % config.checkpoint_every == 0
+            save = last or scheduled or stop
 
             if log or save:  # check the updates before anything is kept
                 done = jax.device_get(window)
@@ -134,16 +140,62 @@ class Run:
             if save:
                 pause = time.monotonic()
                 progress = progress._replace(data=batches.get_state())
-                wanted = validate and (last or not stop)  # a stop skips the validation
-                progress = self._save(
-                    step, state, progress, reporter, validation if wanted else None, stopped
-                )
-                window_start += time.monotonic() - pause  # tokens/s count training only
+                scores = None
+                if validate and self.data.validation:
+                    progress = progress._replace(validation_due=True)
+                    if not stop:
+                        progress, scores = self._validate(
+                            state, progress, reporter, validation, stopped
+                        )
+                self._save(step, state, progress, scores, scheduled=scheduled)
+                window_start += time.monotonic() - pause
 
-            if stop and not last:
-                preempted = stopped.number == signal.SIGTERM
-                return state, "preempted" if preempted else "interrupted"
-        return state, "complete"
+            if progress.validation_due or (stop and not last):
+                return state, progress, True
+        return state, progress, False
+
+    def _compile_and_step(
+        self,
+        state: TrainState,
+        batch: Batch,
+        compiled: set[tuple[int, ...]],
+        reporter: NoReporter,
+    ) -> tuple[TrainState, Metrics, float]:
+        """Returns state and metrics after an update, and the seconds of a compilation.
+
+        The first update with a batch shape compiles it, which can take a minute.
+        """
+        shape = (*batch.inputs.shape, batch.targets.shape[-1])
+        if shape in compiled:
+            return *self.train_step(state, batch), 0.0
+        first = not compiled
+        compiled.add(shape)
+        count, rows, source, target = shape
+        what = f"shape {len(compiled)} of {len(self.data.shapes)}"
+        start = time.monotonic()
+        reporter.message(f"compiling {what} ({BatchShape(count * rows, source, target)})")
+        state, metrics = self.train_step(state, batch)
+        seconds = time.monotonic() - start
+        reporter.compiled(what, seconds)
+        if first:
+            jax.block_until_ready(metrics)
+            reporter.message(f"step {int(state.step)}: the first update is done")
+        return state, metrics, seconds
+
+    @property
+    def _num_steps(self) -> int:
+        return self.config.training.num_steps
+
+    def _why_complete(self, step: int, progress: Progress) -> str:
+        if step >= self._num_steps:
+            return f"all {self._num_steps} steps are done"
+        best = progress.best or 0.0
+        measure = f"BLEU {best:.2f}" if best > 0 else f"loss {-best:.4g}, as BLEU is 0"
+        return (
+            f"early stopping at step {step} of {self._num_steps}: the last {progress.waited} "
+            f"validations were not better than the best before ({measure}); training.patience is "
+            f"{self.config.training.patience}"
+        )
 
     def _out_of_patience(self, progress: Progress) -> bool:
         patience = self.config.training.patience
@@ -175,39 +227,69 @@ class Run:
             "try float32); --training.on-nonfinite skip skips such batches."
         )
 
+    def _validate(
+        self,
+        state: TrainState,
+        progress: Progress,
+        reporter: NoReporter,
+        validation: Validation,
+        stopped: StopRequest,
+    ) -> tuple[Progress, dict[str, float] | None]:
+        """Returns the progress after a validation, and its scores.
+
+        A signal ends the validation, so that there is time to save. The progress is then the given
+        one, without scores.
+        """
+        step, found = int(state.step), None
+        reporter.message(f"step {step}: validating")
+        with contextlib.suppress(Interrupted), stopped.may_interrupt():
+            found = validation(eval_params(state, self.adaptation))
+        if found is None:
+            return progress, None
+        scores, samples = found
+        reporter.validation(step, scores, samples)
+        return progress.after_validation(scores), scores
+
+    def _make_up_validation(
+        self,
+        state: TrainState,
+        progress: Progress,
+        reporter: NoReporter,
+        validation: Validation,
+        stopped: StopRequest,
+    ) -> Progress:
+        """Returns the progress after the validation that a stop prevented, unless stopped again."""
+        if not self.data.validation:
+            return progress._replace(validation_due=False)
+        step = int(state.step)
+        scores = self.checkpoints.extras()["metrics"]
+        if scores:  # a run after the stop has made it up, and was killed before the next checkpoint
+            return progress.after_validation(scores)
+        progress, found = self._validate(state, progress, reporter, validation, stopped)
+        if found is not None:
+            self.checkpoints.add_metrics(step, found)
+        return progress
+
     def _save(
         self,
         step: int,
         state: TrainState,
         progress: Progress,
-        reporter: NoReporter,
-        validation: Validation | None,
-        stopped: StopRequest,
-    ) -> Progress:
-        """Validates, if there is a validation set, and saves.
-
-        A signal ends the validation, so that there is time to save.
-
-        Returns:
-          The progress after the validation.
-        """
-        params = eval_params(state, self.adaptation)
-        scores = None
-        if validation and self.data.validation:
-            with contextlib.suppress(Interrupted), stopped.may_interrupt():
-                scores, samples = validation(params)
-                reporter.validation(step, scores, samples)
-                progress = progress.after_validation(scores.get("bleu"))
+        scores: Mapping[str, float] | None,
+        *,
+        scheduled: bool,
+    ) -> None:
+        separate = has_separate_eval_params(state, self.adaptation)
         self.checkpoints.save(
             step,
             state,
-            eval_params=params if has_separate_eval_params(state, self.adaptation) else None,
+            eval_params=eval_params(state, self.adaptation) if separate else None,
             data_state=progress._asdict(),
             metrics=scores,
             config=self.config,
             tokenizer_fingerprint=self.data.tokenizer.fingerprint,
+            scheduled=scheduled,
         )
-        return progress
 
 
 def skipped_in_a_row(window: list[Metrics], before: int) -> int:
@@ -253,6 +335,8 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
     if not lines:
         return restored.state, progress._replace(fingerprints=fingerprints)
     lines += differences(saved.data, config.data, where="data")
+    if config.data.exclude:
+        lines.append(f"(data.exclude drops lines of {' and '.join(config.data.exclude)} from it)")
     if not accept_changed_data:
         raise ValueError(
             "the training data is not what it was when this run stopped:\n  "
@@ -261,22 +345,3 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
         )
     next_epoch = {"epoch": progress.data["epoch"] + 1, "index": 0}
     return restored.state, progress._replace(data=next_epoch, fingerprints=fingerprints)
-
-
-def check_same_state(saved: TrainingConfig, config: TrainingConfig) -> None:
-    """Raises ValueError for settings whose training state has other arrays than the checkpoint."""
-    fields = {"optimizer", "trainable", "lora_rank", "lora_alpha", "lora_target"}
-    lines = [
-        line
-        for line in differences(saved, config, where="training")
-        if line.split(":")[0].removeprefix("training.") in fields
-    ]
-    if bool(saved.ema_decay) != bool(config.ema_decay):
-        lines.append(f"training.ema_decay: {saved.ema_decay} -> {config.ema_decay}")
-    if lines:
-        raise ValueError(
-            "the checkpoints of this run hold another training state (there -> here):\n  "
-            + "\n  ".join(lines)
-            + "\nSet these back, or start from its parameters in a new --workdir, with "
-            "--training.init-from."
-        )

@@ -36,6 +36,12 @@ class NoReporter:
     ) -> None:
         """Does nothing."""
 
+    def compiled(self, what: str, seconds: float) -> None:
+        """Does nothing."""
+
+    def end(self, step: int, reason: str, *, show: bool = True) -> None:
+        """Does nothing."""
+
     def message(self, text: str) -> None:
         """Does nothing."""
 
@@ -47,9 +53,10 @@ class Reporter(NoReporter):
     """Writes a run's metrics to `workdir` and shows them on standard error.
 
     metrics.jsonl has one object a line: "step", "kind" ("train" or "validation"), the metrics,
-    and "time" (seconds since 1970). A resumed run drops the lines after its first step, so that the
-    file equals that of an uninterrupted run, except for times, and for the averages of the
-    `log_every` steps in which the run stopped.
+    and "time" (seconds since 1970). The last line has the kind "end" and the "reason" of the end. A
+    resumed run drops it and the lines after its first step, so that the file equals that of an
+    uninterrupted run, except for times, and for the averages of the `log_every` steps in which the
+    run stopped.
 
     Args:
       workdir: of the run; must exist.
@@ -127,6 +134,21 @@ class Reporter(NoReporter):
                 "".join(f"  {name:<12} {text}\n" for name, text in sample._asdict().items())
             )
 
+    def compiled(self, what: str, seconds: float) -> None:
+        """Reports a compilation, whose time does not count in the estimate of the time left."""
+        self._start_time += seconds
+        if not self._bar.disable:
+            self._bar.start_t += seconds
+            self._bar.last_print_t += seconds
+        if seconds >= 1:
+            self.message(f"compiled  {what} in {seconds:.0f} s")
+
+    def end(self, step: int, reason: str, *, show: bool = True) -> None:
+        """Reports why the run ends; without `show`, in metrics.jsonl only."""
+        self._write({"step": step, "kind": "end", "reason": reason})
+        if show:
+            self.message(f"end of training: {reason}")
+
     def message(self, text: str) -> None:
         """Shows a line of text above the progress bar."""
         if not self._quiet:
@@ -145,18 +167,24 @@ class Reporter(NoReporter):
         # JSON has neither infinity nor NaN.
         line |= {name: x if math.isfinite(x) else None for name, x in metrics.items()}
         line |= {"samples": [sample._asdict() for sample in samples]} if samples else {}
-        line |= {"time": round(time.time(), 3)}
         summaries = [summary.scalar(f"{kind}/{name}", value) for name, value in metrics.items()]
         for number, sample in enumerate(samples):
             parts = [f"**{name}** {text}" for name, text in sample._asdict().items()]
             summaries.append(summary.text(f"samples/{number}", "  \n".join(parts)))
-        # Flush now: a kill would lose the buffer, and a resumed run, which starts after this step,
-        # would not write it again.
+        self._write(line, [Event(step=step, wall_time=time.time(), summary=x) for x in summaries])
+
+    def _write(self, line: dict[str, Any], events: Sequence[Event] = ()) -> None:
+        """Writes a line of metrics.jsonl, and events.
+
+        It flushes now: a kill would lose the buffer, and a resumed run, which starts after this
+        step, would not write it again.
+        """
+        line |= {"time": round(time.time(), 3)}
         try:
             self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
             self._file.flush()
-            for item in summaries:
-                self._events.write_event(Event(step=step, wall_time=time.time(), summary=item))
+            for event in events:
+                self._events.write_event(event)
             self._events.flush()
         except OSError as error:
             raise OSError(f"could not write to {self._path.parent}: {error.strerror}") from error
@@ -181,21 +209,23 @@ def _open_events(directory: Path, resume_step: int) -> EventsWriter:
 
 
 def truncate_metrics(path: Path, *, after: int) -> None:
-    """Drops, atomically, the lines of steps beyond `after` and a truncated last line."""
+    """Drops, atomically, the lines of steps beyond `after`, of ends, and a truncated last line."""
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8", errors="replace")
     # Not splitlines, which also splits at Unicode line separators in a sample.
     lines = [f"{line}\n" for line in text.split("\n")[:-1]]
-    kept = [line for line in lines if _step_of(line) <= after]
+    kept = [line for line in lines if _last_step(line) <= after]
     if "".join(kept) != text:
         unfinished = path.with_name(path.name + ".unfinished")
         unfinished.write_text("".join(kept), encoding="utf-8")
         unfinished.replace(path)
 
 
-def _step_of(line: str) -> float:
+def _last_step(line: str) -> float:
+    """Returns the last step after which a resumed run keeps a line."""
     try:
-        return float(json.loads(line)["step"]) if line.endswith("\n") else math.inf
-    except (ValueError, KeyError, TypeError):
+        values = json.loads(line)
+        return math.inf if values.get("kind") == "end" else float(values["step"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return math.inf

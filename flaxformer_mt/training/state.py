@@ -1,7 +1,8 @@
-"""The training state: everything that an update changes, as one pytree."""
+"""The training state: everything that an update changes, as one pytree; and the run's progress."""
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
@@ -9,10 +10,13 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from flaxformer_mt.checkpoints.reading import quality
+from flaxformer_mt.config import differences
 from flaxformer_mt.model.initialization import Params, boxed_params, init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import state_shardings
 from flaxformer_mt.training.adapting import TRAIN_ALL, Adaptation
+from flaxformer_mt.training.config import TrainingConfig
 
 Leaf = Any  # an array; in trees that mirror a state, its shape or its sharding
 
@@ -36,6 +40,48 @@ class TrainState:
     opt_state: optax.OptState
     key: Leaf
     ema: Params | None = None
+
+
+class Progress(NamedTuple):
+    """The part of a run's progress that is not in its `TrainState`; JSON in each checkpoint.
+
+    Attributes:
+      data: state of the data iterator.
+      best: highest `quality` of a validation so far; None before the first.
+      waited: validations since then.
+      fingerprints: of the training data (see data.fingerprints); a resume compares them.
+      validation_due: a stop prevented the validation of this step; the resumed run makes it up.
+    """
+
+    data: dict[str, int]
+    best: float | None = None
+    waited: int = 0
+    fingerprints: dict[str, str] = {}
+    validation_due: bool = False
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Progress":
+        """Returns the progress in a checkpoint; raises ValueError for one of a later version."""
+        values = dict(values)
+        best_bleu = values.pop("best_bleu", 0.0)  # of an earlier version
+        if best_bleu > 0:
+            values["best"] = best_bleu
+        if unknown := sorted(set(values) - set(cls._fields)):
+            raise ValueError(
+                f"the checkpoint has the keys {', '.join(unknown)}, which this version does not "
+                "know: resume it with the version that wrote it"
+            )
+        return cls(**values)
+
+    def after_validation(self, scores: Mapping[str, float]) -> "Progress":
+        """Returns the progress after a validation: BLEU decides, or the loss while BLEU is 0."""
+        found = quality(scores)
+        better = found > (-math.inf if self.best is None else self.best)
+        return self._replace(
+            best=found if better else self.best,
+            waited=0 if better else self.waited + 1,
+            validation_due=False,
+        )
 
 
 def init_state(
@@ -101,3 +147,22 @@ def abstract_state(
         shapes,
         state_shardings(shapes, boxed, mesh),
     )
+
+
+def check_same_state(saved: TrainingConfig, config: TrainingConfig) -> None:
+    """Raises ValueError for settings whose training state has other arrays than the checkpoint."""
+    fields = {"optimizer", "trainable", "lora_rank", "lora_alpha", "lora_target"}
+    lines = [
+        line
+        for line in differences(saved, config, where="training")
+        if line.split(":")[0].removeprefix("training.") in fields
+    ]
+    if bool(saved.ema_decay) != bool(config.ema_decay):
+        lines.append(f"training.ema_decay: {saved.ema_decay} -> {config.ema_decay}")
+    if lines:
+        raise ValueError(
+            "the checkpoints of this run hold another training state (there -> here):\n  "
+            + "\n  ".join(lines)
+            + "\nSet these back, or start from its parameters in a new --workdir, with "
+            "--training.init-from."
+        )

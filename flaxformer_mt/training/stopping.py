@@ -1,13 +1,17 @@
 """Stops a run after a signal, in every process after the same update."""
 
+import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
+
+_END = 0  # no number of a signal; ends the thread that answers them
 
 
 class Interrupted(Exception):
@@ -39,7 +43,7 @@ class StopRequest(threading.Event):
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Yields an event that SIGTERM or SIGINT (ctrl-C) sets; a second signal has its usual effect.
+    """Yields an event that SIGTERM or SIGINT (ctrl-C) sets; a second signal ends the process.
 
     With several processes, JAX's preemption service handles SIGTERM: the processes agree on a step.
     """
@@ -62,9 +66,46 @@ def stop_on_signals() -> Iterator[StopRequest]:
     for number in signals:
         signal.signal(number, stop)
     try:
-        yield stopped
+        with _acknowledged(signals):
+            yield stopped
     finally:
         restore()
+
+
+@contextmanager
+def _acknowledged(signals: Sequence[int]) -> Iterator[None]:
+    """Answers these signals at once, from a thread.
+
+    Python calls the handler of a signal in the main thread, after a compilation, for instance. The
+    wake-up file descriptor gets the signal's number immediately.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    thread = threading.Thread(target=_answer, args=(reader, signals), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.write(writer, bytes([_END]))
+        thread.join()
+        os.close(writer)
+        os.close(reader)
+
+
+def _answer(reader: int, signals: Sequence[int]) -> None:
+    """Prints a message after the first signal, and ends the process after the second."""
+    received = 0
+    while (number := os.read(reader, 1)[0]) != _END:
+        if number not in signals:
+            continue
+        received += 1
+        if received > 1:
+            os._exit(128 + number)
+        name = signal.Signals(number).name
+        again = "press again to quit now" if number == signal.SIGINT else "again to quit now"
+        print(f"\n{name}: stopping after this update; {again}", file=sys.stderr, flush=True)
 
 
 def should_stop(stopped: StopRequest, step: int, *, synchronize: bool) -> bool:

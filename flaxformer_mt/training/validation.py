@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -26,6 +27,7 @@ class Validation:
     """Computes the validation scores of a run's parameters.
 
     Attributes:
+      placement: for the shapes of the validation batches.
       eval_step: compiled once for each batch shape.
     """
 
@@ -40,7 +42,7 @@ class Validation:
 
         All processes must call it; each translates a part, and all get the same scores.
         """
-        batches = map(self.placement, self.data.validation_batches())
+        batches = map(self.placement, self.data.validation_batches(self.placement.rows))
         losses = jax.device_get([self.eval_step(params, batch) for batch in batches])
         scores: dict[str, float] = {}
         if losses:  # empty if every pair is too long
@@ -51,7 +53,8 @@ class Validation:
         if pairs:
             translator = self._translator(params)
             beam_size = self.config.training.validation_beam_size
-            bleu, samples = translate_and_score(self.config, translator, pairs, beam_size=beam_size)
+            languages = self.config.data.target_languages_of("validation")
+            bleu, samples = translate_and_score(translator, pairs, languages, beam_size=beam_size)
             scores["bleu"] = bleu.value
         return scores, samples
 
@@ -107,11 +110,15 @@ def window_metrics(window: list[Metrics], seconds: float) -> dict[str, float]:
 
 
 def translate_and_score(
-    config: Config, translator: Translator, pairs: tuple[Pair, ...], *, beam_size: int | None = None
+    translator: Translator,
+    pairs: tuple[Pair, ...],
+    languages: Sequence[str],
+    *,
+    beam_size: int | None = None,
 ) -> tuple[metrics.MetricScore, list[Sample]]:
     """Returns BLEU of the translations of `pairs`, and the first few translations.
 
-    All processes must call it; each translates a part.
+    All processes must call it; each translates a part. `languages` are those of the targets.
     """
     num_hypotheses = 1 if beam_size is not None else None
     sources = [pair.source for pair in pairs]
@@ -124,7 +131,7 @@ def translate_and_score(
 
     translations = map_over_processes(len(sources), translate)
     references = [pair.target for pair in pairs]
-    tokenize = metrics.default_tokenize(config.data.target_language)
+    tokenize = metrics.default_tokenize(*languages)
     score = metrics.bleu(translations, references, tokenize=tokenize)
     texts = zip(sources, references, translations, strict=True)
     return score, [Sample(*text) for text in texts][:NUM_SAMPLES]

@@ -154,7 +154,7 @@ def test_quality_prefers_bleu_then_low_loss():
     rising = [
         {"loss": 3.0},
         {"loss": 2.0},
-        {"bleu": 0.0, "loss": 9.0},
+        {"bleu": 0.0, "loss": 1.0},  # BLEU of 0 tells nothing
         {"bleu": 30.0, "loss": 9.5},
     ]
     assert sorted(rising[::-1], key=quality) == rising

@@ -168,6 +168,22 @@ def test_validation_is_every_pair_once_in_the_same_order(config, build):
         np.testing.assert_array_equal(batch.inputs, again.inputs)
 
 
+@pytest.mark.parametrize("batching", ["bucket", "pack"])
+def test_training_does_not_depend_on_the_validation_set(config, build, directory, batching):
+    config = dataclasses.replace(config, exclude=(), batching=batching, tokens_per_batch=4000)
+    without = build(dataclasses.replace(config, validation=CorpusConfig()))
+    words = "hund katze baum rot"
+    write(directory, "long.en", [words, f"{words} " * 6])  # more than any training line
+    write(directory, "long.de", [words, f"{words} " * 7])
+    long = CorpusConfig(source=("long.en",), target=("long.de",))
+    data = build(dataclasses.replace(config, validation=long))
+    assert data.shapes == without.shapes and data.fingerprints == without.fingerprints
+    segments = [batch.inputs_segment_ids for batch in data.validation_batches()]
+    assert sum(int(rows.max(axis=1).sum()) for rows in segments) == 2  # each pair once
+    more = 1 if batching == "bucket" else 0
+    assert len(data.validation_plan.shapes) == len(data.shapes) + more
+
+
 def test_batches_do_not_depend_on_the_number_of_processes(config, build):
     alone = build(config)
     pair = [build(config, shard_rows=rows) for rows in (first_half, second_half)]

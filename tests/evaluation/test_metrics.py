@@ -51,7 +51,32 @@ def test_unequal_or_empty_sides_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "tokenize"), [("zh", "zh"), ("zh-TW", "zh"), ("ja", "char"), ("de", "13a")]
+    ("languages", "tokenize"),
+    [
+        *[(code, "zh") for code in ("zh", "zh-TW", "zho_Hans", "chi", "cmn", "yue", "wuu", "nan")],
+        *[(code, "zh") for code in ("CMN", "yue-Hant-HK", "lzh", "zh de")],
+        *[
+            (code, "char")
+            for code in ("ja", "jpn_Jpan", "th", "tha_Thai", "lo", "lao", "km", "khm")
+        ],
+        *[(code, "char") for code in ("my", "mya", "bur", "bo", "pi-Thai", "th de", "th zh")],
+        *[(code, "13a") for code in ("de", "nan_Latn", "ko", "hi", "vi", "de fr", "")],
+    ],
 )
-def test_default_tokenizer_of_a_language(language: str, tokenize: str) -> None:
-    assert default_tokenize(language) == tokenize
+def test_default_tokenizer_of_languages(languages: str, tokenize: str) -> None:
+    assert default_tokenize(*languages.split()) == tokenize
+
+
+@pytest.mark.parametrize(
+    ("language", "reference", "hypothesis"),
+    [
+        ("cmn", "我们必须保护环境。", "我们应该保护环境。"),
+        ("th", "ผมอ่านหนังสือเล่มนี้ทุกวัน", "ผมอ่านหนังสือเล่มนั้นทุกวัน"),
+        ("my", "ကျွန်တော်စာအုပ်ဖတ်သည်", "ကျွန်တော်စာအုပ်ရေးသည်"),
+        ("km", "ខ្ញុំអានសៀវភៅនេះ", "ខ្ញុំអានសៀវភៅនោះ"),
+        ("lo", "ຂ້ອຍອ່ານປຶ້ມຫົວນີ້", "ຂ້ອຍອ່ານປຶ້ມຫົວນັ້ນ"),
+    ],
+)
+def test_a_nearly_right_sentence_without_spaces_scores(language, reference, hypothesis) -> None:
+    assert bleu([hypothesis], [reference], tokenize=default_tokenize(language)).value > 30
+    assert bleu([hypothesis], [reference]).value == 0

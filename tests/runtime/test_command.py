@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from tiny_run import CONFIG
 
+from flaxformer_mt.cli import exit_code
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.runtime import host_memory
 from flaxformer_mt.train import train
@@ -108,3 +110,24 @@ def test_train_replaces_the_handlers_only_if_asked_and_restores_them(tmp_path, m
         train(ONE_STEP, str(tmp_path), quiet=True, handle_signals=handle)
     assert seen == [False, True]
     assert [signal.getsignal(number) for number in numbers] == before
+
+
+@pytest.mark.parametrize(("platform", "extra"), [("cuda", "[gpu]"), ("tpu,cpu", "[tpu]")])
+def test_a_platform_that_jax_cannot_use_is_one_message(monkeypatch, capsys, platform, extra):
+    def fail():
+        raise AssertionError
+
+    monkeypatch.setenv("JAX_PLATFORMS", platform)
+    monkeypatch.setattr("jax.devices", fail)
+    assert exit_code(fail) == 2
+    error = capsys.readouterr().err
+    assert f"JAX cannot use JAX_PLATFORMS={platform}: no such device is visible" in error
+    assert extra in error and error.count("\n") == 1
+
+
+def test_another_failed_assertion_keeps_its_traceback():
+    def fail():
+        raise AssertionError("a bug")
+
+    with pytest.raises(AssertionError, match="a bug"):
+        exit_code(fail)

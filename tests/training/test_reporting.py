@@ -137,6 +137,36 @@ def test_terminal_shows_loss_speed_time_left_and_samples(tmp_path, capsys):
     assert shown.endswith("done\n")
 
 
+def test_the_end_is_the_last_line_until_the_run_goes_on(tmp_path, capsys):
+    reporter = Reporter(tmp_path, total_steps=4)
+    reporter.train(1, {"loss": 2.0})
+    reporter.end(1, "no electricity")
+    reporter.close()
+    train, end = read(tmp_path)
+    assert end == {"step": 1, "kind": "end", "reason": "no electricity"}
+    assert "end of training: no electricity" in capsys.readouterr().err
+    Reporter(tmp_path, resume_step=1, total_steps=4, quiet=True).close()
+    assert read(tmp_path) == [train]
+
+
+@pytest.mark.parametrize("on_a_terminal", [False, True])
+def test_the_time_left_excludes_compilations(tmp_path, capsys, monkeypatch, on_a_terminal):
+    clock = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("sys.stderr.isatty", lambda: on_a_terminal)
+    reporter = Reporter(tmp_path, total_steps=100)
+    start = getattr(reporter._bar, "start_t", 0.0)
+    clock[0] += 300
+    reporter.compiled("shape 1 of 2", 300.0)
+    clock[0] += 20
+    reporter.train(10, {"loss": 2.0})  # 10 steps in 20 seconds
+    shown = capsys.readouterr().err
+    assert "compiled  shape 1 of 2 in 300 s" in shown
+    assert on_a_terminal or "03:00 left" in shown
+    assert not on_a_terminal or reporter._bar.start_t == start + 300
+    reporter.close()
+
+
 def test_progress_bar_on_a_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     reporter = Reporter(tmp_path, resume_step=50, total_steps=100)

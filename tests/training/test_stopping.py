@@ -73,3 +73,30 @@ def test_a_second_signal_has_its_usual_effect(number):
         assert stopped.wait(5)
         assert signal.getsignal(number) == before
     assert signal.getsignal(number) == before
+
+
+# The hash does not return to the interpreter for minutes, like a compilation.
+BUSY = """
+import hashlib
+from flaxformer_mt.training.stopping import stop_on_signals
+
+with stop_on_signals():
+    print("busy", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000_000)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_the_first_signal_is_acknowledged_and_the_second_ends_the_process(name):
+    number = signal.Signals[name]
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        assert process.stderr.readline() == "\n"
+        assert f"{name}: stopping after this update;" in process.stderr.readline()
+        process.send_signal(number)
+        # -SIGTERM if the hash had not begun at the first signal
+        assert process.wait(60) in (128 + number, -number)

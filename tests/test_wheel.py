@@ -1,0 +1,60 @@
+"""A wheel has the configs, and finds them by name in any directory."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("flaxformer_mt", "configs", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """The contents of a wheel that is built from the sources."""
+    directory = tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, directory / name)
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", "out", "."]
+    built = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    if "No matching distribution" in built.stdout + built.stderr:
+        pytest.skip("pip cannot get setuptools to build the wheel")
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = (directory / "out").glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(directory / "installed")
+    return directory / "installed"
+
+
+def test_every_config_is_in_the_wheel(installed):
+    expected = sorted(path.name for path in (ROOT / "configs").glob("*.py"))
+    there = sorted(path.name for path in (installed / "flaxformer_mt" / "configs").glob("*.py"))
+    assert there == expected
+
+
+def test_an_empty_directory_finds_the_configs(installed, tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(installed)}
+
+    def run(*command: str) -> str:
+        return subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+
+    text = run("-m", "flaxformer_mt.train", "--config", "own_text", "--help")
+    assert "(default: runs/own_text)" in text
+    load = (
+        "from flaxformer_mt.config import SHIPPED, load_config, load_variants\n"
+        "print(SHIPPED, load_config('configs/demo.py') == load_config('demo'))\n"
+        "print(len(load_variants('table_3', 'paper_variants')) > 9)\n"
+    )
+    assert run("-c", load).split() == [str(installed / "flaxformer_mt/configs"), "True", "True"]
