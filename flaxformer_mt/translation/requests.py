@@ -6,7 +6,7 @@ Arrays are made by `jax.device_put`: `jnp.asarray` would compile a program for e
 import itertools
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -107,9 +107,10 @@ def make_requests(
     """
     requests = [Request(segment.line, segment.inputs, segment.num_unread) for segment in segments]
 
-    def tokenize(text: str, line: int, role: str) -> tuple[int, ...]:
+    def tokenize(text: str, line: int, role: Literal["prefix", "constraint"]) -> tuple[int, ...]:
+        how = words.tokenize_prefix if role == "prefix" else words.tokenize_phrase
         try:
-            return words.tokenize_phrase(text)
+            return how(text)
         except ValueError as error:
             raise ValueError(f"line {line}: the {role} {error}") from error
 
@@ -124,7 +125,8 @@ def make_requests(
             if not phrase.strip():
                 continue
             tokens = tokenize(phrase, line, "constraint")
-            index = segment_for_phrase(phrase, indices, requests, source)
+            text = words.vocabulary.detokenize(tokens)  # normalised as the sources are
+            index = segment_for_phrase(text, indices, requests, source)
             if tokens not in requests[index].phrases:
                 more = (*requests[index].phrases, tokens)
                 requests[index] = requests[index]._replace(phrases=more)

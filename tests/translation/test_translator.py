@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import re
 import subprocess
 import sys
 import unicodedata
@@ -20,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import regex
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.evaluation import mbr
@@ -342,26 +342,43 @@ class WordVocabulary(LetterVocabulary):
         return b"words"
 
 
+class MarkVocabulary(WordVocabulary):
+    """Two letters and two vowel signs of Devanagari (marks, not letters) in place of a, b and 1."""
+
+    suffix: ClassVar[str] = ".marks"
+    pieces = ("<pad>", "<unk>", "<s>", "</s>", "▁", *"कमाि.", *("▁" + letter for letter in "कम"))
+    size = len(pieces)
+
+
 def has_words(text: str, phrase: str) -> bool:
     """Whether the text has the phrase as whole words."""
     before = r"(?<!\w)" if phrase[0].isalnum() else ""
-    after = r"(?!\w)" if phrase[-1].isalnum() else ""
-    return re.search(before + re.escape(phrase) + after, text) is not None
+    after = "" if phrase[-1] == "." else r"(?!\w)"
+    return regex.search(before + regex.escape(phrase) + after, text) is not None
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{}, {"no_repeat_ngram_size": 1, "min_target_length": 10, "beam_size": 2, "num_hypotheses": 2}],
+    ("vocabulary", "letters", "more"),
+    [
+        (WordVocabulary, "ab1.", {}),
+        (
+            WordVocabulary,
+            "ab1.",
+            {"no_repeat_ngram_size": 1, "min_target_length": 10, "beam_size": 2}
+            | {"num_hypotheses": 2},
+        ),
+        (MarkVocabulary, "कमाि", {}),
+    ],
 )
 @pytest.mark.usefixtures("compiled_quickly")
-def test_constraints_always_hold_as_whole_words(rng, more):
+def test_constraints_always_hold_as_whole_words(rng, vocabulary, letters, more):
     config = dataclasses.replace(CONFIG, target_length_ratio=1.0, max_rows_per_batch=64)
     translator = make_translator(
-        dataclasses.replace(config, tokens_per_batch=1024, **more), vocabulary=WordVocabulary
+        dataclasses.replace(config, tokens_per_batch=1024, **more), vocabulary=vocabulary
     )
 
     def words(most: int) -> str:
-        return " ".join("".join(rng.choice(list("ab1."), rng.integers(1, 3))) for _ in range(most))
+        return " ".join("".join(rng.choice([*letters], rng.integers(1, 3))) for _ in range(most))
 
     sentences = [words(rng.integers(1, 5)) for _ in range(256)]
     constraints = [
