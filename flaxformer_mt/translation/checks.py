@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Bool
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import Request
+from flaxformer_mt.translation.word_ends import TargetWords
 
 
 def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) -> list[float]:
@@ -142,7 +142,7 @@ def check_requests(
     requests: Sequence[Request],
     config: DecodingConfig,
     suppressed: Bool[np.ndarray, " V"],
-    vocabulary: Vocabulary,
+    words: TargetWords,
 ) -> None:
     """Raise ValueError for a request that the search cannot fulfil.
 
@@ -154,9 +154,15 @@ def check_requests(
             raise ValueError(
                 f"line {request.line}: constraints need strategy 'beam', not {config.strategy!r}"
             )
-        for token in (*request.prefix, *itertools.chain(*request.phrases)):
+        open_word = request.prefix.open_word
+        if open_word and not words.completions.ways(open_word, suppressed):
+            raise ValueError(
+                f"line {request.line}: the prefix needs tokens for {open_word!r}, which no "
+                "translation may contain (decoding.forbidden)"
+            )
+        for token in (*request.prefix.tokens, *itertools.chain(*request.phrases)):
             if suppressed[token]:
-                piece = vocabulary.pieces[token]
+                piece = words.pieces[token]
                 raise ValueError(
                     f"line {request.line}: the prefix or a constraint needs token {token} "
                     f"({piece!r}), which no translation may contain (decoding.forbidden)"

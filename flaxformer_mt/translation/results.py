@@ -88,11 +88,15 @@ def join_segments(
 ) -> list[Hypothesis]:
     """The hypotheses of a line, from the hypotheses of each of its segments.
 
-    The i-th hypothesis of a split line consists of the i-th of every segment; scores are added.
+    The i-th hypothesis of a split line consists of the i-th of every segment, or of its last one if
+    it has fewer. Scores are added.
     """
     if len(segments) == 1:
         return list(segments[0])
-    return [_concatenate(parts, vocabulary) for parts in zip(*segments, strict=False)]
+    return [
+        _concatenate([found[min(i, len(found) - 1)] for found in segments], vocabulary)
+        for i in range(max(map(len, segments)))
+    ]
 
 
 def _concatenate(parts: Sequence[Hypothesis], vocabulary: Vocabulary) -> Hypothesis:

@@ -3,19 +3,20 @@
 import functools
 import unicodedata
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import regex
 from jaxtyping import Bool
 
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
+from flaxformer_mt.translation.completions import LONGEST, SPACE, Completions, is_byte
 
-SPACE = "▁"
 _CJK = r"\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{Hangul}"
 """Scripts without spaces between words, or (Korean) with particles attached to words."""
 _WORD_START = regex.compile(r"(?w)\b|\p{Hangul}")
-"""After a letter: a word boundary of Unicode (UAX 29). Combining marks and joiners are none. Letters
-of Thai and other scripts without spaces are."""
+"""After a letter: a word boundary of Unicode (UAX 29). Combining marks and joiners are none. Thai
+and other scripts without spaces have one before each letter."""
 _CAN_GROW = regex.compile(rf"[\w--[{_CJK}]]", regex.V1)
 """A letter, mark or digit: another letter or mark after it would change the word."""
 _FOLLOWS_WORD = regex.compile(
@@ -25,6 +26,23 @@ _FOLLOWS_WORD = regex.compile(
 )
 """At the beginning of a phrase: stands after a word without a space. A quotation mark before a
 letter does not; it opens a quotation."""
+
+
+_OPEN = regex.compile(r".*\w", regex.DOTALL)
+"""A text whose last word may go on."""
+
+
+class Prefix(NamedTuple):
+    """The beginning of a translation: some tokens, and then tokens that spell the open word."""
+
+    tokens: tuple[int, ...] = ()
+    open_word: str = ""
+    """As pieces spell it: "▁Hun". Its last token may go beyond its end. "" = none."""
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens that it takes."""
+        return len(self.tokens) + len(self.open_word)
 
 
 class TargetWords:
@@ -56,13 +74,42 @@ class TargetWords:
         """Whether one more token could change the last word of a phrase."""
         return _CAN_GROW.match(self.vocabulary.detokenize(phrase)[-1:]) is not None
 
-    def tokenize_prefix(self, prefix: str) -> tuple[int, ...]:
-        """The tokens of the beginning of a sentence, without EOS; normalised as all text.
+    @functools.cached_property
+    def completions(self) -> Completions:
+        """The ways to complete a word."""
+        vocabulary = self.vocabulary
+        special = (vocabulary.pad_id, vocabulary.unk_id, vocabulary.bos_id, vocabulary.eos_id)
+        return Completions(self.pieces, special)
 
+    def make_prefix(self, text: str) -> Prefix:
+        """The beginning of a sentence, normalised as all text.
+
+        Its last word is open if the text ends with a letter, mark or digit.
         Raises ValueError if the vocabulary cannot represent the text.
         """
-        wanted = " ".join(prefix.split())
-        return self._checked(self.vocabulary.tokenize(wanted)[:-1], wanted, prefix)
+        if not self.completions.in_parts:
+            return self._make_prefix_of_words(text)
+        tokens = self._tokenize_prefix(text)
+        word, rest = "", len(tokens)
+        while _OPEN.fullmatch(text) and rest and not word.startswith(SPACE):
+            piece = self.pieces[tokens[rest - 1]]
+            if piece not in self.completions.token_of or len(piece + word) > LONGEST:
+                break
+            word, rest = piece + word, rest - 1
+        return Prefix(tokens[:rest], word)
+
+    def _make_prefix_of_words(self, text: str) -> Prefix:
+        """As `make_prefix`, where each piece is a word. The last word need not be a piece."""
+        *words, last = text.split()
+        first, end = self.completions.range(last)
+        longer = end - first > (last in self.completions.token_of)
+        if not longer or len(last) > LONGEST or not _OPEN.fullmatch(text):
+            return Prefix(self._tokenize_prefix(text))
+        return Prefix(self._tokenize_prefix(" ".join(words)) if words else (), last)
+
+    def _tokenize_prefix(self, text: str) -> tuple[int, ...]:
+        wanted = " ".join(text.split())
+        return self._checked(self.vocabulary.tokenize(wanted)[:-1], wanted, text)
 
     def tokenize_phrase(self, phrase: str) -> tuple[int, ...]:
         """The tokens of a phrase inside a sentence, without EOS; normalised as all text.
@@ -94,11 +141,6 @@ class TargetWords:
                 f"{written!r}"
             )
         return tuple(tokens)
-
-
-def is_byte(piece: str) -> bool:
-    """Whether this is a byte of a character without a piece of its own, such as <0xE4>."""
-    return len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
 
 
 def _starts_word(piece: str) -> bool:

@@ -393,6 +393,47 @@ def test_constraints_always_hold_as_whole_words(rng, vocabulary, letters, more):
             assert all(has_words(one.text, phrase) for phrase in phrases), (one.text, phrases)
 
 
+@pytest.mark.parametrize("strategy", ["beam", "sample_distinct"])
+@pytest.mark.usefixtures("compiled_quickly")
+def test_texts_are_distinct_even_if_several_tokens_spell_them(strategy):
+    """A piece such as "▁a" spells the same as "▁" and "a"."""
+    translator = make_translator(vocabulary=WordVocabulary)
+    config = dataclasses.replace(CONFIG, strategy=strategy)
+    sentences = ["a b", "1", "ab 1a", "b.b", "aaa", "1 1"]
+    requests = translator._prepare(
+        sentences, None, None, None, 1, config, suppressed_tokens(translator.tokenizer, config)
+    )
+    searched = translator.search(requests, config)
+    assert any(len({one.text for one in found}) < 3 for found in searched)  # or this is hollow
+    for found, all_ in zip(
+        translator.translate(sentences, strategy=strategy), searched, strict=True
+    ):
+        best = [next(o for o in all_ if o.text == t) for t in dict.fromkeys(o.text for o in all_)]
+        assert found == best
+
+
+class LongWordVocabulary(WordVocabulary):
+    """With a long word as one piece, which the tokens of its beginning do not lead to."""
+
+    suffix: ClassVar[str] = ".long"
+    pieces = (*WordVocabulary.pieces, "▁ab1a")
+    size = len(pieces)
+
+
+@pytest.mark.parametrize("search", [{"beam_size": 3}, {"beam_size": 1, "num_hypotheses": 1}])
+@pytest.mark.usefixtures("compiled_quickly")
+def test_a_longer_piece_can_complete_the_last_word_of_a_prefix(search):
+    translator = make_translator(vocabulary=LongWordVocabulary)
+    sentences = [f"{a} {b}" for a in ("a", "b", "1", "ab.") for b in ("b", "1a", "bb")]
+    completed = 0
+    for prefix in ("b. ab", "b. ab ", "b. ab1"):
+        found = translator.translate(sentences, prefixes=[prefix] * 12, **search)
+        assert all(one.text.startswith(prefix.rstrip()) for of in found for one in of)
+        seen = sum(LongWordVocabulary.size - 1 in of[0].tokens[2:4] for of in found)
+        completed += seen if prefix[-1] != " " else 0
+    assert completed
+
+
 def test_a_split_line_keeps_prefix_and_constraints(translator):
     line, phrases = "the sun shines. we do not see. two men run.", ["not", "zab", "men"]
     with pytest.warns(UserWarning, match="split into 3 pieces"):

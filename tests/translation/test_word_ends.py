@@ -3,10 +3,12 @@
 import functools
 import unicodedata
 
+import numpy as np
 import pytest
 
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
-from flaxformer_mt.translation.word_ends import TargetWords
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
+from flaxformer_mt.translation.word_ends import Prefix, TargetWords
 
 
 @functools.cache
@@ -64,7 +66,7 @@ def test_phrases_and_prefixes_are_normalised_as_sources_are(text):
     for form in ("NFC", "NFD"):
         given = unicodedata.normalize(form, text)
         expected = words.vocabulary.tokenize(given)[:-1]
-        assert list(words.tokenize_phrase(given)) == list(words.tokenize_prefix(given)) == expected
+        assert list(words.tokenize_phrase(given)) == list(words._tokenize_prefix(given)) == expected
         written = words.vocabulary.detokenize(expected)
         assert written == words.vocabulary.detokenize(words.vocabulary.tokenize(text))
 
@@ -102,4 +104,62 @@ def test_no_space_before_punctuation_that_follows_a_word(phrase, sentence, byte_
     tokens = words.tokenize_phrase(phrase)
     start = words.vocabulary.tokenize("Hund")[:-1]
     assert words.vocabulary.detokenize([*start, *tokens]) == sentence
-    assert words.vocabulary.detokenize(words.tokenize_prefix(phrase)) == phrase
+    assert words.vocabulary.detokenize(words._tokenize_prefix(phrase)) == phrase
+
+
+@pytest.mark.parametrize(
+    ("text", "forced", "word"),
+    [
+        ("der alte Hun", "der alte", "▁Hun"),
+        ("der alte Hund", "der alte", "▁Hund"),
+        ("Hund", "", "▁Hund"),
+        ("der alte Hund ", "der alte Hund", ""),  # a space ends the word
+        ("der alte Hund,", "der alte Hund,", ""),
+        ("der " + "o" * 20, "der oooo", "o" * 16),  # the beginning of a long word is forced
+        ("der 🙂a", "der 🙂", "a"),  # bytes too
+    ],
+)
+def test_the_last_word_of_a_prefix_is_open(text, forced, word):
+    words = words_of("der alte Hund Hunde", GERMAN)
+    prefix = words.make_prefix(text)
+    assert words.vocabulary.detokenize(prefix.tokens) == forced
+    assert prefix.open_word == word
+
+
+def test_the_ways_to_complete_a_word():
+    words = words_of(*["Hund Hunde"] * 9, GERMAN)
+    suppressed = np.zeros(len(words.pieces), bool)
+    table = words.completions
+    ways = table.ways("▁Hun", suppressed)
+    assert ways
+    ranked = sorted(table.token_of)
+    longer = [piece for piece in ranked if piece.startswith("▁Hun")]
+    assert "▁Hund" in longer == ranked[slice(*ways.ranges[0])]
+    parts = {words.pieces[token] for token in ways.parts[0] if token >= 0}
+    assert parts == {piece for piece in ("▁", "▁H", "▁Hu") if piece in ranked}
+    suppressed[[token for piece, token in table.token_of.items() if piece.startswith("n")]] = True
+    ways = table.ways("▁Hun", suppressed)
+    assert ways and (ways.parts[2:, :] == -1).all()  # after "▁Hu" no piece would begin with "n"
+    suppressed[:] = True
+    assert table.ways("▁Hun", suppressed) is None
+
+
+def test_the_last_word_of_a_prefix_need_not_be_in_a_vocabulary_of_words():
+    rows = [
+        ("<pad>", 0),
+        ("<unk>", 0),
+        ("<s>", 0),
+        ("</s>", 0),
+        ("der", 3),
+        ("Hund", 2),
+        ("Hunde", 1),
+    ]
+    words = TargetWords(WordVocabulary(rows))
+    assert words.make_prefix("der Hun") == Prefix((4,), "Hun")
+    assert words.make_prefix("der Hund") == Prefix((4,), "Hund")
+    assert words.make_prefix("der Hund ") == Prefix((4, 5))
+    assert words.make_prefix("der") == Prefix((4,))  # no other word begins with it
+    ways = words.completions.ways("Hun", np.zeros(7, bool))
+    assert ways and ways.ranges[0].tolist() == [0, 2] and (ways.parts == -1).all()
+    with pytest.raises(ValueError, match="cannot be written"):
+        words.make_prefix("der Hut")
