@@ -147,6 +147,11 @@ def _translate_batches(
     hidden = True if text is None and sys.stdin.isatty() else None  # None: only on a terminal
     total = len(text.lines) if text else None
     with tqdm(total=total, initial=output.num_done, unit=" lines", disable=hidden) as bar:
+
+        def show_pieces(done: int, total: int) -> None:
+            """Shows the progress within long lines."""
+            bar.set_postfix_str(f"{done:,} of {total:,} pieces" if done < total else "")
+
         for batch in _batches(text, output.num_done, jax.process_count()):
             start = output.num_done
 
@@ -162,6 +167,7 @@ def _translate_batches(
                     first_line=of_input.start + 1,
                     target_language=arguments.target_language or None,
                     details=arguments.details or arguments.attention,
+                    progress=show_pieces,
                     **{name: values[of_input] for name, values in demands.items()},
                 )
 

@@ -552,6 +552,7 @@ class TestTranslate:
             (b"", 0, repr(files.Text([], True))),
             ("\ufeffä\u2028b\r\n\nc".encode(), 0, repr(files.Text(["ä\u2028b", "", "c"], False))),
             (b"good\nb\xe4d\n", 2, "error: standard input, line 2: not UTF-8 (byte 0xe4 at"),
+            ("\ufeffü\n".encode("utf-16-le"), 2, "standard input is UTF-16, not UTF-8; convert"),
         ],
     )
     def test_standard_input_and_output(self, content: bytes, status: int, answer: str) -> None:

@@ -131,10 +131,11 @@ def _is_paused() -> bool:
 
 
 def _decode(line: bytes, number: int) -> str:
+    from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8
+
+    if number == 1:
+        check_not_utf16(line, "standard input")
     try:
         return line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"standard input, line {number}: not UTF-8 (byte {line[error.start]:#04x} at position "
-            f"{error.start + 1}); convert it first, as in `iconv -f latin1 -t utf-8`"
-        ) from error
+        raise not_utf8(f"standard input, line {number}", error) from error

@@ -99,15 +99,16 @@ def parse_memory(text: str) -> int:
 
     Raises ValueError for any other text.
     """
-    units = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
+    units = {"KB": 1, "MB": 2, "GB": 3, "TB": 4}
     number = text.strip().upper().replace("IB", "B")
     unit = number.lstrip("0123456789. ")
     try:
-        factor = (1024 if "I" in text.upper() else 1000) ** units[unit or "B"]
-        return round(float(number[: len(number) - len(unit)]) * factor) if number else 0
+        factor = (1024 if "I" in text.upper() else 1000) ** units[unit] if number else 0
+        return round(float(number[: len(number) - len(unit)] or 0) * factor)
     except (KeyError, ValueError):
         raise ValueError(
-            f"mesh.memory_limit must be a number with a unit, such as 12GB or 900MiB, got {text!r}"
+            "mesh.memory_limit must be a number with a unit (KB, MB, GB, TB, KiB, MiB, GiB, TiB), "
+            f"such as 12GB or 900MiB, got {text!r}"
         ) from None
 
 

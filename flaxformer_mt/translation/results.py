@@ -83,6 +83,26 @@ def make_hypothesis(tokens: list[int], score: float, vocabulary: Vocabulary) -> 
     return Hypothesis(text, tokens, score)
 
 
+def join_lines(
+    num_lines: int,
+    lines: Sequence[int],
+    found: Sequence[Sequence[Hypothesis]],
+    blank: Hypothesis,
+    vocabulary: Vocabulary,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each line, from the hypotheses of all segments.
+
+    Args:
+      lines: index of the line of each segment.
+      found: hypotheses of each segment.
+      blank: the hypothesis of a line without segments.
+    """
+    of_lines: list[list[Sequence[Hypothesis]]] = [[] for _ in range(num_lines)]
+    for line, hypotheses in zip(lines, found, strict=True):
+        of_lines[line].append(hypotheses)
+    return [join_segments(of, vocabulary) if of else [blank] for of in of_lines]
+
+
 def join_segments(
     segments: Sequence[Sequence[Hypothesis]], vocabulary: Vocabulary
 ) -> list[Hypothesis]:

@@ -16,7 +16,7 @@ print(translator.translate("A dog runs.")[0])
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -29,6 +29,7 @@ from flaxformer_mt.inference.ensemble import params_in_dtype
 from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.translation.checks import (
+    as_checkpoint_name,
     as_constraints,
     as_list,
     as_prefixes,
@@ -42,10 +43,10 @@ from flaxformer_mt.translation.config import DecodingConfig, changed_config
 from flaxformer_mt.translation.describing import describe, describe_pairs, make_example
 from flaxformer_mt.translation.ranking import ranked
 from flaxformer_mt.translation.requests import Request, make_requests, suppressed_tokens
-from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_segments
+from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines
 from flaxformer_mt.translation.scoring import score_examples
 from flaxformer_mt.translation.searching import Ensemble, schedule, search
-from flaxformer_mt.translation.segments import segment_lines, tag_lines
+from flaxformer_mt.translation.segments import in_parts, segment_lines, tag_lines
 from flaxformer_mt.translation.word_ends import TargetWords
 
 TokenMask = Bool[np.ndarray, " V"]
@@ -101,12 +102,7 @@ class Translator:
         the first of those three that exists. It computes in `dtype`; None = as in training.
         Raises FileNotFoundError or ValueError, saying what is missing or wrong in `workdir`.
         """
-        if not isinstance(which, str | int) or isinstance(which, bool):
-            raise ValueError(
-                "which must be 'auto', 'averaged', 'best', 'last' or the number of a step, but it "
-                f"is {which!r} ({type(which).__name__})"
-            )
-        loaded = load_model(workdir, which=str(which))
+        loaded = load_model(workdir, which=as_checkpoint_name(which))
         model = loaded.model
         if dtype:
             model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))
@@ -170,6 +166,7 @@ class Translator:
         target_language: str | None = None,
         details: bool = False,
         first_line: int = 1,
+        progress: Callable[[int, int], None] | None = None,
         **changes: Any,
     ) -> Any:
         """Translate one sentence, or many.
@@ -186,6 +183,7 @@ class Translator:
             None = each sentence begins with its tag, such as ">>fr<< A dog runs.".
           details: add `Hypothesis.details`; this costs a second pass over the hypotheses.
           first_line: the number of the first sentence, for messages.
+          progress: called with (segments done, all segments) now and then if a line is very long.
           changes: fields of `DecodingConfig` (beam_size, length_penalty, ...) with other values
             than in this translator's config; None = no change.
 
@@ -212,7 +210,11 @@ class Translator:
             lines, prefixes, constraints, target_language, first_line, config, suppressed
         )
         # ------------------------------------------------------------------ search
-        found = self.search(requests, config, suppressed)
+        found: list[list[Hypothesis]] = []
+        for part in in_parts(requests, [request.line for request in requests]):
+            found += self.search(part, config, suppressed)
+            if progress:
+                progress(len(found), len(requests))
         # ------------------------------------------------------------------ rank, describe
         found = [ranked(of_one, config, self.target_language) for of_one in found]
         if details or config.flag_faults:
@@ -220,15 +222,10 @@ class Translator:
         if not details:
             found = [[one._replace(details=None) for one in hypotheses] for hypotheses in found]
         # ------------------------------------------------------------------ join segments
-        of_lines: list[list[list[Hypothesis]]] = [[] for _ in lines]
-        for request, hypotheses in zip(requests, found, strict=True):
-            of_lines[request.line - first_line].append(hypotheses)
         flags = () if config.flag_faults else None
         blank = Hypothesis("", [], 0.0, flags=flags, details=NO_DETAILS if details else None)
-        results = [
-            join_segments(segments, self.tokenizer.target) if segments else [blank]
-            for segments in of_lines
-        ]
+        indices = [request.line - first_line for request in requests]
+        results = join_lines(len(lines), indices, found, blank, self.tokenizer.target)
         return results[0] if is_one else results
 
     def check(

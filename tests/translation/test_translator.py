@@ -27,6 +27,7 @@ from flaxformer_mt.inference.programs import search_batch
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.translation import segments
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.results import Hypothesis
@@ -600,6 +601,17 @@ def test_a_long_line_is_split_with_a_warning(translator):
     assert len(found) == 3
 
 
+def test_a_very_long_line_is_translated_in_parts(translator, monkeypatch):
+    with pytest.warns(UserWarning, match="split into 3 pieces[.]"):
+        expected = translator.translate(["a dog", LONG])
+    monkeypatch.setattr(segments, "SEGMENTS_OF_LONG_LINE", 2)
+    seen: list[tuple[int, int]] = []
+    with pytest.warns(UserWarning, match="3 pieces, which take as long as 3 lines"):
+        found = translator.translate(["a dog", LONG], progress=lambda *now: seen.append(now))
+    assert found == expected
+    assert seen == [(2, 4), (4, 4)]
+
+
 @pytest.mark.usefixtures("compiled_quickly")
 def test_a_long_line_can_be_truncated_with_a_warning(translator):
     truncating = make_translator(dataclasses.replace(CONFIG, over_long="truncate"))
@@ -904,6 +916,8 @@ def test_impossible_pairs_are_refused(translator):
         (["a"], ["b", "c"], "1 sources and 2 targets"),
         (["a"], [[5, EOS, 6]], "must be EOS"),
         (["a"], [[5, 99, EOS]], r"must be in 0\.\.32"),
+        (["a"], [None], r"target 1: must be a string or a list of token ids, but it is None"),
+        (["a", "b"], ["b", 3], r"target 2: must be a string or a list .* but it is 3 \(int\)"),
     ):
         with pytest.raises(ValueError, match=message):
             translator.score(sources, targets)
