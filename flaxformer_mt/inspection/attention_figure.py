@@ -26,6 +26,7 @@ _TITLES: dict[Kind, str] = {
 }
 _CELL, _CELL_OF_ONE_HEAD = 0.17, 0.34  # inches of a token
 _MAX_WIDTH = 30.0  # inches of a figure
+_TITLE_WIDTH = 6.0  # inches, of the longest title
 
 
 def draw_attention(
@@ -88,7 +89,7 @@ def _size(part: _Part, cell: float) -> tuple[float, float]:
     queries, keys = part.labelled.queries, part.labelled.keys
     width = len(part.heads) * (cell * len(keys) + 0.12) + letter * max(map(len, queries))
     height = len(part.layers) * (cell * len(queries) + 0.3) + letter * max(map(len, keys))
-    return max(width + 1.0, 5.0), height + 0.7
+    return max(width + 1.0, _TITLE_WIDTH), height + 0.85
 
 
 def _draw_part(figure: "SubFigure", part: _Part, cell: float) -> None:
