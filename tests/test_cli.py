@@ -486,18 +486,23 @@ class TestTranslate:
     ) -> None:
         typed, lines = os.pipe()
         answers, answer = os.pipe()
-        monkeypatch.setattr(sys, "stdin", os.fdopen(typed))
-        monkeypatch.setattr(sys, "stdout", os.fdopen(answer, "w"))
         status: list[int] = []
         command = threading.Thread(target=lambda: status.append(translate.main(["--workdir=w"])))
-        command.start()
-        with os.fdopen(answers, "rb") as screen:
-            for given, expected in ((b"a\n", b"A\n"), (b"b\nc\n\n", b"B\nC\n\n"), (b"d", b"D")):
+        with (
+            os.fdopen(typed) as stdin,
+            os.fdopen(answer, "w") as stdout,
+            os.fdopen(answers, "rb") as screen,
+            monkeypatch.context() as patched,
+        ):
+            patched.setattr(sys, "stdin", stdin)
+            patched.setattr(sys, "stdout", stdout)
+            command.start()
+            for given, expected in ((b"a\n", b"A\n"), (b"b\n\n", b"B\n\n"), (b"d", b"D")):
                 os.write(lines, given)
                 if not given.endswith(b"\n"):
                     os.close(lines)
                 assert screen.read(len(expected)) == expected
-        command.join()
+            command.join()
         assert status == [0]
         assert [call["first_line"] for call in shouter.calls][:2] == [1, 2]
 

@@ -102,9 +102,11 @@ def parse_memory(text: str) -> int:
     units = {"KB": 1, "MB": 2, "GB": 3, "TB": 4}
     number = text.strip().upper().replace("IB", "B")
     unit = number.lstrip("0123456789. ")
+    if not number:
+        return 0
     try:
-        factor = (1024 if "I" in text.upper() else 1000) ** units[unit] if number else 0
-        return round(float(number[: len(number) - len(unit)] or 0) * factor)
+        factor = (1024 if "I" in text.upper() else 1000) ** units[unit]
+        return round(float(number[: len(number) - len(unit)]) * factor)
     except (KeyError, ValueError):
         raise ValueError(
             "mesh.memory_limit must be a number with a unit (KB, MB, GB, TB, KiB, MiB, GiB, TiB), "
