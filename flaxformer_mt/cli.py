@@ -127,9 +127,10 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except BrokenPipeError:  # the reader has ended, as in `... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # 128 + SIGPIPE, as a shell reports it
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        number, *_ = interrupt.args or (signal.SIGINT,)  # see `line_output.interruptible`
+        return 128 + number
     except (ValueError, OSError) as error:
         if os.environ.get(DEBUG):
             raise
@@ -231,7 +232,10 @@ class LineOutputArguments(ModelArguments):
     """Where the results of lines go, and their form."""
 
     output: str = ""
-    """File to write; it appears when everything is done. If not given, standard output."""
+    """File to write; it appears when everything is done. Until then FILE.partial has the finished
+    lines, also after an interruption. If not given, standard output."""
+    resume: bool = False
+    """Go on after the lines in FILE.partial of an interrupted run with the same input."""
     json: bool = False
     """Write one JSON object for each line."""
     details: bool = False

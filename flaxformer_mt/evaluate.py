@@ -1,6 +1,7 @@
 """BLEU and chrF of a model on a test set: `python -m flaxformer_mt.evaluate`."""
 
 import dataclasses
+import functools
 import json
 import os
 from typing import TYPE_CHECKING, Literal
@@ -13,10 +14,14 @@ from flaxformer_mt.cli import (
 )
 from flaxformer_mt.evaluation.metrics import MetricScore, bleu, chrf, default_tokenize
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.files import open_output, read_parallel
+from flaxformer_mt.runtime.files import read_parallel
+from flaxformer_mt.runtime.line_output import LineOutput, Run, interruptible, line_output
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.pipeline import DataConfig
+
+LINES_AT_ONCE = 4096
+"""Lines that are translated before any of them is written to --output."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,6 +39,8 @@ class EvaluateArguments(ModelArguments):
     """UTF-8 file with the reference translation of each line of the source."""
     output: str = ""
     """File to write the translations to. If not given, they are not kept."""
+    resume: bool = False
+    """Go on after the translations in OUTPUT.partial of an interrupted run."""
     beam_size: int | None = None
     """Hypotheses that the search keeps; 1 is greedy search. If not given, as in the config."""
     tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
@@ -62,9 +69,9 @@ def evaluate(arguments: EvaluateArguments) -> None:
         sources, references = read_parallel(arguments.source, arguments.reference)
     else:
         sources, references = _test_set(config.data)
-    with open_output(first_process_output(arguments.output or os.devnull)) as output:
-        hypotheses, checkpoint = _translate(sources, arguments)
-        output.write("".join(f"{line}\n" for line in hypotheses).encode())
+    path = first_process_output(arguments.output or os.devnull)
+    with interruptible() as run, line_output(path, resume=arguments.resume) as output:
+        hypotheses, checkpoint = _translate(sources, arguments, output, run)
     tokenize = arguments.tokenize
     if tokenize == "auto":
         given = arguments.target_language or (arguments.source and config.data.target_language)
@@ -89,24 +96,31 @@ def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
     return [pair.source for pair in pairs], [pair.target for pair in pairs]
 
 
-def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[str], str]:
+def _translate(
+    sources: list[str], arguments: EvaluateArguments, output: LineOutput, run: Run
+) -> tuple[list[str], str]:
     """The translations, and the checkpoint that made them."""
     from flaxformer_mt.runtime.processes import map_over_processes
 
     translator = load_translator(arguments)
+    texts = list(output.earlier)
 
     def translate(mine: slice) -> list[str]:
         found = translator.translate(
-            sources[mine],
+            sources[len(texts) + mine.start : len(texts) + mine.stop],
             beam_size=arguments.beam_size,
             length_penalty=arguments.length_penalty,
             num_hypotheses=1,
-            first_line=mine.start + 1,
+            first_line=len(texts) + mine.start + 1,
             target_language=arguments.target_language or None,
         )
         return [hypotheses[0].text for hypotheses in found]
 
-    return map_over_processes(len(sources), translate), translator.checkpoint
+    while (count := min(LINES_AT_ONCE, len(sources) - len(texts))) > 0:
+        found = run(functools.partial(map_over_processes, count, translate))
+        output.write(found)
+        texts += found
+    return texts, translator.checkpoint
 
 
 def _print(

@@ -1,6 +1,7 @@
 """The scores that a model gives to translations: `python -m flaxformer_mt.score`."""
 
 import dataclasses
+import functools
 import json
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,14 @@ from flaxformer_mt.cli import (
     load_translator,
 )
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.files import open_output, read_parallel
+from flaxformer_mt.runtime.files import read_parallel
+from flaxformer_mt.runtime.line_output import batch_sizes, interruptible, line_output
 
 if TYPE_CHECKING:
     from flaxformer_mt.translation.results import PairScore
+
+PAIRS_AT_ONCE = 16384
+"""The most pairs that are scored before any score is written: enough for full batches."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,42 +42,48 @@ class ScoreArguments(LineOutputArguments):
 
 def score(arguments: ScoreArguments) -> None:
     """Read both files, then load the model, then write one line for each pair."""
-    sources, targets = read_parallel(arguments.source, arguments.target)
-    with open_output(first_process_output(arguments.output)) as output:
-        for source, target, found in zip(
-            sources, targets, _scores(sources, targets, arguments), strict=True
-        ):
-            line = f"{found.score:.6f}"
-            if arguments.json:
-                values = {
-                    "source": source,
-                    "target": target,
-                    "score": found.score,
-                    "log_prob": found.log_prob,
-                    "num_tokens": len(found.tokens),
-                }
-                if found.flags is not None:
-                    values["flags"] = [flag._asdict() for flag in found.flags]
-                if found.details:
-                    values |= found.details.as_json(with_attention=arguments.attention)
-                line = json.dumps(values, ensure_ascii=False)
-            output.write(f"{line}\n".encode())
-
-
-def _scores(sources: list[str], targets: list[str], arguments: ScoreArguments) -> list["PairScore"]:
     from flaxformer_mt.runtime.processes import map_over_processes
 
-    translator = load_translator(arguments)
-    return map_over_processes(
-        len(sources),
-        lambda mine: translator.score(
-            sources[mine],
-            targets[mine],
-            target_language=arguments.target_language or None,
-            length_penalty=arguments.length_penalty,
-            details=arguments.details or arguments.attention,
-        ),
-    )
+    sources, targets = read_parallel(arguments.source, arguments.target)
+    path = first_process_output(arguments.output)
+    with interruptible() as run, line_output(path, resume=arguments.resume) as output:
+        translator = load_translator(arguments)
+
+        def score_part(mine: slice) -> list["PairScore"]:
+            of_input = slice(output.num_done + mine.start, output.num_done + mine.stop)
+            return translator.score(
+                sources[of_input],
+                targets[of_input],
+                target_language=arguments.target_language or None,
+                length_penalty=arguments.length_penalty,
+                details=arguments.details or arguments.attention,
+                first_line=of_input.start + 1,
+            )
+
+        sizes = batch_sizes(PAIRS_AT_ONCE)
+        while (count := min(next(sizes), len(sources) - output.num_done)) > 0:
+            found = run(functools.partial(map_over_processes, count, score_part))
+            done = slice(output.num_done, output.num_done + count)
+            pairs = zip(sources[done], targets[done], found, strict=True)
+            output.write([_format(*pair, arguments) for pair in pairs])
+
+
+def _format(source: str, target: str, found: "PairScore", arguments: ScoreArguments) -> str:
+    """The output line of a pair."""
+    if not arguments.json:
+        return f"{found.score:.6f}"
+    values = {
+        "source": source,
+        "target": target,
+        "score": found.score,
+        "log_prob": found.log_prob,
+        "num_tokens": len(found.tokens),
+    }
+    if found.flags is not None:
+        values["flags"] = [flag._asdict() for flag in found.flags]
+    if found.details:
+        values |= found.details.as_json(with_attention=arguments.attention)
+    return json.dumps(values, ensure_ascii=False)
 
 
 main = command("score", ScoreArguments, score)

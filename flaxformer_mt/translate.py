@@ -1,6 +1,7 @@
 """Translate text, line by line: `python -m flaxformer_mt.translate`."""
 
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,13 +14,21 @@ from flaxformer_mt.cli import (
     load_translator,
 )
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.files import open_output, read_text
+from flaxformer_mt.runtime.files import Text, read_text, standard_input
+from flaxformer_mt.runtime.line_output import (
+    LineOutput,
+    Run,
+    batch_sizes,
+    interruptible,
+    line_output,
+)
 
 if TYPE_CHECKING:
     from flaxformer_mt.translation.results import Hypothesis
+    from flaxformer_mt.translation.translator import Translator
 
 LINES_AT_ONCE = 4096
-"""Lines that are translated before any of them is written; enough to fill whole batches."""
+"""The most lines that are translated before any of them is written: enough for full batches."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +37,8 @@ class TranslateArguments(LineOutputArguments):
 
     Each input line becomes exactly one output line, in order; a blank line stays blank.
     With --num-hypotheses N above 1, each becomes up to N lines "index ||| text ||| score", best
-    first, where index counts the input lines from 0 (the n-best format of Moses and Marian).
+    first, where index counts the input lines from 0 (the n-best format of Moses and Marian). No
+    text comes twice, so there are fewer lines if hypotheses differ in their tokens only.
     (Strategy mbr orders by utility; samples are not ordered.)
     With --json, each becomes one object {"source": "...", "hypotheses": [{"text": "...",
     "score": -1.2}, ...]}; with --details each hypothesis also has "source_tokens", "tokens",
@@ -39,10 +49,11 @@ class TranslateArguments(LineOutputArguments):
     """
 
     input: str = ""
-    """UTF-8 file to translate, one sentence a line. If not given, standard input."""
+    """UTF-8 file to translate, one sentence a line. If not given, standard input, which is
+    translated as it comes."""
     prefix: str = ""
-    """UTF-8 file with the beginning of each translation; its last word may continue. A blank line
-    leaves the translation free."""
+    """UTF-8 file with the beginning of each translation; its last word may be the beginning of a
+    longer word, unless a space follows it. A blank line leaves the translation free."""
     constraints: str = ""
     """UTF-8 file with the phrases that each translation must contain, separated by tabs."""
     beam_size: int | None = None
@@ -53,16 +64,24 @@ class TranslateArguments(LineOutputArguments):
 
 
 def translate(arguments: TranslateArguments) -> None:
-    """Read all input, so that bad text is found first; then load the model and translate."""
-    text = read_text(arguments.input)
-    demands = _read_demands(arguments, text.lines)
-    with open_output(first_process_output(arguments.output)) as output:
-        separator = ""  # before each line but the first, so that the last can end as it did
-        for line in _output_lines(text.lines, demands, arguments):
-            output.write(f"{separator}{line}".encode())
-            separator = "\n"
-        if text.final_newline and text.lines:
-            output.write(b"\n")
+    """Read and check a file before the model is loaded; translate standard input as it comes."""
+    import jax
+
+    text = read_text(arguments.input) if arguments.input else None
+    path = first_process_output(arguments.output)
+    if text is None and (arguments.prefix or arguments.constraints or jax.process_count() > 1):
+        text = read_text("")
+    demands = _read_demands(arguments, text.lines) if text else {}
+    item_of = None if arguments.json or not _n_best(arguments) else _index_of
+    with (
+        interruptible() as run,
+        line_output(path, resume=arguments.resume, item_of=item_of) as output,
+    ):
+        translator = load_translator(arguments)
+        if text and (demands or arguments.target_language):  # before any line is written
+            language = arguments.target_language or None
+            translator.check(text.lines, target_language=language, **demands)
+        _translate_batches(text, demands, translator, arguments, output, run)
 
 
 def _read_demands(arguments: TranslateArguments, lines: Sequence[str]) -> dict[str, list[Any]]:
@@ -87,42 +106,81 @@ def _read_beside(lines: Sequence[str], file: str) -> list[str]:
     return found
 
 
-def _output_lines(
-    lines: Sequence[str], demands: dict[str, Any], arguments: TranslateArguments
-) -> Iterator[str]:
+def _n_best(arguments: TranslateArguments) -> bool:
+    return (arguments.num_hypotheses or arguments.decoding.num_hypotheses) > 1
+
+
+def _index_of(line: str) -> str:
+    """The index of the input line in an n-best line."""
+    return line.split(" ||| ")[0]
+
+
+def _batches(text: Text | None, first: int, num_processes: int) -> Iterator[Text]:
+    """The lines of a text from number `first` on, or of standard input (None), in batches."""
+    sizes = (size * num_processes for size in batch_sizes(LINES_AT_ONCE))
+    if text is None:
+        for batch in standard_input(sizes):
+            if first < len(batch.lines):
+                yield Text(batch.lines[first:], batch.final_newline)
+            first = max(0, first - len(batch.lines))
+        return
+    while first < len(text.lines):
+        size = next(sizes)
+        is_last = first + size >= len(text.lines)
+        yield Text(text.lines[first : first + size], text.final_newline or not is_last)
+        first += size
+
+
+def _translate_batches(
+    text: Text | None,
+    demands: dict[str, Any],
+    translator: "Translator",
+    arguments: TranslateArguments,
+    output: LineOutput,
+    run: Run,
+) -> None:
     import jax
     from tqdm import tqdm
 
     from flaxformer_mt.runtime.processes import is_first, map_over_processes
 
-    translator = load_translator(arguments)
-    language = arguments.target_language or None
-    if demands or language:  # check all lines before any is written
-        translator.check(lines, target_language=language, **demands)
-    n_best = (arguments.num_hypotheses or translator.config.num_hypotheses) > 1
-    at_once = LINES_AT_ONCE * jax.process_count()
-    with tqdm(total=len(lines), unit=" lines", disable=None) as bar:  # None: only on a terminal
-        for start in range(0, len(lines), at_once):
-            part = lines[start : start + at_once]
+    hidden = True if text is None and sys.stdin.isatty() else None  # None: only on a terminal
+    total = len(text.lines) if text else None
+    with tqdm(total=total, initial=output.num_done, unit=" lines", disable=hidden) as bar:
 
-            def translate_part(mine: slice, start: int = start) -> list[list["Hypothesis"]]:
-                mine = slice(start + mine.start, start + mine.stop)
+        def show_pieces(done: int, total: int) -> None:
+            """Shows the progress within long lines."""
+            bar.set_postfix_str(f"{done:,} of {total:,} pieces" if done < total else "")
+
+        for batch in _batches(text, output.num_done, jax.process_count()):
+            start = output.num_done
+
+            def translate_part(
+                mine: slice, start: int = start, lines: Sequence[str] = batch.lines
+            ) -> list[list["Hypothesis"]]:
+                of_input = slice(start + mine.start, start + mine.stop)
                 return translator.translate(
                     lines[mine],
                     beam_size=arguments.beam_size,
                     length_penalty=arguments.length_penalty,
                     num_hypotheses=arguments.num_hypotheses,
-                    first_line=mine.start + 1,
-                    target_language=language,
+                    first_line=of_input.start + 1,
+                    target_language=arguments.target_language or None,
                     details=arguments.details or arguments.attention,
-                    **{name: values[mine] for name, values in demands.items()},
+                    progress=show_pieces,
+                    **{name: values[of_input] for name, values in demands.items()},
                 )
 
-            results = map_over_processes(len(part), translate_part)
-            for index, (source, hypotheses) in enumerate(zip(part, results, strict=True), start):
-                if not arguments.json and is_first():
+            count = len(batch.lines)
+            results = run(functools.partial(map_over_processes, count, translate_part))
+            pairs = list(zip(batch.lines, results, strict=True))
+            if not arguments.json and is_first():
+                for index, (_, hypotheses) in enumerate(pairs, start):
                     _print_flags(index, hypotheses)
-                yield from _format_line(index, source, hypotheses, arguments, n_best)
+            output.write(
+                [_format(index, *pair, arguments) for index, pair in enumerate(pairs, start)],
+                final_newline=batch.final_newline,
+            )
             bar.update(len(results))
 
 
@@ -133,21 +191,16 @@ def _print_flags(index: int, hypotheses: Sequence["Hypothesis"]) -> None:
             print(f"line {index + 1}{which}: {flag.kind}: {flag.reason}", file=sys.stderr)
 
 
-def _format_line(
-    index: int,
-    source: str,
-    hypotheses: Sequence["Hypothesis"],
-    arguments: TranslateArguments,
-    n_best: bool,
-) -> Iterator[str]:
+def _format(
+    index: int, source: str, hypotheses: Sequence["Hypothesis"], arguments: TranslateArguments
+) -> str:
+    """What is written for an input line."""
     if arguments.json:
         found = [_as_json(h, with_attention=arguments.attention) for h in hypotheses]
-        yield json.dumps({"source": source, "hypotheses": found}, ensure_ascii=False)
-    elif n_best:
-        for hypothesis in hypotheses:
-            yield f"{index} ||| {hypothesis.text} ||| {hypothesis.score:.6f}"
-    else:
-        yield hypotheses[0].text
+        return json.dumps({"source": source, "hypotheses": found}, ensure_ascii=False)
+    if _n_best(arguments):
+        return "\n".join(f"{index} ||| {one.text} ||| {one.score:.6f}" for one in hypotheses)
+    return hypotheses[0].text
 
 
 def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any]:

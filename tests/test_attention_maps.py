@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from flaxformer_mt import attention_maps
 from flaxformer_mt.attention_maps import AttentionMaps, capture, draw_attention
@@ -207,6 +208,29 @@ def test_labels_do_not_overlap(maps):
         others = [other.get_window_extent(renderer) for other in figure.axes if other is not axes]
         assert not axes.title.get_window_extent(renderer).count_overlaps(others)
         assert figure.bbox.containsx(axes.get_tightbbox(renderer).x1)
+
+
+@pytest.mark.parametrize(("target", "source"), [(1, 2), (1, 5), (2, 2), (4, 5)])
+@pytest.mark.parametrize("options", [{"kind": "all"}, {"layer": 0, "head": 0}])
+def test_no_text_is_cut_off_however_small_the_picture(maps, target, source, options):
+    small = AttentionMaps(
+        encoder=maps.encoder[:, :, :source, :source],
+        decoder=maps.decoder[:, :, :target, :target],
+        source=maps.source[:, :, :target, :source],
+        source_tokens=maps.source_tokens[:source],
+        read=maps.read[:target],
+        written=maps.written[:target],
+        source_text=SOURCE,
+        target_text=TARGET,
+    )
+    figure = draw_attention(small, **options)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()
+    for text in figure.findobj(Text):
+        if text.get_text() and text.get_visible():
+            box = text.get_window_extent(renderer)
+            assert figure.bbox.padded(1).x0 <= box.x0 and box.x1 <= figure.bbox.padded(1).x1, text
+            assert figure.bbox.padded(1).y0 <= box.y0 and box.y1 <= figure.bbox.padded(1).y1, text
 
 
 def test_a_single_head_shows_numbers(maps):

@@ -5,6 +5,8 @@ import random
 import signal
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +62,8 @@ class Shouter:
         self.members: tuple[int, tuple[float, ...]] | None = None
         self.checkpoint = "averaged"
         self.calls: list[dict[str, Any]] = []
+        self.interrupt: int | None = None
+        self.first_batch: int | None = None
 
     def load(self, workdir: str, *, which: str, dtype: str | None) -> "Shouter":
         self.loaded.append((workdir, which))
@@ -76,6 +80,7 @@ class Shouter:
         self, sentences: list[str], *, num_hypotheses: int | None = None, **given: Any
     ) -> list[list[Hypothesis]]:
         self.calls.append({"sentences": sentences, "num_hypotheses": num_hypotheses, **given})
+        self.fail(sentences, given["first_line"])
         details = DETAILS if given.get("details") else None
         nothing = [""] * len(sentences), [[]] * len(sentences)
         prefixes = given.get("prefixes", nothing[0])
@@ -101,6 +106,17 @@ class Shouter:
             )
         return found
 
+    def fail(self, sentences: list[str], first_line: int) -> None:
+        """Interrupts the second batch, as a signal during a long search would."""
+        if self.first_batch is None or first_line < self.first_batch:
+            self.first_batch = first_line
+        if self.interrupt and first_line > self.first_batch:
+            number, self.interrupt, self.first_batch = self.interrupt, None, None
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        if "error" in sentences:
+            raise ValueError("an error")
+
     def score(
         self,
         sources: list[str],
@@ -109,7 +125,9 @@ class Shouter:
         target_language: str | None,
         length_penalty: float | None,
         details: bool,
+        first_line: int,
     ) -> list[Pair]:
+        self.fail(sources, first_line)
         of_pair = DETAILS if details else None
         return [Pair(-float(len(t)), -2.0 * len(t), [1] * len(t), of_pair) for t in targets]
 
@@ -395,6 +413,99 @@ class TestTranslate:
                 assert counts in capsys.readouterr().err
                 assert not (work / "out").exists()
 
+    @pytest.mark.parametrize("args", [[], ["--json"], ["--num-hypotheses=2"]])
+    @pytest.mark.parametrize("content", [b"a\nb\nc\nd\ne\n", b"a\nb\n\nd\ne"])
+    def test_an_interrupted_run_keeps_its_lines_and_goes_on_after_them(
+        self,
+        work: Path,
+        shouter: Shouter,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        args: list[str],
+        content: bytes,
+    ) -> None:
+        monkeypatch.setattr(translate, "LINES_AT_ONCE", 2)
+        whole = run_translate(work, content, *args)
+        (work / "out").write_text("precious")
+        command = ["--workdir=w", "--input=in", "--output=out", *args]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            shouter.interrupt = number  # in the next batch but one
+            assert translate.main([*command, "--resume"]) == 128 + number
+            kept = (work / "out.partial").read_bytes()
+            assert kept and whole.startswith(kept)
+            message = capsys.readouterr().err
+            assert f"lines are in {work.resolve()}/out.partial: the same" in message
+            assert "--resume" in message and "interrupted" in message
+        assert (work / "out").read_text() == "precious"
+        assert translate.main(command) == 2
+        assert "add --resume to go on after them" in capsys.readouterr().err
+        assert (work / "out.partial").read_bytes() == kept
+        (work / "out.partial").write_bytes(kept + b"half a li")
+        shouter.calls.clear()
+        assert translate.main([*command, "--resume"]) == 0
+        assert (work / "out").read_bytes() == whole
+        assert not (work / "out.partial").exists()
+        assert sum(len(call["sentences"]) for call in shouter.calls) < 5
+
+    def test_a_failure_keeps_what_is_done_and_nothing_is_no_partial_file(
+        self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(translate, "LINES_AT_ONCE", 2)
+        (work / "in").write_text("a\nb\nerror\n")
+        command = ["--workdir=w", "--input=in", "--output=out"]
+        assert translate.main(command) == 2
+        assert (work / "out.partial").read_text() == "A\nB\n"
+        (work / "out.partial").write_bytes(b"")  # killed before anything was written
+        (work / "in").write_text("error\n")
+        assert translate.main(command) == 2
+        assert os.listdir(work) == ["in"]
+
+    def test_score_and_evaluate_go_on_too(
+        self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(score, "PAIRS_AT_ONCE", 2)
+        monkeypatch.setattr(evaluate, "LINES_AT_ONCE", 2)
+        save_config(Config(), "w")
+        (work / "s").write_text("a\nb\nc\nd\n")
+        (work / "t").write_text("a\nbb\nccc\ndd\n")
+        for main, texts in (
+            (score.main, ["--source=s", "--target=t"]),
+            (evaluate.main, ["--source=s", "--reference=t"]),
+        ):
+            command = ["--workdir=w", *texts, "--output=out"]
+            assert main(command) == 0
+            whole = (work / "out").read_bytes()
+            shouter.interrupt = signal.SIGTERM
+            assert main(command) == 143
+            assert (work / "out.partial").read_bytes().count(b"\n") == 2
+            assert main([*command, "--resume"]) == 0
+            assert (work / "out").read_bytes() == whole
+
+    def test_a_typed_line_is_translated_before_the_next_is_typed(
+        self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        typed, lines = os.pipe()
+        answers, answer = os.pipe()
+        status: list[int] = []
+        command = threading.Thread(target=lambda: status.append(translate.main(["--workdir=w"])))
+        with (
+            os.fdopen(typed) as stdin,
+            os.fdopen(answer, "w") as stdout,
+            os.fdopen(answers, "rb") as screen,
+            monkeypatch.context() as patched,
+        ):
+            patched.setattr(sys, "stdin", stdin)
+            patched.setattr(sys, "stdout", stdout)
+            command.start()
+            for given, expected in ((b"a\n", b"A\n"), (b"b\n\n", b"B\n\n"), (b"d", b"D")):
+                os.write(lines, given)
+                if not given.endswith(b"\n"):
+                    os.close(lines)
+                assert screen.read(len(expected)) == expected
+            command.join()
+        assert status == [0]
+        assert [call["first_line"] for call in shouter.calls][:2] == [1, 2]
+
     def test_flags_go_to_standard_error_or_json(
         self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -446,6 +557,7 @@ class TestTranslate:
             (b"", 0, repr(files.Text([], True))),
             ("\ufeffä\u2028b\r\n\nc".encode(), 0, repr(files.Text(["ä\u2028b", "", "c"], False))),
             (b"good\nb\xe4d\n", 2, "error: standard input, line 2: not UTF-8 (byte 0xe4 at"),
+            ("\ufeffü\n".encode("utf-16-le"), 2, "standard input is UTF-16, not UTF-8; convert"),
         ],
     )
     def test_standard_input_and_output(self, content: bytes, status: int, answer: str) -> None:

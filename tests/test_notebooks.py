@@ -67,6 +67,27 @@ def test_attention_is_all_you_need(tmp_path, in_package):
         assert float(here) == pytest.approx(float(paper), rel=0.07)
 
 
+def sources(name: str, cell_type: str) -> list[str]:
+    cells = nbformat.read(ROOT / "colab" / name, as_version=4).cells
+    return [cell.source for cell in cells if cell.cell_type == cell_type]
+
+
+@pytest.mark.parametrize("name", ["quickstart.ipynb", "attention_is_all_you_need.ipynb"])
+def test_matplotlib_is_installed_where_it_is_missing(name):
+    code = sources(name, "code")
+    first_use = next(i for i, cell in enumerate(code) if "import matplotlib" in cell)
+    before = "".join(code[: first_use + 1]).split("import matplotlib")[0]
+    assert 'if importlib.util.find_spec("matplotlib") is None:' in before
+    assert "%pip install --quiet matplotlib" in before
+
+
+def test_the_paper_notebook_names_what_learners_look_for():
+    text = "\n".join(sources("attention_is_all_you_need.ipynb", "markdown"))
+    for term in ("teacher forcing", "start token BOS", "shifted\nright", "EOS", "`shift_right`"):
+        assert term in text
+    assert any("show(shift_right)" in c for c in sources("attention_is_all_you_need.ipynb", "code"))
+
+
 def test_notebooks_are_kept_without_outputs():
     for path in (ROOT / "colab").glob("*.ipynb"):
         for cell in nbformat.read(path, as_version=4).cells:

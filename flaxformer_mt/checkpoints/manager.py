@@ -210,8 +210,7 @@ class Checkpoints:
         rest = dict(items["state"])
         params = rest.pop(_TRAINED) if has_separate_eval_params else items["params"]
         state = dataclasses.replace(state_like, params=params, **rest)
-        extras = read_extras(path)
-        return Restored(state, extras["data_state"])
+        return Restored(state, read_extras(path)["data_state"])
 
     def wait(self) -> None:
         """Waits until the last save is on disk.

@@ -30,6 +30,7 @@ _EAST_ASIAN_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei"),
     *("PingFang SC", "Hiragino Sans GB", "Microsoft YaHei"),
 )
+_TITLE_WIDTH = 6.0  # inches, of the longest title
 
 
 def draw_attention(
@@ -97,7 +98,7 @@ def _size(part: _Part, cell: float) -> tuple[float, float]:
     queries, keys = part.labelled.queries, part.labelled.keys
     width = len(part.heads) * (cell * len(keys) + 0.12) + letter * max(map(len, queries))
     height = len(part.layers) * (cell * len(queries) + 0.3) + letter * max(map(len, keys))
-    return max(width + 1.0, 5.0), height + 0.7
+    return max(width + 1.0, _TITLE_WIDTH), height + 0.85
 
 
 def _draw_part(figure: "SubFigure", part: _Part, cell: float) -> None:

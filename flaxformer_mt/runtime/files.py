@@ -5,12 +5,17 @@ Python's `splitlines` also splits at "\\r", "\\x0b", "\\u2028" and others; other
 
 import codecs
 import contextlib
+import itertools
 import os
+import select
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+PAUSE = 0.05
+"""Seconds without a new line after which the lines so far are answered."""
 
 
 class Text(NamedTuple):
@@ -27,7 +32,9 @@ def read_text(path: str) -> Text:
     the first line that is not UTF-8.
     """
     if not path:
-        return _read_standard_input()
+        batches = list(standard_input(itertools.repeat(1 << 16)))
+        lines = [line for batch in batches for line in batch.lines]
+        return Text(lines, not batches or batches[-1].final_newline)
     from flaxformer_mt.data.sources.text_files import read_lines
 
     packed = read_lines(Path(path), may_be_empty=True)  # an empty file is valid input
@@ -63,7 +70,7 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     final = Path(os.path.realpath(path))  # the target of a symbolic link, not the link
-    if final.exists() and not stat.S_ISREG(final.stat().st_mode):
+    if not is_regular(path):
         with open(final, "wb") as file:  # a pipe or /dev/null cannot be renamed
             yield file
         return
@@ -78,21 +85,57 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
 
 
-def _read_standard_input() -> Text:
+def is_regular(path: str) -> bool:
+    """Returns whether a path is a file or does not exist; a pipe or device is neither."""
+    return not os.path.exists(path) or stat.S_ISREG(os.stat(path).st_mode)
+
+
+def standard_input(sizes: Iterable[int]) -> Iterator[Text]:
+    """Yields the lines of standard input as they come, in batches of up to these sizes.
+
+    A batch is complete when no further line comes for a moment. So someone who types a line, or a
+    program that writes one, gets an answer before the next line, and a file gives full batches.
+    Only the last batch can lack its final newline.
+
+    Raises ValueError with the number of the first line that is not UTF-8.
+    """
     if sys.stdin.isatty():
         print("reading from the terminal; Ctrl-D ends the text", file=sys.stderr)
-    lines = sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8).split(b"\n")
-    final_newline = lines[-1] == b""
-    if final_newline:
-        lines.pop()
-    return Text([_decode(line, number) for number, line in enumerate(lines, 1)], final_newline)
+    lines: list[bytes] = []
+    rest, num_read, at_end = b"", 0, False
+    for size in sizes:
+        while len(lines) < size and not at_end and not (lines and _is_paused()):
+            chunk = os.read(sys.stdin.fileno(), 1 << 16)
+            *complete, rest = (rest + chunk).split(b"\n")
+            lines += complete
+            at_end = not chunk
+        is_last = at_end and len(lines) + bool(rest) <= size
+        if is_last and rest:
+            lines.append(rest)
+        batch, lines = lines[:size], lines[size:]
+        if num_read == 0 and batch:
+            batch[0] = batch[0].removeprefix(codecs.BOM_UTF8)
+        decoded = [_decode(line, number) for number, line in enumerate(batch, num_read + 1)]
+        num_read += len(batch)
+        if decoded:
+            yield Text(decoded, not (is_last and rest))
+        if is_last:
+            return
+
+
+def _is_paused() -> bool:
+    """Returns whether nothing more is written to standard input for a moment."""
+    if os.name == "nt":  # `select` takes sockets only: read on
+        return False
+    return not select.select([sys.stdin.fileno()], [], [], PAUSE)[0]
 
 
 def _decode(line: bytes, number: int) -> str:
+    from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8
+
+    if number == 1:
+        check_not_utf16(line, "standard input")
     try:
         return line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"standard input, line {number}: not UTF-8 (byte {line[error.start]:#04x} at position "
-            f"{error.start + 1}); convert it first, as in `iconv -f latin1 -t utf-8`"
-        ) from error
+        raise not_utf8(f"standard input, line {number}", error) from error

@@ -82,15 +82,16 @@ def parse_memory(text: str) -> int:
 
     Raises ValueError for any other text.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d*)?) *([KMGT]?)(I?)B?", text.strip().upper())
-    if not match and text.strip():
-        raise ValueError(
-            f"mesh.memory_limit must be a number with a unit, such as 12GB or 900MiB, got {text!r}"
-        )
-    if not match:
+    if not text.strip():
         return 0
+    match = re.fullmatch(r"(\d+(?:\.\d*)?) *([KMGT])(I?)B", text.strip().upper())
+    if not match:
+        raise ValueError(
+            "mesh.memory_limit must be a number with a unit (KB, MB, GB, TB, KiB, MiB, GiB, TiB), "
+            f"such as 12GB or 900MiB, got {text!r}"
+        )
     number, prefix, binary = match.groups()
-    return round(float(number) * (1024 if binary else 1000) ** " KMGT".index(prefix or " "))
+    return round(float(number) * (1024 if binary else 1000) ** " KMGT".index(prefix))
 
 
 def configure_cpu_devices(config: MeshConfig) -> None:

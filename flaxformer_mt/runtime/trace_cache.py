@@ -1,25 +1,37 @@
-"""A disk cache of traced and lowered programs, so that a second start does not trace them again.
+"""A disk cache of traced and of compiled programs, so that a second start is fast.
 
 JAX's compilation cache (see `compilation_cache`) needs the traced program to find its entry, and
 tracing a search takes longer than one translation. `jax.export` writes the traced program beside
 the compiled ones. Its file name is a digest of everything it depends on: our source, the versions
 of JAX and Flax, JAX's platform and settings, the static arguments, and the types of the others.
+
+Commands configure JAX's cache. In other processes, which are not ours to configure, the compiled
+program is written here too. Its file name also depends on the devices.
 """
 
 import contextlib
 import functools
 import hashlib
-from collections.abc import Callable
+import logging
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 from jax import export
+from jax.experimental import serialize_executable
 
+from flaxformer_mt.runtime.compilation_cache import delete_oldest, user_cache
 from flaxformer_mt.runtime.files import open_output
 
 T = TypeVar("T")
+_LOGGER = logging.getLogger(__name__)
+_LONG = 3.0
+"""Seconds after which a compilation is reported."""
 _DIGEST = hashlib.sha256
 _known: dict[Any, Callable[..., Any]] = {}
 
@@ -56,19 +68,41 @@ def call_cached(program: Callable[..., T], /, *arguments: Any, **static: Any) ->
     # JAX's current settings, including those of context managers.
     settings = repr((jax.default_backend(), sorted(jax.config.values.items())))
     key = program, tuple(sorted(static.items())), tree, kinds, settings
-    if key not in _known:
+    if key in _known:
+        return _known[key](*leaves)
+    with _announced(folder):
         _known[key] = _find(folder, key, leaves) or _on_leaves(program, tree, static)
-    return _known[key](*leaves)
+        return _known[key](*leaves)
+
+
+@contextlib.contextmanager
+def _announced(folder: Path) -> Iterator[None]:
+    """Reports a compilation that takes long."""
+    message = (
+        "compiling a program for a new kind of request. This happens once: the program is kept in "
+        f"{folder}"
+    )
+    timer = threading.Timer(_LONG, _LOGGER.warning, [message])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _folder(leaves: list[Any]) -> Path | None:
-    """Returns JAX's cache folder, or None if it is not local or the arguments lie elsewhere.
+    """Returns JAX's cache folder, or that of the user if JAX has none.
 
-    `jax.export` expects them on devices of the default backend.
+    Returns None if it is not local or the arguments lie elsewhere. `jax.export` expects them on
+    devices of the default backend.
     """
     settings: Any = jax.config  # its attributes are not declared
-    folder = settings.jax_compilation_cache_dir
-    if not folder or not settings.jax_enable_compilation_cache or jax.process_count() > 1:
+    if not settings.jax_enable_compilation_cache or jax.process_count() > 1:
+        return None
+    try:
+        folder = settings.jax_compilation_cache_dir or str(user_cache())
+    except RuntimeError:  # the user has no home directory
         return None
     devices = {device for x in leaves if isinstance(x, jax.Array) for device in x.devices()}
     elsewhere = {device.platform for device in devices} - {jax.default_backend()}
@@ -97,7 +131,8 @@ def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | Non
     versions = [version(package) for package in ("jax", "jaxlib", "flax")]
     name = repr((_source_digest(), versions, settings, name))
     file = folder / f"trace-{program.__name__}-{_DIGEST(name.encode()).hexdigest()}"
-    traced = _read(file)
+    content = _read(file)
+    traced = export.deserialize(bytearray(content)) if content else None
     if traced is None:
         try:
             flat = jax.jit(_on_leaves(program, tree, dict(static)))
@@ -106,11 +141,56 @@ def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | Non
         except (NotImplementedError, ValueError):
             return None  # `jax.export` cannot serialise some operations of some devices
 
-    def of_leaves(*leaves: Any) -> Any:
-        return traced.call(*leaves)
+    def of_leaves(*leaves: Any) -> list[Any]:
+        return jax.tree.leaves(traced.call(*leaves))
 
     of_leaves.__name__ = program.__name__  # the name in JAX's cache and messages
-    return jax.jit(of_leaves)
+    run = jax.jit(of_leaves)
+    if not jax.config.values["jax_compilation_cache_dir"]:
+        run = _find_compiled(file, run, traced.out_tree.num_leaves, leaves)
+    return lambda *leaves: traced.out_tree.unflatten(run(*leaves))
+
+
+def _find_compiled(file: Path, run: Any, num_results: int, leaves: list[Any]) -> Callable[..., Any]:
+    """Returns the jitted function `run` compiled: from the disk, or compiled and written."""
+    devices = _devices(leaves)
+    name = f"{file.name}-{_machine(devices)}"
+    file = file.with_name(f"compiled-{_DIGEST(name.encode()).hexdigest()}")
+    _, tree = jax.tree.flatten((tuple(leaves), {}))
+    results = jax.tree.structure([0] * num_results)
+    with contextlib.suppress(Exception):  # whatever is wrong with the file, it is written anew
+        if content := _read(file):
+            return serialize_executable.deserialize_and_load(
+                content, tree, results, execution_devices=devices
+            )
+    compiled = run.lower(*leaves).compile()
+    with contextlib.suppress(NotImplementedError, ValueError):  # some devices cannot
+        _write(file, serialize_executable.serialize(compiled)[0])
+        delete_oldest(file.parent)
+    return compiled
+
+
+def _devices(leaves: list[Any]) -> list[jax.Device]:
+    """Returns the devices of the arguments, in the order of their mesh."""
+    for x in leaves:
+        mesh = getattr(getattr(x, "sharding", None), "mesh", None)
+        if mesh is not None:
+            return list(mesh.devices.flat)
+    found = {device for x in leaves if isinstance(x, jax.Array) for device in x.devices()}
+    return list(found) or jax.devices()[:1]
+
+
+def _machine(devices: list[jax.Device]) -> str:
+    """Returns everything that a compiled program depends on beyond its trace."""
+    processor = platform.processor()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        wanted = ("model name", "flags", "Features")  # of the first core
+        processor = "".join(sorted({line for line in lines if line.startswith(wanted)}))
+    flags = [os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
+    kinds = [(device.device_kind, device.id) for device in devices]
+    client = devices[0].client
+    return repr((kinds, client.platform, client.platform_version, processor, flags))
 
 
 def _is_known(value: Any) -> bool:
@@ -118,14 +198,14 @@ def _is_known(value: Any) -> bool:
     return type(value).__module__.split(".")[0] in ("builtins", "flaxformer_mt", "jax", "jaxlib")
 
 
-def _read(file: Path) -> export.Exported | None:
-    """Returns None if the file is missing or damaged."""
+def _read(file: Path) -> bytes | None:
+    """Returns the content of a file; None if it is missing or damaged."""
     try:
         content = file.read_bytes()
     except OSError:
         return None
     digest, rest = content[: _DIGEST().digest_size], content[_DIGEST().digest_size :]
-    return export.deserialize(bytearray(rest)) if _DIGEST(rest).digest() == digest else None
+    return rest if _DIGEST(rest).digest() == digest else None
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -104,11 +104,12 @@ def beam_search(
         # Score every extension of every live hypothesis.
         logits, cache = step(state.last_tokens, state.cache)
         log_probs = settings.next_log_probs(logits)
-        scores = apply_rules(options.rules, log_probs, History(state.live.tokens, state.step))
+        chosen = History(state.live.tokens, state.step)
+        scores = apply_rules(options.rules, log_probs, chosen)
         tokens_left = limits - state.step
         scores = selection.allow(scores, log_probs, state.selected, tokens_left)
         if options.prefix is not None:
-            scores = options.prefix(scores, log_probs, state.step)
+            scores = options.prefix(scores, log_probs, chosen)
         scores = settings.end_at_limit(scores, log_probs, tokens_left <= 1)
         log_probs = settings.end_at_limit(log_probs, log_probs, tokens_left <= 1)
         # Choose the candidates.

@@ -58,9 +58,10 @@ def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:
     def advance(step: DecodeStep, options: SentenceOptions, state: GreedyState) -> GreedyState:
         logits, cache = step(state.last_tokens, state.cache)  # [B K V]
         log_probs = settings.next_log_probs(logits)
-        scores = apply_rules(options.rules, log_probs, History(state.tokens, state.step))
+        chosen = History(state.tokens, state.step)
+        scores = apply_rules(options.rules, log_probs, chosen)
         if options.prefix is not None:
-            scores = options.prefix(scores, log_probs, state.step)
+            scores = options.prefix(scores, log_probs, chosen)
         limits = jnp.minimum(options.length_limits, settings.max_target_length)
         must_end = state.step + 1 >= limits
         scores = settings.end_at_limit(scores, log_probs, must_end)

@@ -102,24 +102,68 @@ class RepetitionPenalty:
 
 
 @flax.struct.dataclass
+class Completion:
+    """Tokens that spell a text of up to C characters. The last of them may go beyond its end.
+
+    The ranks of the pieces in alphabetical order make a range of those that begin with a text.
+    """
+
+    lengths: Int[Array, " B"]
+    """Characters of the text."""
+    ranges: Int[Array, "B C 2"]
+    """From each character on: the ranks (from, to) of the pieces that begin with the rest."""
+    parts: Int[Array, "B C C"]
+    """From each character on: tokens that spell a part of the rest; -1 = none."""
+    ranks: Int[Array, "1 V"]
+    widths: Int[Array, "1 V"]
+    """Characters of each piece."""
+
+    def __call__(
+        self, chosen: History, start: Int[Array, " B"], vocab_size: int
+    ) -> tuple[Bool[Array, "B K"], Bool[Array, "B K V"]]:
+        """Returns where the text is not complete, and the tokens that may come next there.
+
+        Args:
+          chosen: the hypotheses.
+          start: the position of the first token of the text.
+          vocab_size: V.
+        """
+        place = jnp.arange(chosen.tokens.shape[2])
+        spelling = (place >= start[:, None]) & (place < chosen.step[:, None])  # [B T]
+        widths = jnp.where(spelling[:, None], self.widths[0][chosen.tokens], 0)  # [B K T]
+        spelt = widths.sum(-1)  # [B K]
+        here = jnp.minimum(spelt, self.ranges.shape[1] - 1)[..., None]  # [B K 1]
+        ranges = jnp.take_along_axis(self.ranges, here, axis=1)  # [B K 2]
+        parts = jnp.take_along_axis(self.parts, here, axis=1)  # [B K C]
+        complete = (self.ranks[0] >= ranges[..., :1]) & (self.ranks[0] < ranges[..., 1:])
+        partial = mark(jnp.maximum(parts, 0), parts >= 0, vocab_size)
+        return spelt < self.lengths[:, None], complete | partial
+
+
+@flax.struct.dataclass
 class ForcedPrefix:
-    """The first `lengths` tokens are those of `tokens`, whatever rules and selection say."""
+    """The first `lengths` tokens are those of `tokens`, whatever rules and selection say.
+
+    The tokens after them spell the text of `completion`.
+    """
 
     tokens: Int[Array, "B P"]
     lengths: Int[Array, " B"]
+    completion: Completion | None = None
 
     def __call__(
-        self,
-        scores: Float[Array, "B K V"],
-        log_probs: Float[Array, "B K V"],
-        step: Int[Array, " B"],
+        self, scores: Float[Array, "B K V"], log_probs: Float[Array, "B K V"], chosen: History
     ) -> Float[Array, "B K V"]:
-        """`scores` after the prefix; inside of it those of the model, for one token."""
-        place = jnp.minimum(step, self.tokens.shape[1] - 1)
+        """Returns `scores` after the prefix; inside of it those of the model, for its tokens."""
+        place = jnp.minimum(chosen.step, self.tokens.shape[1] - 1)
         forced = jnp.take_along_axis(self.tokens, place[:, None], axis=1)  # [B 1]
-        is_forced = jnp.arange(scores.shape[-1]) == forced  # [B V]
-        only = jnp.where(is_forced[:, None], log_probs, -jnp.inf)
-        return jnp.where((step < self.lengths)[:, None, None], only, scores)
+        allowed = (jnp.arange(scores.shape[-1]) == forced)[:, None]  # [B 1 V]
+        inside = (chosen.step < self.lengths)[:, None]  # [B 1]
+        if self.completion is not None:
+            is_open, ways = self.completion(chosen, self.lengths, scores.shape[-1])
+            allowed = jnp.where(inside[..., None], allowed, ways)
+            inside = inside | is_open
+        return jnp.where(inside[..., None], jnp.where(allowed, log_probs, -jnp.inf), scores)
 
 
 def mark(

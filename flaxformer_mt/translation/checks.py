@@ -1,6 +1,7 @@
 """What a translator refuses before it computes anything: each function raises ValueError."""
 
 import itertools
+import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -8,10 +9,10 @@ import numpy as np
 from jaxtyping import Bool
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import Request
+from flaxformer_mt.translation.word_ends import TargetWords
 
 
 def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) -> list[float]:
@@ -53,6 +54,19 @@ def check_vocabularies(model: Transformer, tokenizer: Tokenizer) -> None:
                 f"model and tokenizer do not belong together: the {name} is {in_model} in the "
                 f"model and {in_tokenizer} in the tokenizer; load both from the same workdir"
             )
+
+
+def as_checkpoint_name(which: Any) -> str:
+    """The name of a checkpoint, or the number of its step, as text.
+
+    Raises ValueError for what is neither text nor an integer.
+    """
+    if not isinstance(which, str | numbers.Integral) or isinstance(which, bool):
+        raise ValueError(
+            "which must be 'auto', 'averaged', 'best', 'last' or the number of a step, but it is "
+            f"{_describe(which)}"
+        )
+    return str(which)
 
 
 def as_list(items: Any, name: str) -> list[Any]:
@@ -142,7 +156,7 @@ def check_requests(
     requests: Sequence[Request],
     config: DecodingConfig,
     suppressed: Bool[np.ndarray, " V"],
-    vocabulary: Vocabulary,
+    words: TargetWords,
 ) -> None:
     """Raise ValueError for a request that the search cannot fulfil.
 
@@ -154,13 +168,27 @@ def check_requests(
             raise ValueError(
                 f"line {request.line}: constraints need strategy 'beam', not {config.strategy!r}"
             )
-        for token in (*request.prefix, *itertools.chain(*request.phrases)):
+        open_word = request.prefix.open_word
+        if open_word and not words.completions.ways(open_word, suppressed):
+            raise ValueError(
+                f"line {request.line}: the prefix needs tokens for {open_word!r}, which no "
+                "translation may contain (decoding.forbidden)"
+            )
+        for token in (*request.prefix.tokens, *itertools.chain(*request.phrases)):
             if suppressed[token]:
-                piece = vocabulary.pieces[token]
+                piece = words.pieces[token]
                 raise ValueError(
                     f"line {request.line}: the prefix or a constraint needs token {token} "
                     f"({piece!r}), which no translation may contain (decoding.forbidden)"
                 )
+
+
+def check_is_target(target: Any, line: int) -> None:
+    """Raise ValueError unless this is text or a list of tokens."""
+    if not isinstance(target, str | Iterable) or isinstance(target, bytes):
+        raise ValueError(
+            f"target {line}: must be a string or a list of token ids, but it is {_describe(target)}"
+        )
 
 
 def check_target_tokens(tokens: Sequence[int], vocab_size: int, eos_id: int, line: int) -> None:

@@ -45,8 +45,9 @@ class DecodingConfig:
     """What EOS costs at the length limit, where nothing else is allowed. "scored": its
     log-probability. "free": nothing, as with Hugging Face's forced_eos_token_id."""
     num_hypotheses: int = 1
-    """Translations to return for each sentence, best first; at most beam_size. Strategy "sample"
-    returns any number, in the order of sampling."""
+    """Translations to return for each sentence, best first; at most beam_size. Fewer are returned
+    if some have equal texts. Strategy "sample" returns any number, in the order of sampling, with
+    equal texts."""
     max_target_length: int = 256
     """Limit of target tokens, EOS included. A second limit is target_length_ratio * source tokens +
     target_length_margin; the lower one holds."""

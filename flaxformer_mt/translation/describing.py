@@ -1,6 +1,7 @@
 """Token probabilities, attention and flags of hypotheses and of given translations."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
@@ -9,7 +10,7 @@ from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.evaluation.quality_flags import check
-from flaxformer_mt.translation.checks import check_target_tokens
+from flaxformer_mt.translation.checks import check_is_target, check_target_tokens
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import Request
 from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, TokenDetails
@@ -102,7 +103,7 @@ def describe_pairs(
 
 def make_example(
     source: str,
-    target: str | Sequence[int],
+    target: Any,  # text or tokens
     line: int,
     config: DecodingConfig,
     tokenizer: Tokenizer,
@@ -111,6 +112,7 @@ def make_example(
     """A pair as token ids, truncated to the limits with a warning."""
     inputs = _tokenize(source, tokenizer.source)
     vocabulary = tokenizer.target
+    check_is_target(target, line)
     targets = _tokenize(target, vocabulary) if isinstance(target, str) else list(target)
     if targets or len(inputs) > 1:  # the translation of a blank line has no tokens
         check_target_tokens(targets, vocabulary.size, vocabulary.eos_id, line)

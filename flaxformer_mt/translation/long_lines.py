@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+SPACES = re.compile(r"\s*")
 BOUNDARIES = tuple(
     re.compile(pattern)
     for pattern in (
@@ -20,41 +21,51 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
     word. Such an end must lie in the last three quarters of the longest possible piece; otherwise
     the piece is cut there. A single character is a piece even if it does not fit.
     """
-    pieces = []
-    rest = text.strip()
-    while rest:
-        end = longest_prefix(rest, fits)
-        if end < len(rest):
-            end = last_boundary(rest, end)
-        pieces.append(rest[:end].rstrip())
-        rest = rest[end:].lstrip()
+    text = text.strip()
+    pieces, start = [], 0
+    while start < len(text):
+        end = longest_prefix(text, start, fits)
+        if end < len(text):
+            end = last_boundary(text, start, end)
+        pieces.append(text[start:end].rstrip())
+        start = _end_of(SPACES.match(text, end))
     return pieces
 
 
-def longest_prefix(text: str, fits: Callable[[str], bool]) -> int:
-    """Length of the longest prefix that fits, about, and at least 1: doubling, then bisection.
+def longest_prefix(text: str, start: int, fits: Callable[[str], bool]) -> int:
+    """End of the longest text from `start` on that fits, about: doubling, then bisection.
 
-    The cost depends on the prefix, not on the text: a line of a megabyte takes linear time.
+    It is at least one character. The cost depends on its length, not on that of the text: a line of
+    a megabyte takes linear time.
     """
     good, bad = 1, 2
-    while bad <= len(text) and fits(text[:bad]):
+    while start + bad <= len(text) and fits(text[start : start + bad]):
         good, bad = bad, 2 * bad
-    bad = min(bad, len(text) + 1)
+    bad = min(bad, len(text) - start + 1)
     while bad - good > 1:
         middle = (good + bad) // 2
-        if fits(text[:middle]):
+        if fits(text[start : start + middle]):
             good = middle
         else:
             bad = middle
-    return good
+    return start + good
 
 
-def last_boundary(text: str, end: int) -> int:
-    """The last end of a sentence, clause or word in the last three quarters of `text[:end]`."""
+def last_boundary(text: str, start: int, end: int) -> int:
+    """The last end of a sentence, clause or word in the last three quarters of the text between.
+
+    `end` if there is none.
+    """
+    longest = text[start : end + 1]  # the space after a word need not fit
     for boundary in BOUNDARIES:
-        matches = boundary.finditer(text[: end + 1])  # the space after a word need not fit
+        matches = boundary.finditer(longest)
         cuts = [match.start() + len(match.group().rstrip()) for match in matches]
-        cuts = [cut for cut in cuts if end // 4 < cut <= end]
+        cuts = [cut for cut in cuts if (end - start) // 4 < cut <= end - start]
         if cuts:
-            return cuts[-1]
+            return start + cuts[-1]
     return end
+
+
+def _end_of(match: re.Match[str] | None) -> int:
+    assert match is not None  # `SPACES` matches everywhere
+    return match.end()

@@ -3,9 +3,10 @@
 Arrays are made by `jax.device_put`: `jnp.asarray` would compile a program for every new shape.
 """
 
+import contextlib
 import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -30,7 +31,7 @@ from flaxformer_mt.search.sampling import Sampler, WithoutReplacement
 from flaxformer_mt.search.selection import Selection
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.segments import Segment
-from flaxformer_mt.translation.word_ends import TargetWords
+from flaxformer_mt.translation.word_ends import Prefix, TargetWords
 
 
 class Request(NamedTuple):
@@ -41,15 +42,15 @@ class Request(NamedTuple):
     """EOS at the end."""
     num_unread: int = 0
     """Source tokens that were cut off."""
-    prefix: tuple[int, ...] = ()
-    """The first target tokens."""
+    prefix: Prefix = Prefix()
+    """The beginning of the target."""
     phrases: tuple[tuple[int, ...], ...] = ()
     """Phrases that the target contains, as tokens."""
 
     @property
     def num_required(self) -> int:
-        """Target tokens of the prefix and all phrases, and EOS."""
-        return len(self.prefix) + sum(map(len, self.phrases)) + 1
+        """The most target tokens of the prefix and all phrases, and EOS."""
+        return self.prefix.most_tokens + sum(map(len, self.phrases)) + 1
 
     def limit(self, config: DecodingConfig) -> int:
         """The most target tokens, EOS included; more than usual if the request requires it."""
@@ -76,7 +77,7 @@ class Request(NamedTuple):
         """Sizes of the arrays for (prefix, phrases, tokens of a phrase), 0 for none."""
         longest = max(map(len, self.phrases), default=0)
         return (
-            _padded_size(len(self.prefix)),
+            _padded_size(max(len(self.prefix.tokens), self.prefix.most_tokens > 0)),
             _padded_size(len(self.phrases)),
             _padded_size(longest),
         )
@@ -107,28 +108,34 @@ def make_requests(
     """
     requests = [Request(segment.line, segment.inputs, segment.num_unread) for segment in segments]
 
-    def tokenize(text: str, line: int, role: str) -> tuple[int, ...]:
-        try:
-            return words.tokenize_phrase(text)
-        except ValueError as error:
-            raise ValueError(f"line {line}: the {role} {error}") from error
-
     for line, group in itertools.groupby(range(len(requests)), lambda i: requests[i].line):
         indices = list(group)
         prefix = prefixes[line - first_line] if prefixes is not None else None
         if prefix and prefix.strip():
-            tokens = tokenize(prefix, line, "prefix")
-            requests[indices[0]] = requests[indices[0]]._replace(prefix=tokens)
+            with _about(f"line {line}: the prefix"):
+                made = words.make_prefix(prefix)
+            requests[indices[0]] = requests[indices[0]]._replace(prefix=made)
         phrases = constraints[line - first_line] if constraints is not None else None
         for phrase in phrases or ():
             if not phrase.strip():
                 continue
-            tokens = tokenize(phrase, line, "constraint")
-            index = segment_for_phrase(phrase, indices, requests, source)
+            with _about(f"line {line}: the constraint"):
+                tokens = words.tokenize_phrase(phrase)
+            text = words.vocabulary.detokenize(tokens)  # normalised as the sources are
+            index = segment_for_phrase(text, indices, requests, source)
             if tokens not in requests[index].phrases:
                 more = (*requests[index].phrases, tokens)
                 requests[index] = requests[index]._replace(phrases=more)
     return requests
+
+
+@contextlib.contextmanager
+def _about(what: str) -> Iterator[None]:
+    """Puts `what` in front of the message of a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{what} {error}") from error
 
 
 def segment_for_phrase(
@@ -164,9 +171,11 @@ def make_search_inputs(
     if prefix_size:
         tokens = np.zeros((rows, prefix_size), np.int32)
         for row, request in enumerate(requests):
-            tokens[row, : len(request.prefix)] = request.prefix
-        lengths = _per_row([len(request.prefix) for request in requests], rows)
-        prefix = ForcedPrefix(jax.device_put(tokens), lengths)
+            tokens[row, : len(request.prefix.tokens)] = request.prefix.tokens
+        lengths = _per_row([len(request.prefix.tokens) for request in requests], rows)
+        open_words = [request.prefix.open_word for request in requests]
+        completion = words.completions.rows(open_words, suppressed, rows)
+        prefix = ForcedPrefix(jax.device_put(tokens), lengths, completion)
     sampler = None
     if config.strategy != "beam":
         seeds = [_seed(config.seed, request.inputs) for request in requests]

@@ -83,16 +83,40 @@ def make_hypothesis(tokens: list[int], score: float, vocabulary: Vocabulary) -> 
     return Hypothesis(text, tokens, score)
 
 
+def join_lines(
+    num_lines: int,
+    lines: Sequence[int],
+    found: Sequence[Sequence[Hypothesis]],
+    blank: Hypothesis,
+    vocabulary: Vocabulary,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each line, from the hypotheses of all segments.
+
+    Args:
+      lines: index of the line of each segment.
+      found: hypotheses of each segment.
+      blank: the hypothesis of a line without segments.
+    """
+    of_lines: list[list[Sequence[Hypothesis]]] = [[] for _ in range(num_lines)]
+    for line, hypotheses in zip(lines, found, strict=True):
+        of_lines[line].append(hypotheses)
+    return [join_segments(of, vocabulary) if of else [blank] for of in of_lines]
+
+
 def join_segments(
     segments: Sequence[Sequence[Hypothesis]], vocabulary: Vocabulary
 ) -> list[Hypothesis]:
     """The hypotheses of a line, from the hypotheses of each of its segments.
 
-    The i-th hypothesis of a split line consists of the i-th of every segment; scores are added.
+    The i-th hypothesis of a split line consists of the i-th of every segment, or of its last one if
+    it has fewer. Scores are added.
     """
     if len(segments) == 1:
         return list(segments[0])
-    return [_concatenate(parts, vocabulary) for parts in zip(*segments, strict=False)]
+    return [
+        _concatenate([found[min(i, len(found) - 1)] for found in segments], vocabulary)
+        for i in range(max(map(len, segments)))
+    ]
 
 
 def _concatenate(parts: Sequence[Hypothesis], vocabulary: Vocabulary) -> Hypothesis:

@@ -1,8 +1,9 @@
 """From lines to segments: none for a blank line, several for a line that is too long."""
 
+import itertools
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Int
@@ -10,6 +11,10 @@ from jaxtyping import Int
 from flaxformer_mt.data.sources.language_tags import split_tag, tag_of
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.translation.long_lines import split_text
+
+S = TypeVar("S")
+SEGMENTS_OF_LONG_LINE = 256
+"""A line with more segments is translated in parts of so many, for progress and interruptions."""
 
 
 class Segment(NamedTuple):
@@ -98,7 +103,9 @@ def segment_lines(
             texts = split_text(rest, fits)
             pieces = [vocabulary.tokenize(start + piece) for piece in texts]
             if not quiet:
-                what = f"split into {len(texts)} pieces"
+                what = f"split into {len(texts):,} pieces"
+                if len(texts) > SEGMENTS_OF_LONG_LINE:
+                    what += f", which take as long as {len(texts):,} lines"
                 _warn(line, len(tokens), "source", max_source_length, what)
         for piece in pieces:
             if len(piece) > 1:  # otherwise EOS only: characters that the tokenizer drops
@@ -112,6 +119,18 @@ def segment_lines(
                 )
                 segments.append(Segment(line, inputs, len(piece) - len(inputs)))
     return segments
+
+
+def in_parts(segments: Sequence[S], lines: Sequence[int]) -> Iterator[Sequence[S]]:
+    """All segments as one part; in parts of `SEGMENTS_OF_LONG_LINE` if a line has more than that.
+
+    `lines` are the lines of the segments, in ascending order.
+    """
+    size = max(1, len(segments))
+    if any(len(list(group)) > SEGMENTS_OF_LONG_LINE for _, group in itertools.groupby(lines)):
+        size = SEGMENTS_OF_LONG_LINE
+    for start in range(0, len(segments), size):
+        yield segments[start : start + size]
 
 
 def truncate(
@@ -133,6 +152,6 @@ def truncate(
 
 def _warn(line: int, length: int, side: str, limit: int, what: str) -> None:
     warnings.warn(
-        f"line {line}: {length} {side} tokens, but max_{side}_length is {limit}; {what}.",
+        f"line {line}: {length:,} {side} tokens, but max_{side}_length is {limit}; {what}.",
         stacklevel=2,
     )

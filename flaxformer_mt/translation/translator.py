@@ -10,12 +10,13 @@ print(translator.translate("A dog runs.")[0])
     searching   requests -> groups of like length -> search on the devices -> hypotheses
     describing  hypotheses -> token probabilities, attention and flags, if requested; `scoring`
                 computes them
+    ranking     hypotheses of a segment -> those with different texts, in order
     results     hypotheses of segments -> hypotheses of lines
 """
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -28,6 +29,7 @@ from flaxformer_mt.inference.ensemble import params_in_dtype
 from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.translation.checks import (
+    as_checkpoint_name,
     as_constraints,
     as_list,
     as_prefixes,
@@ -39,11 +41,12 @@ from flaxformer_mt.translation.checks import (
 )
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
 from flaxformer_mt.translation.describing import describe, describe_pairs, make_example
+from flaxformer_mt.translation.ranking import ranked
 from flaxformer_mt.translation.requests import Request, make_requests, suppressed_tokens
-from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_segments
+from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines
 from flaxformer_mt.translation.scoring import score_examples
 from flaxformer_mt.translation.searching import Ensemble, schedule, search
-from flaxformer_mt.translation.segments import segment_lines, tag_lines
+from flaxformer_mt.translation.segments import in_parts, segment_lines, tag_lines
 from flaxformer_mt.translation.word_ends import TargetWords
 
 TokenMask = Bool[np.ndarray, " V"]
@@ -99,12 +102,7 @@ class Translator:
         the first of those three that exists. It computes in `dtype`; None = as in training.
         Raises FileNotFoundError or ValueError, saying what is missing or wrong in `workdir`.
         """
-        if not isinstance(which, str | int) or isinstance(which, bool):
-            raise ValueError(
-                "which must be 'auto', 'averaged', 'best', 'last' or the number of a step, but it "
-                f"is {which!r} ({type(which).__name__})"
-            )
-        loaded = load_model(workdir, which=str(which))
+        loaded = load_model(workdir, which=as_checkpoint_name(which))
         model = loaded.model
         if dtype:
             model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))
@@ -168,6 +166,7 @@ class Translator:
         target_language: str | None = None,
         details: bool = False,
         first_line: int = 1,
+        progress: Callable[[int, int], None] | None = None,
         **changes: Any,
     ) -> Any:
         """Translate one sentence, or many.
@@ -175,7 +174,8 @@ class Translator:
         Args:
           sentences: one string, or a list, generator or open text file of them. A blank sentence
             stays blank.
-          prefixes: the beginning of each translation; "" or None = any. Its last word may continue.
+          prefixes: the beginning of each translation; "" or None = any. Its last word may be the
+            beginning of a longer word, unless a space follows it.
           constraints: a list of phrases for each sentence, which its translation contains as whole
             words; None = none. If `sentences` is one string, `prefixes` is one string and
             `constraints` one list of phrases.
@@ -183,14 +183,16 @@ class Translator:
             None = each sentence begins with its tag, such as ">>fr<< A dog runs.".
           details: add `Hypothesis.details`; this costs a second pass over the hypotheses.
           first_line: the number of the first sentence, for messages.
+          progress: called with (segments done, all segments) now and then if a line is very long.
           changes: fields of `DecodingConfig` (beam_size, length_penalty, ...) with other values
             than in this translator's config; None = no change.
 
         Returns one list for each sentence, in order (for one string: that list): up to
-        `num_hypotheses` different hypotheses, best first. (Strategy "mbr" orders by utility;
-        "sample" returns samples as they come, and some can be equal.) A blank sentence has one
-        hypothesis: "", with score 0. The hypotheses of a sentence do not depend on the other
-        sentences. A sentence that is too long is split or truncated, with a warning.
+        `num_hypotheses` hypotheses with different texts, best first. Of equal texts with different
+        tokens, only the best one is returned. (Strategy "mbr" orders by utility; "sample" returns
+        samples as they come, and some can be equal.) A blank sentence has one hypothesis: "", with
+        score 0. The hypotheses of a sentence do not depend on the other sentences. A sentence that
+        is too long is split or truncated, with a warning.
 
         Raises ValueError for an impossible config, language, prefix or constraint, and if the
         model's scores are not finite.
@@ -208,24 +210,22 @@ class Translator:
             lines, prefixes, constraints, target_language, first_line, config, suppressed
         )
         # ------------------------------------------------------------------ search
-        found = self.search(requests, config, suppressed)
+        found: list[list[Hypothesis]] = []
+        for part in in_parts(requests, [request.line for request in requests]):
+            found += self.search(part, config, suppressed)
+            if progress:
+                progress(len(found), len(requests))
         # ------------------------------------------------------------------ rank, describe
-        if config.strategy == "mbr":
-            found = [self._rank_by_utility(samples, config) for samples in found]
+        found = [ranked(of_one, config, self.target_language) for of_one in found]
         if details or config.flag_faults:
             found = describe(requests, found, config, self._ensemble, self.tokenizer, suppressed)
         if not details:
             found = [[one._replace(details=None) for one in hypotheses] for hypotheses in found]
         # ------------------------------------------------------------------ join segments
-        of_lines: list[list[list[Hypothesis]]] = [[] for _ in lines]
-        for request, hypotheses in zip(requests, found, strict=True):
-            of_lines[request.line - first_line].append(hypotheses)
         flags = () if config.flag_faults else None
         blank = Hypothesis("", [], 0.0, flags=flags, details=NO_DETAILS if details else None)
-        results = [
-            join_segments(segments, self.tokenizer.target) if segments else [blank]
-            for segments in of_lines
-        ]
+        indices = [request.line - first_line for request in requests]
+        results = join_lines(len(lines), indices, found, blank, self.tokenizer.target)
         return results[0] if is_one else results
 
     def check(
@@ -274,6 +274,7 @@ class Translator:
         *,
         target_language: str | None = None,
         details: bool = False,
+        first_line: int = 1,
         **changes: Any,
     ) -> Any:
         """The score of each target as a translation of its source, or of one pair.
@@ -282,7 +283,7 @@ class Translator:
         several tokenizations; only the tokens of a hypothesis have exactly the score that the
         search reported. Longer texts than the limits are truncated, with a warning. (For a line
         that it splits, `translate` reports the sum of the scores of its segments.)
-        `target_language`, `details` and `changes` are as in `translate`. The score depends on
+        The other arguments are as in `translate`. The score depends on
         `length_penalty`, `length_normalization`, `forced_end` and `renormalize`; `flag_faults`
         looks for faults.
         A pair of two blank sides has score 0 and no tokens, as in `translate`. If one side is
@@ -295,13 +296,14 @@ class Translator:
             sources, targets = [sources], [targets]
         config = changed_config(self.config, changes)
         suppressed = suppressed_tokens(self.tokenizer, config)
-        lines = as_sentences(sources, "sources")
+        lines = as_sentences(sources, "sources", first_line=first_line)
         targets = as_list(targets, "targets")
         check_same_number(len(lines), targets, "target")
-        tagged = tag_lines(lines, self.tokenizer, target_language)
+        tagged = tag_lines(lines, self.tokenizer, target_language, first_line=first_line)
+        pairs = zip(tagged, targets, strict=True)
         examples = [
             make_example(source, target, line, config, self.tokenizer, self.max_source_length)
-            for line, (source, target) in enumerate(zip(tagged, targets, strict=True), start=1)
+            for line, (source, target) in enumerate(pairs, start=first_line)
         ]
         limits = [config.length_limit(len(example.inputs)) for example in examples]
         with_attention = details or config.flag_faults
@@ -340,18 +342,5 @@ class Translator:
             words=self._words,
             source=self.tokenizer.source,
         )
-        check_requests(requests, config, suppressed, self.tokenizer.target)
+        check_requests(requests, config, suppressed, self._words)
         return requests
-
-    def _rank_by_utility(
-        self, samples: Sequence[Hypothesis], config: DecodingConfig
-    ) -> list[Hypothesis]:
-        """The distinct samples that agree best with all samples."""
-        # Imported here, because sacreBLEU would delay every other search.
-        from flaxformer_mt.evaluation import mbr
-        from flaxformer_mt.evaluation.metrics import default_tokenize
-
-        texts = [sample.text for sample in samples]
-        tokenize = default_tokenize(self.target_language)
-        best = mbr.ranked(texts, config.utility, tokenize=tokenize)[: config.num_hypotheses]
-        return [samples[index]._replace(utility=utility) for index, utility in best]

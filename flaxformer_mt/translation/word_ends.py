@@ -1,26 +1,61 @@
-"""Which target tokens continue a word, and the tokens of a phrase that must appear."""
+"""Words of the target language: where they end, and the tokens of prefixes and phrases."""
 
 import functools
 import unicodedata
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import regex
 from jaxtyping import Bool
 
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
+from flaxformer_mt.translation.completions import LONGEST, SPACE, Completions, is_byte
 
-_SPACE = "▁"
-_WITHOUT_SPACES = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR"}
-"""Scripts without spaces between words, or with particles attached to words: the first words of the
-Unicode names of their characters."""
+_CJK = r"\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{Hangul}"
+"""Scripts without spaces between words, or (Korean) with particles attached to words."""
+_WORD_START = regex.compile(r"(?w)\b|\p{Hangul}")
+"""After a letter: a word boundary of Unicode (UAX 29). Combining marks and joiners are none. Thai
+and other scripts without spaces have one before each letter."""
+_CAN_GROW = regex.compile(rf"[\w--[{_CJK}]]", regex.V1)
+"""A letter, mark or digit: another letter or mark after it would change the word."""
+_FOLLOWS_WORD = regex.compile(
+    r"[\p{Terminal_Punctuation}--[.:]]|\p{Close_Punctuation}|[.:…'\"\p{Pi}\p{Pf}](?!\w)|"
+    rf"['’]\p{{L}}{{1,2}}\b|[{_CJK}\p{{Line_Break=SA}}]",
+    regex.V1,
+)
+"""At the beginning of a phrase: stands after a word without a space. A quotation mark before a
+letter does not; it opens a quotation."""
+
+
+_OPEN = regex.compile(r".*\w", regex.DOTALL)
+"""A text whose last word may go on."""
+
+
+class Prefix(NamedTuple):
+    """The beginning of a translation: some tokens, and then tokens that spell the open word."""
+
+    tokens: tuple[int, ...] = ()
+    open_word: str = ""
+    """As pieces spell it: "▁Hun". Its last token may go beyond its end. "" = none."""
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens that it takes."""
+        return len(self.tokens) + len(self.open_word)
 
 
 class TargetWords:
     """The words of a target vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        """The table of word boundaries is made at first use."""
+        """The tables of the vocabulary are made at first use."""
         self.vocabulary = vocabulary
+
+    @functools.cached_property
+    def pieces(self) -> tuple[str, ...]:
+        """The text of every token."""
+        return self.vocabulary.pieces
 
     @functools.cached_property
     def boundary(self) -> Bool[np.ndarray, " V"]:
@@ -28,50 +63,93 @@ class TargetWords:
 
         Where no piece begins with a space, every piece is a word.
         """
-        pieces = self.vocabulary.pieces
-        if not any(piece.startswith(_SPACE) for piece in pieces):
-            return np.ones(len(pieces), bool)
-        continues = np.array([_is_letter(piece[:1]) or _is_byte(piece) for piece in pieces])
-        special = [self.vocabulary.eos_id, self.vocabulary.pad_id, self.vocabulary.bos_id]
-        continues[special] = False
-        return ~continues
+        if not any(piece.startswith(SPACE) for piece in self.pieces):
+            return np.ones(len(self.pieces), bool)
+        starts = [_starts_word(piece) and not is_byte(piece) for piece in self.pieces]
+        for special in (self.vocabulary.eos_id, self.vocabulary.pad_id, self.vocabulary.bos_id):
+            starts[special] = True
+        return np.array(starts)
 
     def ends_inside_word(self, phrase: Sequence[int]) -> bool:
         """Whether one more token could change the last word of a phrase."""
-        return _is_letter(self.vocabulary.detokenize(phrase)[-1:])
+        return _CAN_GROW.match(self.vocabulary.detokenize(phrase)[-1:]) is not None
+
+    @functools.cached_property
+    def completions(self) -> Completions:
+        """The ways to complete a word."""
+        vocabulary = self.vocabulary
+        special = (vocabulary.pad_id, vocabulary.unk_id, vocabulary.bos_id, vocabulary.eos_id)
+        return Completions(self.pieces, special)
+
+    def make_prefix(self, text: str) -> Prefix:
+        """The beginning of a sentence, normalised as all text.
+
+        Its last word is open if the text ends with a letter, mark or digit.
+        Raises ValueError if the vocabulary cannot represent the text.
+        """
+        if not self.completions.in_parts:
+            return self._make_prefix_of_words(text)
+        tokens = self._tokenize_prefix(text)
+        word, rest = "", len(tokens)
+        while _OPEN.fullmatch(text) and rest and not word.startswith(SPACE):
+            piece = self.pieces[tokens[rest - 1]]
+            if piece not in self.completions.token_of or len(piece + word) > LONGEST:
+                break
+            word, rest = piece + word, rest - 1
+        return Prefix(tokens[:rest], word)
+
+    def _make_prefix_of_words(self, text: str) -> Prefix:
+        """As `make_prefix`, where each piece is a word. The last word need not be a piece."""
+        *words, last = text.split()
+        first, end = self.completions.range(last)
+        longer = end - first > (last in self.completions.token_of)
+        if not longer or len(last) > LONGEST or not _OPEN.fullmatch(text):
+            return Prefix(self._tokenize_prefix(text))
+        return Prefix(self._tokenize_prefix(" ".join(words)) if words else (), last)
+
+    def _tokenize_prefix(self, text: str) -> tuple[int, ...]:
+        wanted = " ".join(text.split())
+        return self._checked(self.vocabulary.tokenize(wanted)[:-1], wanted, text)
 
     def tokenize_phrase(self, phrase: str) -> tuple[int, ...]:
-        """The tokens of a phrase, without EOS.
+        """The tokens of a phrase inside a sentence, without EOS; normalised as all text.
 
-        Raises ValueError if the vocabulary cannot represent the phrase exactly.
+        There is no space before punctuation that follows a word, nor in a script without spaces.
+        Raises ValueError if the vocabulary cannot represent the phrase.
         """
         wanted = " ".join(phrase.split())
         tokens = self.vocabulary.tokenize(wanted)[:-1]
-        pieces = self.vocabulary.pieces
-        if (
-            len(tokens) > 1
-            and pieces[tokens[0]] == _SPACE
-            and _script(wanted[:1]) in _WITHOUT_SPACES
-        ):
-            tokens = tokens[1:]  # as inside a sentence
+        if _FOLLOWS_WORD.match(self.vocabulary.detokenize(tokens)):
+            tokens = self._without_space(tokens)
+        return self._checked(tokens, wanted, phrase)
+
+    def _without_space(self, tokens: Sequence[int]) -> Sequence[int]:
+        """The tokens without the space at their beginning, if they still begin a word."""
+        first, rest = self.pieces[tokens[0]], list(tokens[1:])
+        if first.startswith(SPACE) and first[1:] in self.pieces:
+            rest = [self.pieces.index(first[1:]), *rest]
+        elif first != SPACE:
+            return tokens
+        return rest if rest and self.boundary[rest[0]] else tokens
+
+    def _checked(self, tokens: Sequence[int], wanted: str, given: str) -> tuple[int, ...]:
         written = self.vocabulary.detokenize(tokens)
-        if not tokens or written != wanted or self.vocabulary.unk_id in tokens:
+        unwritable = not tokens or self.vocabulary.unk_id in tokens
+        if unwritable or _comparable(written) != _comparable(wanted):
             raise ValueError(
-                f"{phrase!r} cannot be written with the target vocabulary: it would become "
+                f"{given!r} cannot be written with the target vocabulary: it would become "
                 f"{written!r}"
             )
         return tuple(tokens)
 
 
-def _is_letter(text: str) -> bool:
-    """Whether this is a letter or digit of a script with spaces between words."""
-    return text.isalnum() and _script(text) not in _WITHOUT_SPACES
+def _starts_word(piece: str) -> bool:
+    """Whether the piece starts a word if it stands after a letter."""
+    return _WORD_START.match(f"a{piece[:1]}", pos=1) is not None
 
 
-def _script(character: str) -> str:
-    return unicodedata.name(character, "").split(" ")[0] if character else ""
-
-
-def _is_byte(piece: str) -> bool:
-    """Whether this is a byte of a character without a piece of its own, such as <0xE4>."""
-    return len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
+def _comparable(text: str) -> str:
+    """The text without what a vocabulary's normalisation may change: NFKC, case, control codes."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    visible = "".join(c for c in folded if c.isspace() or unicodedata.category(c)[0] != "C")
+    return " ".join(visible.split())

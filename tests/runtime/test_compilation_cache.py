@@ -24,6 +24,19 @@ print(*(events.count(kind) for kind in ("cache_hits", "cache_misses", "traced"))
 sys.exit(status)
 """
 
+IN_PYTHON = """
+import sys, jax
+before = dict(jax.config.values)
+from flaxformer_mt import Translator
+compiled = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, duration, **about: compiled.append(about.get("fun_name"))
+)
+print(Translator.load(sys.argv[1]).translate("The old dog sleeps.")[0])
+assert jax.config.values == before
+print(compiled.count("jit(search_batch)"))
+"""
+
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory) -> Path:
@@ -47,6 +60,7 @@ def translate(
         check=True,
     )
     *messages, counts = done.stderr.splitlines()
+    messages = [text for text in messages if not text.startswith("compiling a program for")]
     found, not_found, traced = map(int, counts.split())
     return done.stdout, "\n".join(messages), (found, not_found, traced)
 
@@ -60,6 +74,22 @@ def test_a_second_start_compiles_nothing_and_survives_a_damaged_cache(workdir, t
     output, messages, counts = translate(workdir, tmp_path)
     assert output == expected and counts == (not_found - 1, 1, 0)
     assert "Error reading persistent compilation cache entry for 'jit_search_batch'" in messages
+
+
+def test_a_second_start_in_python_compiles_no_search_and_configures_nothing(workdir, tmp_path):
+    environment = {"JAX_ENABLE_COMPILATION_CACHE": "true", "XDG_CACHE_HOME": str(tmp_path)}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", IN_PYTHON, str(workdir)],
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for _ in range(2)
+    )
+    assert first[0] == second[0]
+    assert int(first[1]) > 0 and int(second[1]) == 0
 
 
 def test_an_unwritable_cache_and_a_disabled_one(workdir, tmp_path):

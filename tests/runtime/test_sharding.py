@@ -71,13 +71,13 @@ def test_devices_along_tensor_read_the_same_rows():
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("12GB", 12_000_000_000), ("1.5 gib", 1_610_612_736), ("900", 900), ("", 0)],
+    [("12GB", 12_000_000_000), ("1.5 gib", 1_610_612_736), ("900 kB", 900_000), ("", 0)],
 )
 def test_memory_with_a_unit(text, expected):
     assert parse_memory(text) == expected
 
 
-@pytest.mark.parametrize("text", ["much", "12 XB", "GB"])
+@pytest.mark.parametrize("text", ["much", "12 XB", "GB", "12", "900 B", "12.", "MiB 12"])
 def test_an_unreadable_memory_size_is_refused(text):
     with pytest.raises(ValueError, match=r"such as 12GB or 900MiB, got"):
         MeshConfig(memory_limit=text)

@@ -38,6 +38,7 @@ GIVEN = {"a": np.arange(6.0, dtype=np.float32).reshape(2, 3), "b": np.ones((3, 8
 @pytest.fixture
 def next_process(tmp_path, monkeypatch):
     """Clears the caches in memory and returns the traces since the last call."""
+    monkeypatch.setattr(trace_cache, "_LONG", 1000.0)
     monkeypatch.setattr(trace_cache, "_folder", lambda leaves: tmp_path)
 
     def start_anew():
@@ -66,7 +67,45 @@ def test_it_is_traced_once(next_process, tmp_path):
     assert run() == run() == 240
     assert next_process() == ["so"]
     assert run(scale=np.float32(3)) == 360
-    assert next_process() == [] and len(list(tmp_path.iterdir())) == 1
+    assert next_process() == [] and len(list(tmp_path.glob("trace-*"))) == 1
+
+
+def test_it_is_compiled_once_where_jax_keeps_no_programs(next_process, tmp_path, compilations):
+    settings = dict(jax.config.values)
+    run()
+    assert compilations.count("jit(program)") == 1
+    next_process()
+    run()
+    run(scale=np.float32(3))
+    assert compilations.count("jit(program)") == 1
+    (file,) = tmp_path.glob("compiled-*")
+    whole = file.read_bytes()
+    for number, damaged in enumerate((b"", whole[:1000], whole[:-1] + b"!"), start=2):
+        file.write_bytes(damaged)
+        next_process()
+        run()
+        assert compilations.count("jit(program)") == number
+        assert file.read_bytes() != damaged
+    assert jax.config.values == settings
+
+
+def test_another_machine_compiles_its_own_program(next_process, monkeypatch, compilations):
+    run()
+    next_process()
+    monkeypatch.setattr(trace_cache, "_machine", lambda devices: "another")
+    run()
+    assert next_process() == [] and compilations.count("jit(program)") == 2
+
+
+def test_a_long_compilation_is_reported(next_process, monkeypatch, caplog):
+    run()
+    assert not caplog.records
+    monkeypatch.setattr(trace_cache, "_LONG", 0.0)
+    run(how="otherwise")
+    assert "compiling a program for a new kind of request" in caplog.text
+    caplog.clear()
+    run(how="otherwise")
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
@@ -113,7 +152,7 @@ def test_other_jax_settings_give_another_program_at_once(next_process):
 def test_a_damaged_file_is_replaced(next_process, tmp_path):
     run()
     next_process()
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("trace-*")
     whole = file.read_bytes()
     for damaged in (b"", whole[:1000], whole[:-1], whole[:-1] + b"!"):
         file.write_bytes(damaged)
@@ -142,7 +181,7 @@ def test_a_failed_write_leaves_no_file(next_process, tmp_path, monkeypatch):
 def test_the_folder_is_created(next_process, tmp_path, monkeypatch):
     monkeypatch.setattr(trace_cache, "_folder", lambda leaves: tmp_path / "a" / "b")
     run()
-    assert len(list((tmp_path / "a" / "b").iterdir())) == 1
+    assert len(list((tmp_path / "a" / "b").iterdir())) == 2
 
 
 def test_only_arguments_on_the_default_backend_use_the_cache(monkeypatch):
@@ -157,8 +196,11 @@ def test_only_arguments_on_the_default_backend_use_the_cache(monkeypatch):
         jax_default_device=None,
     )
     assert folder(on_cpu, settings) == Path("there")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert folder(
+        on_cpu, SimpleNamespace(**vars(settings) | {"jax_compilation_cache_dir": None})
+    ) == (Path("/caches/flaxformer_mt/programs"))
     for field, value in (
-        ("jax_compilation_cache_dir", None),
         ("jax_compilation_cache_dir", "gs://bucket/there"),
         ("jax_enable_compilation_cache", False),
         ("jax_default_device", jax.devices()[1]),

@@ -16,6 +16,7 @@ from toy_models import (
 )
 
 from flaxformer_mt.search.rules import (
+    Completion,
     ForcedPrefix,
     History,
     MinLength,
@@ -83,6 +84,56 @@ def test_a_prefix_is_kept_whatever_the_rules_say(tables):
     assert all(begins(row, sentences(found, row)[0]) for row in range(6))
     greedy = search(tables, [LIMIT] * 6, wishes=wishes)
     assert all(begins(row, sentences(greedy, row)[0]) for row in range(6))
+
+
+PIECES = {A: "a", B: "ab", 6: "b", 7: "abc", 8: "c"}
+
+
+def completion_of(words: list[str]) -> Completion:
+    """The arrays of the texts, by definition."""
+    ranked = sorted(PIECES.values())
+    ranges, parts = np.zeros((len(words), 3, 2), int), np.full((len(words), 3, 3), -1)
+    for row, word in enumerate(words):
+        for start in range(len(word)):
+            rest = word[start:]
+            longer = [rank for rank, piece in enumerate(ranked) if piece.startswith(rest)]
+            ranges[row, start] = (longer[0], longer[-1] + 1) if longer else (0, 0)
+            found = [t for t, piece in PIECES.items() if rest.startswith(piece) and piece != rest]
+            parts[row, start, : len(found)] = found
+    ranks, widths = np.full((1, 9), -1), np.zeros((1, 9), int)
+    for token, piece in PIECES.items():
+        ranks[0, token], widths[0, token] = ranked.index(piece), len(piece)
+    arrays = ([len(word) for word in words], ranges, parts, ranks, widths)
+    return Completion(*(jnp.asarray(x, jnp.int32) for x in arrays))
+
+
+def test_a_completion_is_all_that_begins_with_its_text():
+    """After a prefix of 0 to 2 tokens, and for a text of 0 to 3 characters."""
+    words = ["", "a", "ab", "abc", "c", "ba"]
+    prefixes = [(), (8,), (8, A), (), (A,), (B,)]
+    tokens = np.zeros((6, 2), np.int32)
+    for row, prefix in enumerate(prefixes):
+        tokens[row, : len(prefix)] = prefix
+    lengths = jnp.array([len(prefix) for prefix in prefixes])
+    prefix = ForcedPrefix(jnp.asarray(tokens), lengths, completion_of(words))
+    tables = random_tables(5, 6, vocab_size=9)
+    repeated = {"prefix": prefix, "rules": (NoRepeatedNgram(1), MinLength(jnp.full(6, 4), EOS))}
+
+    def begins(row, tokens):
+        rest = "".join(PIECES[token] for token in tokens[len(prefixes[row]) : -1])
+        return tokens[: len(prefixes[row])] == prefixes[row] and rest.startswith(words[row])
+
+    wide = 160  # all 156 sentences of at most 4 tokens fit
+    found = search(tables, [4] * 6, beam_size=wide, num_hypotheses=wide, wishes={"prefix": prefix})
+    for row, table in enumerate(tables):
+        every = [tokens for tokens in all_hypotheses(9, 4) if begins(row, tokens)]
+        complete = [tokens for tokens in sentences(found, row) if begins(row, tokens)]
+        assert complete == sorted(every, key=lambda t: -log_prob(table, t))
+        # The limit can end a sentence before its text is complete. Requests have a higher limit.
+        assert all(len(t) == 4 for t in sentences(found, row) if not begins(row, t))
+    for beam_size in (None, 2):
+        found = search(tables, [6] * 6, beam_size=beam_size, wishes=repeated)
+        assert all(begins(row, sentences(found, row)[0]) for row in range(6))
 
 
 def test_a_penalty_for_repetition_changes_the_order_and_not_the_score(tables):

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import re
 import subprocess
 import sys
 import unicodedata
@@ -20,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import regex
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.evaluation import mbr
@@ -27,6 +27,7 @@ from flaxformer_mt.inference.programs import search_batch
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.translation import segments
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.results import Hypothesis
@@ -342,26 +343,43 @@ class WordVocabulary(LetterVocabulary):
         return b"words"
 
 
+class MarkVocabulary(WordVocabulary):
+    """Two letters and two vowel signs of Devanagari (marks, not letters) in place of a, b and 1."""
+
+    suffix: ClassVar[str] = ".marks"
+    pieces = ("<pad>", "<unk>", "<s>", "</s>", "▁", *"कमाि.", *("▁" + letter for letter in "कम"))
+    size = len(pieces)
+
+
 def has_words(text: str, phrase: str) -> bool:
     """Whether the text has the phrase as whole words."""
     before = r"(?<!\w)" if phrase[0].isalnum() else ""
-    after = r"(?!\w)" if phrase[-1].isalnum() else ""
-    return re.search(before + re.escape(phrase) + after, text) is not None
+    after = "" if phrase[-1] == "." else r"(?!\w)"
+    return regex.search(before + regex.escape(phrase) + after, text) is not None
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{}, {"no_repeat_ngram_size": 1, "min_target_length": 10, "beam_size": 2, "num_hypotheses": 2}],
+    ("vocabulary", "letters", "more"),
+    [
+        (WordVocabulary, "ab1.", {}),
+        (
+            WordVocabulary,
+            "ab1.",
+            {"no_repeat_ngram_size": 1, "min_target_length": 10, "beam_size": 2}
+            | {"num_hypotheses": 2},
+        ),
+        (MarkVocabulary, "कमाि", {}),
+    ],
 )
 @pytest.mark.usefixtures("compiled_quickly")
-def test_constraints_always_hold_as_whole_words(rng, more):
+def test_constraints_always_hold_as_whole_words(rng, vocabulary, letters, more):
     config = dataclasses.replace(CONFIG, target_length_ratio=1.0, max_rows_per_batch=64)
     translator = make_translator(
-        dataclasses.replace(config, tokens_per_batch=1024, **more), vocabulary=WordVocabulary
+        dataclasses.replace(config, tokens_per_batch=1024, **more), vocabulary=vocabulary
     )
 
     def words(most: int) -> str:
-        return " ".join("".join(rng.choice(list("ab1."), rng.integers(1, 3))) for _ in range(most))
+        return " ".join("".join(rng.choice([*letters], rng.integers(1, 3))) for _ in range(most))
 
     sentences = [words(rng.integers(1, 5)) for _ in range(256)]
     constraints = [
@@ -374,6 +392,63 @@ def test_constraints_always_hold_as_whole_words(rng, more):
         for one in hypotheses:
             assert one.text.startswith(prefix)
             assert all(has_words(one.text, phrase) for phrase in phrases), (one.text, phrases)
+
+
+class TwinVocabulary(LetterVocabulary):
+    """Two tokens for each letter."""
+
+    suffix: ClassVar[str] = ".twins"
+    pieces = (*LetterVocabulary.pieces, *LETTERS)
+    size = len(pieces)
+
+    def detokenize(self, ids) -> str:
+        return super().detokenize(
+            t - len(LETTERS) if t >= LetterVocabulary.size else t for t in ids
+        )
+
+
+@pytest.mark.parametrize("strategy", ["beam", "sample_distinct"])
+@pytest.mark.usefixtures("compiled_quickly")
+def test_texts_are_distinct_even_if_several_tokens_spell_them(strategy):
+    """The two tokens of a letter are equally probable here."""
+    made = make_translator(vocabulary=TwinVocabulary)
+    letters, twins = slice(4, LetterVocabulary.size), slice(LetterVocabulary.size, None)
+    params = jax.tree.map(
+        lambda x: x.at[twins].set(x[letters]) if len(x) == TwinVocabulary.size else x, made.params
+    )
+    config = dataclasses.replace(CONFIG, strategy=strategy)
+    translator = Translator(made.model, params, made.tokenizer, config, max_source_length=24)
+    requests = translator._prepare(
+        SHORT, None, None, None, 1, config, suppressed_tokens(translator.tokenizer, config)
+    )
+    searched = translator.search(requests, config)
+    assert any(len({one.text for one in found}) < 3 for found in searched)  # or this is hollow
+    translated = [found for found in translator.translate(SHORT) if found[0].tokens]
+    for found, all_ in zip(translated, searched, strict=True):
+        best = [next(o for o in all_ if o.text == t) for t in dict.fromkeys(o.text for o in all_)]
+        assert found == best
+
+
+class LongWordVocabulary(WordVocabulary):
+    """With a long word as one piece, which the tokens of its beginning do not lead to."""
+
+    suffix: ClassVar[str] = ".long"
+    pieces = (*WordVocabulary.pieces, "▁ab1a")
+    size = len(pieces)
+
+
+@pytest.mark.parametrize("search", [{"beam_size": 3}, {"beam_size": 1, "num_hypotheses": 1}])
+@pytest.mark.usefixtures("compiled_quickly")
+def test_a_longer_piece_can_complete_the_last_word_of_a_prefix(search):
+    translator = make_translator(vocabulary=LongWordVocabulary)
+    sentences = [f"{a} {b}" for a in ("a", "b", "1", "ab.") for b in ("b", "1a", "bb")]
+    completed = 0
+    for prefix in ("b. ab", "b. ab ", "b. ab1"):
+        found = translator.translate(sentences, prefixes=[prefix] * 12, **search)
+        assert all(one.text.startswith(prefix.rstrip()) for of in found for one in of)
+        seen = sum(LongWordVocabulary.size - 1 in of[0].tokens[2:4] for of in found)
+        completed += seen if prefix[-1] != " " else 0
+    assert completed
 
 
 def test_a_split_line_keeps_prefix_and_constraints(translator):
@@ -540,6 +615,17 @@ def test_a_long_line_is_split_with_a_warning(translator):
     assert found[0].tokens == sum((p[0].tokens[:-1] for p in pieces), []) + [EOS]
     assert found[0].score == pytest.approx(sum(p[0].score for p in pieces))
     assert len(found) == 3
+
+
+def test_a_very_long_line_is_translated_in_parts(translator, monkeypatch):
+    with pytest.warns(UserWarning, match="split into 3 pieces[.]"):
+        expected = translator.translate(["a dog", LONG])
+    monkeypatch.setattr(segments, "SEGMENTS_OF_LONG_LINE", 2)
+    seen: list[tuple[int, int]] = []
+    with pytest.warns(UserWarning, match="3 pieces, which take as long as 3 lines"):
+        found = translator.translate(["a dog", LONG], progress=lambda *now: seen.append(now))
+    assert found == expected
+    assert seen == [(2, 4), (4, 4)]
 
 
 @pytest.mark.usefixtures("compiled_quickly")
@@ -846,6 +932,8 @@ def test_impossible_pairs_are_refused(translator):
         (["a"], ["b", "c"], "1 sources and 2 targets"),
         (["a"], [[5, EOS, 6]], "must be EOS"),
         (["a"], [[5, 99, EOS]], r"must be in 0\.\.32"),
+        (["a"], [None], r"target 1: must be a string or a list of token ids, but it is None"),
+        (["a", "b"], ["b", 3], r"target 2: must be a string or a list .* but it is 3 \(int\)"),
     ):
         with pytest.raises(ValueError, match=message):
             translator.score(sources, targets)

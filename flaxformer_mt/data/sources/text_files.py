@@ -21,6 +21,12 @@ from flaxformer_mt.data.sources.pair import Pair
 
 _NEWLINE, _TAB = ord("\n"), ord("\t")
 _UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # begins with that of UTF-16
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _DECODED_BYTES = 1 << 20  # at a time, to check them
 
 
@@ -96,10 +102,13 @@ def read_tsv(path: Path) -> TextPairs:
     tabs_in_line = np.bincount(np.searchsorted(ends, tabs), minlength=len(ends))
     wrong = np.flatnonzero(tabs_in_line != 1)
     if len(wrong):
-        raise ValueError(
-            f"{path}, line {wrong[0] + 1}: a TSV line must be source<TAB>target, this one has "
-            f"{tabs_in_line[wrong[0]] + 1} columns; `cut -f 1,2` keeps the first two of them."
-        )
+        line, columns = wrong[0], tabs_in_line[wrong[0]] + 1
+        found = f"this one has {columns} columns; `cut -f 1,2` keeps the first two of them"
+        if columns == 1:
+            found = "this one has no tab"
+            if not blob[starts[line] : ends[line]].strip():
+                found = "this one is blank; delete it"
+        raise ValueError(f"{path}, line {line + 1}: a TSV line must be source<TAB>target, {found}.")
     return TextPairs(PackedText(blob, starts, tabs), PackedText(blob, tabs + 1, ends))
 
 
@@ -114,7 +123,10 @@ def read_jsonl(path: Path, source_language: str, target_language: str) -> TextPa
     source, target = _Packer(), _Packer()
     for index in range(lines.num_sentences):
         try:
-            record = json.loads(lines.sentence(index))
+            line = lines.sentence(index)
+            if not line.strip():
+                raise ValueError("expected one JSON object a line, but it is blank; delete it.")
+            record = json.loads(line)
             source_text, target_text = _sides(record, source_language, target_language)
             source.append(source_text)
             target.append(target_text)
@@ -161,6 +173,7 @@ def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
 
 def _check_utf8(blob: bytes, path: Path) -> None:
     """Decodes part by part, because a large file as one string needs much memory."""
+    check_not_utf16(blob[:1000], str(path))
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(blob), _DECODED_BYTES):
@@ -175,10 +188,30 @@ def _raise_bad_line(blob: bytes, path: Path) -> None:
         try:
             line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: not UTF-8 (byte {line[error.start]:#04x} at position "
-                f"{error.start + 1}); convert the file first, as in `iconv -f latin1 -t utf-8`."
-            ) from error
+            raise not_utf8(f"{path}, line {number}", error) from error
+
+
+def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
+    """Returns an error for a line of text with its place."""
+    return ValueError(
+        f"{where}: not UTF-8 (byte {error.object[error.start]:#04x} at position "
+        f"{error.start + 1}); convert it first, as in `iconv -f latin1 -t utf-8` for Western "
+        "European text."
+    )
+
+
+def check_not_utf16(start: bytes, where: str) -> None:
+    """Raises ValueError if the first bytes of a text are those of UTF-16 or UTF-32.
+
+    They begin with a byte order mark, or every other byte of Western text is 0.
+    """
+    found = next((name for mark, name in _OTHER_MARKS.items() if start.startswith(mark)), "")
+    if not found and start[:1000].count(0) > len(start[:1000]) // 4:
+        found = "utf-16be" if start[:1] == b"\0" else "utf-16le"
+    if found:
+        raise ValueError(
+            f"{where} is {found.upper()}, not UTF-8; convert it first: `iconv -f {found} -t utf-8`."
+        )
 
 
 def _sides(record: Any, source_language: str, target_language: str) -> Sequence[str]:

@@ -99,9 +99,10 @@ def test_tsv(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "place"),
     [
-        ("a\tb\nc\n", "line 2.*1 columns"),
-        ("a\tb\tc\n", "line 1.*3 columns"),
-        ("a\tb\n\n", "line 2"),
+        ("a\tb\nc\n", "line 2.* this one has no tab[.]"),
+        ("a\tb\tc\n", "line 1.*3 columns; `cut"),
+        ("a\tb\n\n", "line 2.* is blank; delete it[.]"),
+        ("a\tb\n \r\nc\td\n", "line 2.* is blank; delete it[.]"),
     ],
 )
 def test_a_tsv_line_without_two_columns_is_reported(tmp_path, lines, place):
@@ -128,6 +129,25 @@ def test_a_malformed_jsonl_line_is_reported(tmp_path, bad):
     path = file_of(tmp_path, '{"en": "a", "de": "b"}\n' + bad + "\n")
     with pytest.raises(ValueError, match="text, line 2: "):
         read_jsonl(path, "en", "de")
+
+
+def test_a_blank_line_in_jsonl_is_called_blank(tmp_path):
+    for end in ("\n", " \r\n", "\n" + '{"en": "c", "de": "d"}'):
+        path = file_of(tmp_path, '{"en": "a", "de": "b"}\n' + end)
+        with pytest.raises(ValueError, match="text, line 2: .* it is blank; delete it"):
+            read_jsonl(path, "en", "de")
+
+
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_utf16_is_called_by_its_name(tmp_path, mark, encoding):
+    if encoding.startswith("utf-32") and not mark:
+        return
+    path = file_of(tmp_path, f"{mark}Hund\nschön\n".encode(encoding))
+    name = encoding[:6] if mark else encoding.replace("-le", "le").replace("-be", "be")
+    message = f"text is {name.upper()}, not UTF-8; convert it first: `iconv -f {name} -t utf-8`"
+    with pytest.raises(ValueError, match=message):
+        read_lines(path)
 
 
 def test_half_a_surrogate_pair_in_json_is_reported(tmp_path):

@@ -1,0 +1,39 @@
+"""Which of the hypotheses that a search found are returned, and in which order."""
+
+from collections.abc import Sequence
+
+from flaxformer_mt.translation.config import DecodingConfig
+from flaxformer_mt.translation.results import Hypothesis
+
+
+def ranked(
+    found: Sequence[Hypothesis], config: DecodingConfig, target_language: str
+) -> list[Hypothesis]:
+    """The hypotheses of one sentence as its strategy orders them, without equal texts.
+
+    Strategy "sample" keeps equal texts: their number estimates a probability.
+    """
+    if config.strategy == "mbr":
+        return _ranked_by_utility(found, config, target_language)
+    return list(found) if config.strategy == "sample" else distinct(found)
+
+
+def distinct(found: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """The hypotheses without those whose text an earlier one has (with other tokens)."""
+    first: dict[str, Hypothesis] = {}
+    for one in found:
+        first.setdefault(one.text, one)
+    return list(first.values())
+
+
+def _ranked_by_utility(
+    samples: Sequence[Hypothesis], config: DecodingConfig, target_language: str
+) -> list[Hypothesis]:
+    """The distinct samples that agree best with all samples."""
+    # Imported here, because sacreBLEU would delay every other search.
+    from flaxformer_mt.evaluation import mbr
+    from flaxformer_mt.evaluation.metrics import default_tokenize
+
+    texts = [sample.text for sample in samples]
+    best = mbr.ranked(texts, config.utility, tokenize=default_tokenize(target_language))
+    return [samples[i]._replace(utility=utility) for i, utility in best[: config.num_hypotheses]]
