@@ -112,3 +112,12 @@ def test_a_state_of_something_else_is_refused(epochs, state):
     with pytest.raises(ValueError, match="expected the state of a data iterator"):
         iterator.set_state(state)
     iterator.close()
+
+
+def test_an_index_beyond_its_epoch_goes_on_in_the_next_one(epochs):
+    """As after a resume with fewer pairs."""
+    iterator = BatchIterator(epochs)
+    iterator.set_state({"epoch": 0, "index": len(epochs.plan(0)) + 2})
+    expect(iterator, [epochs.plan(1).batch(2)])
+    assert iterator.get_state() == {"epoch": 1, "index": 3}
+    iterator.close()
