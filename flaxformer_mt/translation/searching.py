@@ -32,7 +32,7 @@ fewer batch slots are empty on average: they run empty only at the end of a prog
 FEW_ON_CPU, MANY_ON_CPU = 32, 160
 """Hypotheses that a program extends at the same time on a CPU. An empty batch slot costs as much as
 a full one, so a few sentences have a program with few slots. With more than `MANY_ON_CPU`, latency
-rises and throughput does not (`benchmarks/README.md`)."""
+rises and throughput does not (`benchmarks/tried.md`)."""
 
 
 class Ensemble:
