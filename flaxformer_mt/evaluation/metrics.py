@@ -42,7 +42,7 @@ def bleu(
     Raises ValueError if the two sides have different lengths or no line at all.
     """
     _check_lengths(hypotheses, references)
-    # force: no warning about text that looks tokenised; the signature says how it was split.
+    # force: no warning about text that looks tokenised. The signature has the tokeniser.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     return _score("BLEU", metric, hypotheses, references)
 
@@ -59,7 +59,7 @@ def chrf(
 
 
 def default_tokenize(language: str) -> Tokenize:
-    """The BLEU tokeniser for a target language: "zh" for Chinese, "char" for Japanese, else "13a".
+    """Returns the BLEU tokeniser of a language: "zh" for Chinese, "char" for Japanese, else "13a".
 
     `language` is a code such as "de", "zh" or "zh-TW".
     """

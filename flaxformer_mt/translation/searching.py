@@ -27,8 +27,8 @@ from flaxformer_mt.translation.results import Hypothesis, make_hypothesis
 from flaxformer_mt.translation.word_ends import TargetWords
 
 ROWS_PER_SLOT = 32
-"""Sentences of a program for each one that it searches at the same time. The more there are, the
-fewer batch slots are empty on average: they run empty only at the end of a program."""
+"""Number of sentences of a program for each batch slot. With more sentences, fewer slots are empty
+on average, because slots are empty only at the end of a program."""
 FEW_ON_CPU, MANY_ON_CPU = 32, 160
 """Hypotheses that a program extends at the same time on a CPU. An empty batch slot costs as much as
 a full one, so a few sentences have a program with few slots. With more than `MANY_ON_CPU`, latency
@@ -52,14 +52,14 @@ class Ensemble:
         self.mesh = mesh_of(self.params)
         self.num_devices = self.mesh.size if self.mesh else 1
         self.on_cpu = jax.default_backend() == "cpu"
-        # XLA:CPU would run groups that are dispatched ahead at the same time, in the same caches.
+        # XLA:CPU runs groups that are dispatched ahead concurrently: they contend for CPU caches.
         self.window = 0 if self.on_cpu else 2
 
 
 def schedule(
     requests: Sequence[Request], config: DecodingConfig, ensemble: Ensemble
 ) -> list[Group]:
-    """Groups of requests that one call of a program searches.
+    """Returns groups of requests; one call of a program searches a group.
 
     Raises ValueError for a request whose prefix and phrases are too long for every program.
     """
@@ -93,7 +93,7 @@ def search(
     suppressed: Bool[np.ndarray, " V"],
     words: TargetWords,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of every request, in the order of `requests`, best first.
+    """Returns the hypotheses of every request, in the order of `requests`, best first.
 
     Raises ValueError if the score of a best hypothesis is not finite.
     """
@@ -125,7 +125,7 @@ def search_group(
     suppressed: Bool[np.ndarray, " V"],
     words: TargetWords,
 ) -> Hypotheses:
-    """Start the search of one group on the devices; returns before it ends."""
+    """Starts the search of one group on the devices; returns before it ends."""
     batch = make_batch(requests, group)
     target = words.vocabulary
     program = SearchProgram(
