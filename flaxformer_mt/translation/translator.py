@@ -190,7 +190,7 @@ class Translator:
         Returns one list for each sentence, in order (for one string: that list): up to
         `num_hypotheses` different hypotheses, best first. (Strategy "mbr" orders by utility.
         "sample" returns samples in the order of sampling, and some can be equal.) A blank sentence
-        has one hypothesis: "", with score 0. The hypotheses of a sentence do not depend on the other
+        has one hypothesis: "", with score 0. The hypotheses of a sentence do not depend on other
         sentences. A sentence that is too long is split or truncated, with a warning.
 
         Raises ValueError for an impossible config, language, prefix or constraint, and if the
