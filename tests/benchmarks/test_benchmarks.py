@@ -107,7 +107,7 @@ def test_decoding(text, workdir, tmp_path, capsys):
     assert found["ours float32"]["details"]["compiled later"] == 0
     assert all(", 6 tokens each, 8 sentences of " in row["case"] for row in found.values())
     assert len(found) == 2 and all(
-        row["details"]["found the same"] == "100.0%" for row in found.values()
+        row["details"]["equal translations"] == "100.0%" for row in found.values()
     )
     assert "**decode: 128 wide, 2+2 layers, beam 1, batch 8, 8 sentences of" in (
         capsys.readouterr().out
