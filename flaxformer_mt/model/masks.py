@@ -1,6 +1,6 @@
 """Attention masks. True = may attend; every mask broadcasts to [B N T S].
 
-Segment ids tell the sentences of a row apart: 0 is padding, 1, 2, ... are the sentences. Without
+Segment ids number the sentences of a row: 0 is padding, 1, 2, ... are the sentences. Without
 packing each row holds sentence 1 alone.
 """
 

@@ -53,7 +53,7 @@ class SearchSettings:
     renormalize: bool = flax.struct.field(pytree_node=False, default=False)
 
     def penalty(self, lengths: Int[Array, "..."]) -> Float[Array, "..."]:
-        """Returns the length penalty of hypotheses with so many tokens."""
+        """Returns the length penalty of hypotheses of these lengths."""
         return penalty(lengths, self.length_penalty, self.length_normalization)
 
     def next_log_probs(self, logits: Float[Array, "B K V"]) -> Float[Array, "B K V"]:
