@@ -38,7 +38,7 @@ class SearchSettings:
       pad_id: fills the tokens after EOS.
       max_target_length: T, the largest number of tokens, EOS included.
       length_normalization: the form of the length penalty.
-      forced_end: the log-probability of EOS at the length limit.
+      forced_end: whether EOS costs its log-probability at the length limit, or nothing.
       renormalize: take the probability of suppressed tokens out of the total.
     """
 

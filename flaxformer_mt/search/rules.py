@@ -103,7 +103,7 @@ class RepetitionPenalty:
 
 @flax.struct.dataclass
 class ForcedPrefix:
-    """Forces the first `lengths` tokens to be those of `tokens`."""
+    """Forces the first `lengths` tokens to be those of `tokens`, against rules and selection."""
 
     tokens: Int[Array, "B P"]
     lengths: Int[Array, " B"]
