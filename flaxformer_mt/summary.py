@@ -37,7 +37,7 @@ class SummaryArguments(ConfigArguments):
 
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
-        """The config of the run in --workdir, or of the file that --config names."""
+        """Returns the config of the run in --workdir, or of the file that --config names."""
         workdir = "".join(values_of("--workdir"))
         if workdir:
             return {"workdir": workdir, **vars(workdir_config(workdir))}
@@ -50,7 +50,7 @@ def run(arguments: SummaryArguments) -> None:
 
 
 def summary(config: Config, example: SummaryArguments) -> str:
-    """The module table and the totals as text.
+    """Returns the module table and the totals as text.
 
     Raises ValueError for a sentence without tokens, or longer than the model reads.
     """
