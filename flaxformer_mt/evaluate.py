@@ -53,7 +53,7 @@ class EvaluateArguments(ModelArguments):
 
 
 def evaluate(arguments: EvaluateArguments) -> None:
-    """Translates the test set and prints its scores."""
+    """Translate the test set and print its scores."""
     from flaxformer_mt.config import workdir_config
 
     config = workdir_config(arguments.workdir[0])
@@ -87,7 +87,7 @@ def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
 
 
 def _translate(sources: list[str], arguments: EvaluateArguments) -> tuple[list[str], str]:
-    """Returns the translations, and the checkpoint that made them."""
+    """The translations, and the checkpoint that made them."""
     from flaxformer_mt.runtime.processes import map_over_processes
 
     translator = load_translator(arguments)

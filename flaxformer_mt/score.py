@@ -36,7 +36,7 @@ class ScoreArguments(LineOutputArguments):
 
 
 def score(arguments: ScoreArguments) -> None:
-    """Reads both files, then loads the model, then writes one line for each pair."""
+    """Read both files, then load the model, then write one line for each pair."""
     sources, targets = read_parallel(arguments.source, arguments.target)
     with open_output(first_process_output(arguments.output)) as output:
         for source, target, found in zip(

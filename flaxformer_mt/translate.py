@@ -53,7 +53,7 @@ class TranslateArguments(LineOutputArguments):
 
 
 def translate(arguments: TranslateArguments) -> None:
-    """Reads all input, so that bad text is found first; then loads the model and translates."""
+    """Read all input, so that bad text is found first; then load the model and translate."""
     text = read_text(arguments.input)
     demands = _read_demands(arguments, text.lines)
     with open_output(first_process_output(arguments.output)) as output:
@@ -66,7 +66,7 @@ def translate(arguments: TranslateArguments) -> None:
 
 
 def _read_demands(arguments: TranslateArguments, lines: Sequence[str]) -> dict[str, list[Any]]:
-    """Returns the prefixes and constraints of all lines, as arguments of `Translator.translate`."""
+    """The prefixes and constraints of all lines, as arguments of `Translator.translate`."""
     demands: dict[str, list[Any]] = {}
     if arguments.prefix:
         demands["prefixes"] = _read_beside(lines, arguments.prefix)
@@ -77,7 +77,7 @@ def _read_demands(arguments: TranslateArguments, lines: Sequence[str]) -> dict[s
 
 
 def _read_beside(lines: Sequence[str], file: str) -> list[str]:
-    """Returns the lines of a file that has one for each of `lines`."""
+    """The lines of a file that has one for each of `lines`."""
     found = read_text(file).lines
     if len(found) != len(lines):
         raise ValueError(
@@ -151,7 +151,7 @@ def _format_line(
 
 
 def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any]:
-    """Returns the JSON object of a hypothesis."""
+    """The JSON object of a hypothesis."""
     values: dict[str, Any] = {"text": hypothesis.text, "score": hypothesis.score}
     if hypothesis.utility is not None:
         values["utility"] = hypothesis.utility

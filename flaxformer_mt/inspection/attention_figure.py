@@ -83,7 +83,7 @@ def _select(kind: Kind, labelled: LabelledWeights, layer: int | None, head: int 
 
 
 def _size(part: _Part, cell: float) -> tuple[float, float]:
-    """Returns width and height in inches of all tables of one kind, with their labels."""
+    """Width and height in inches of all tables of one kind, with their labels."""
     letter = min(0.33 * cell, 0.07)
     queries, keys = part.labelled.queries, part.labelled.keys
     width = len(part.heads) * (cell * len(keys) + 0.12) + letter * max(map(len, queries))

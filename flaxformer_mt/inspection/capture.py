@@ -111,7 +111,7 @@ def attention_weights(
 
 @functools.partial(jax.jit, static_argnames="model")
 def _sown(params: Mapping[str, Any], batch: Batch, *, model: Transformer) -> Any:
-    """Returns what the modules `sow`, by module; compiled once for each shape."""
+    """The intermediates that the modules `sow`, by module; compiled once for each shape."""
     variables = model.apply({"params": params}, *batch, mutable=["intermediates"])[1]
     return variables["intermediates"]
 

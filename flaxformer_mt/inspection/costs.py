@@ -14,7 +14,7 @@ from flaxformer_mt.training.step import batch_loss
 
 
 def training_flops(model: Transformer, shape: BatchShape) -> int:
-    """Returns the FLOPs of the forward and the backward pass for a batch of this shape.
+    """Floating-point operations of the forward and the backward pass for a batch of this shape.
 
     With dropout, and with what `model.remat` computes twice; without the optimiser's update.
     """

@@ -92,5 +92,5 @@ def token_fonts() -> list[str]:
 
 
 def _label(token: str) -> str:
-    """Returns the token without the mark of a new word, and with dollar signs escaped."""
+    """The token without the mark of a new word; a dollar sign would start a formula."""
     return (token.removeprefix(_NEW_WORD) or token).replace("$", r"\$")

@@ -2,7 +2,7 @@
 
 Flax's own `nn.tabulate` compiles every module by itself to count its FLOPs: 40 seconds for the base
 model. Here one trace gives all of it. `nn.intercept_methods` sees shapes, and the jaxpr's name
-stack says for each operation in which module it is.
+stack tells for each operation in which module it is.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ class _Call(NamedTuple):
 
 
 def module_rows(model: Transformer, shape: BatchShape) -> list[ModuleRow]:
-    """Returns every module with parameters or operations, each before its submodules.
+    """Every module that has parameters or computes something: each before its submodules.
 
     The model is traced without dropout, layer after layer; nothing is computed. A module that is
     called several times has one row, with the shapes of its last `__call__`.
@@ -82,14 +82,14 @@ def module_rows(model: Transformer, shape: BatchShape) -> list[ModuleRow]:
 
 
 def batch_like(shape: BatchShape) -> Batch:
-    """Returns the shapes and types of a batch, without its contents."""
+    """The shapes and types of a batch, without its contents."""
     source = jax.ShapeDtypeStruct((shape.rows, shape.source_length), jnp.int32)
     target = jax.ShapeDtypeStruct((shape.rows, shape.target_length), jnp.int32)
     return Batch(*[source, target] * 3)  # pyright: ignore[reportArgumentType] (shapes, not arrays)
 
 
 def fold_layers(rows: Sequence[ModuleRow]) -> Iterator[tuple[ModuleRow, int]]:
-    """Returns each row with the number of equal layers that it stands for (encoder_0: six)."""
+    """Each row with the number of equal layers that it stands for: encoder_0 for six of them."""
     layers = [list(part) for _, part in itertools.groupby(rows, lambda row: row.path.split("/")[0])]
     for _, equal in itertools.groupby(layers, _without_numbers):
         first, *others = equal
@@ -102,7 +102,7 @@ def _without_numbers(layer: Sequence[ModuleRow]) -> list[ModuleRow]:
 
 
 def _recorder(calls: list[_Call | None]) -> Any:
-    """Returns an interceptor that records each call of a module, outer ones first.
+    """An interceptor that notes each call of a module, the outer one before the inner ones.
 
     It notes no call that returns its input as it is, such as dropout without a key.
     """

@@ -10,7 +10,7 @@ _ALIGN = "<<<>>"
 
 
 def module_table(rows: Sequence[ModuleRow]) -> str:
-    """Returns one line for each module, indented by depth.
+    """One line for each module, indented by depth.
 
     Equal layers share a line such as "encoder_0 x 6"; its numbers are those of one layer.
     """
@@ -23,7 +23,7 @@ def module_table(rows: Sequence[ModuleRow]) -> str:
 
 
 def short(number: int | float) -> str:
-    """Returns three digits and a unit: 41,984,000 is "42.0 M"; 0 is ""."""
+    """Three digits and a unit: 41,984,000 is "42.0 M"; 0 is ""."""
     if not number:
         return ""
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
