@@ -201,9 +201,9 @@ class Pipeline:
         }
 
     def round(self) -> Answer:
-        """Measures from the first batch of the second epoch to the first one of a later epoch.
+        """From the first batch of the second epoch to that of a later one, planning included.
 
-        It includes planning. Workers start before the measurement.
+        Of the first epoch the plan was made above; workers start before the clock does.
         """
         stream = self._data.train_iterator()
         stream.set_state({"epoch": 1, "index": 0})

@@ -59,7 +59,7 @@ def chrf(
 
 
 def default_tokenize(language: str) -> Tokenize:
-    """Returns the BLEU tokeniser of a language: "zh" for Chinese, "char" for Japanese, else "13a".
+    """The BLEU tokeniser for a target language: "zh" for Chinese, "char" for Japanese, else "13a".
 
     `language` is a code such as "de", "zh" or "zh-TW".
     """

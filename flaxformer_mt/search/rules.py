@@ -103,7 +103,7 @@ class RepetitionPenalty:
 
 @flax.struct.dataclass
 class ForcedPrefix:
-    """Forces the first `lengths` tokens to be those of `tokens`, against rules and selection."""
+    """The first `lengths` tokens are those of `tokens`, whatever rules and selection say."""
 
     tokens: Int[Array, "B P"]
     lengths: Int[Array, " B"]
@@ -114,7 +114,7 @@ class ForcedPrefix:
         log_probs: Float[Array, "B K V"],
         step: Int[Array, " B"],
     ) -> Float[Array, "B K V"]:
-        """Returns `scores` after the prefix; within it, only the prefix's token is allowed."""
+        """`scores` after the prefix; inside of it those of the model, for one token."""
         place = jnp.minimum(step, self.tokens.shape[1] - 1)
         forced = jnp.take_along_axis(self.tokens, place[:, None], axis=1)  # [B 1]
         is_forced = jnp.arange(scores.shape[-1]) == forced  # [B V]

@@ -14,7 +14,7 @@ BOUNDARIES = tuple(
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Splits `text` into pieces for which `fits` holds; only the space between pieces is lost.
+    """Split `text` into pieces for which `fits` holds; only the space between pieces is lost.
 
     Each piece is as long as possible and ends where a sentence ends, or else a clause, or else a
     word. Such an end must lie in the last three quarters of the longest possible piece; otherwise
@@ -32,7 +32,7 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def longest_prefix(text: str, fits: Callable[[str], bool]) -> int:
-    """Returns about the length of the longest prefix that fits, at least 1; by bisection.
+    """Length of the longest prefix that fits, about, and at least 1: doubling, then bisection.
 
     The cost depends on the prefix, not on the text: a line of a megabyte takes linear time.
     """
@@ -50,7 +50,7 @@ def longest_prefix(text: str, fits: Callable[[str], bool]) -> int:
 
 
 def last_boundary(text: str, end: int) -> int:
-    """Returns the last end of a sentence, clause or word in the last 3/4 of `text[:end]`."""
+    """The last end of a sentence, clause or word in the last three quarters of `text[:end]`."""
     for boundary in BOUNDARIES:
         matches = boundary.finditer(text[: end + 1])  # the space after a word need not fit
         cuts = [match.start() + len(match.group().rstrip()) for match in matches]

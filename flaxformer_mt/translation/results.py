@@ -88,8 +88,7 @@ def join_segments(
 ) -> list[Hypothesis]:
     """Returns the hypotheses of a line, from the hypotheses of each of its segments.
 
-    The i-th hypothesis of a split line joins the i-th hypotheses of its segments and adds their
-    scores.
+    The i-th hypothesis of a split line consists of the i-th of every segment; scores are added.
     """
     if len(segments) == 1:
         return list(segments[0])

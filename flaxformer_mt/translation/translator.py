@@ -188,9 +188,9 @@ class Translator:
             than in this translator's config; None = no change.
 
         Returns one list for each sentence, in order (for one string: that list): up to
-        `num_hypotheses` different hypotheses, best first. (Strategy "mbr" orders by utility.
-        "sample" returns samples in the order of sampling, and some can be equal.) A blank sentence
-        has one hypothesis: "", with score 0. The hypotheses of a sentence do not depend on other
+        `num_hypotheses` different hypotheses, best first. (Strategy "mbr" orders by utility;
+        "sample" returns samples as they come, and some can be equal.) A blank sentence has one
+        hypothesis: "", with score 0. The hypotheses of a sentence do not depend on the other
         sentences. A sentence that is too long is split or truncated, with a warning.
 
         Raises ValueError for an impossible config, language, prefix or constraint, and if the
@@ -347,7 +347,7 @@ class Translator:
     def _rank_by_utility(
         self, samples: Sequence[Hypothesis], config: DecodingConfig
     ) -> list[Hypothesis]:
-        """Returns the distinct samples that agree best with all samples."""
+        """The distinct samples that agree best with all samples."""
         # Imported here, because sacreBLEU would delay every other search.
         from flaxformer_mt.evaluation import mbr
         from flaxformer_mt.evaluation.metrics import default_tokenize
