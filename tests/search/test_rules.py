@@ -33,12 +33,10 @@ def tables() -> np.ndarray:
     return random_tables(11, 6)
 
 
-def check_is_the_best_allowed(tables, sentence_options, allowed) -> None:
+def check_is_the_best_allowed(tables, wishes, allowed) -> None:
     """All that are `allowed(row, tokens)`, in the order of the model, with its scores."""
     limits = [LIMIT] * len(tables)
-    found = search(
-        tables, limits, beam_size=WIDE, num_hypotheses=WIDE, sentence_options=sentence_options
-    )
+    found = search(tables, limits, beam_size=WIDE, num_hypotheses=WIDE, wishes=wishes)
     for row, table in enumerate(tables):
         every = [tokens for tokens in all_hypotheses(6, LIMIT) if allowed(row, tokens)]
         expected = sorted(every, key=lambda tokens: -log_prob(table, tokens))
@@ -49,15 +47,13 @@ def check_is_the_best_allowed(tables, sentence_options, allowed) -> None:
 
 def test_min_length(tables):
     lengths = [0, 1, 2, 3, 4, 5]
-    sentence_options = {"rules": (MinLength(jnp.array(lengths), EOS),)}
-    check_is_the_best_allowed(
-        tables, sentence_options, lambda row, tokens: len(tokens) >= lengths[row]
-    )
+    wishes = {"rules": (MinLength(jnp.array(lengths), EOS),)}
+    check_is_the_best_allowed(tables, wishes, lambda row, tokens: len(tokens) >= lengths[row])
 
 
 def test_the_limit_is_stronger_than_the_min_length(tables):
-    sentence_options = {"rules": (MinLength(jnp.full(6, 9), EOS),)}
-    check_is_the_best_allowed(tables, sentence_options, lambda row, tokens: len(tokens) == LIMIT)
+    wishes = {"rules": (MinLength(jnp.full(6, 9), EOS),)}
+    check_is_the_best_allowed(tables, wishes, lambda row, tokens: len(tokens) == LIMIT)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -75,29 +71,27 @@ def test_a_prefix_is_kept_whatever_the_rules_say(tables):
     for row, prefix in enumerate(prefixes):
         tokens[row, : len(prefix)] = prefix
     lengths = jnp.array([len(prefix) for prefix in prefixes])
-    sentence_options = {"prefix": ForcedPrefix(jnp.asarray(tokens), lengths)}
+    wishes = {"prefix": ForcedPrefix(jnp.asarray(tokens), lengths)}
 
     def begins(row, tokens):
         return tokens[: len(prefixes[row])] == prefixes[row]
 
-    check_is_the_best_allowed(tables, sentence_options, begins)
+    check_is_the_best_allowed(tables, wishes, begins)
     found = search(
         tables,
         [LIMIT] * 6,
         beam_size=4,
-        sentence_options={**sentence_options, "rules": (NoRepeatedNgram(1),)},
+        wishes={**wishes, "rules": (NoRepeatedNgram(1),)},
     )
     assert all(begins(row, sentences(found, row)[0]) for row in range(6))
-    greedy = search(tables, [LIMIT] * 6, sentence_options=sentence_options)
+    greedy = search(tables, [LIMIT] * 6, wishes=wishes)
     assert all(begins(row, sentences(greedy, row)[0]) for row in range(6))
 
 
 def test_a_penalty_for_repetition_changes_the_order_and_not_the_score(tables):
     factor = 1.7
-    sentence_options = {"rules": (RepetitionPenalty(jnp.float32(factor)),)}
-    found = search(
-        tables, [LIMIT] * 6, beam_size=WIDE, num_hypotheses=WIDE, sentence_options=sentence_options
-    )
+    wishes = {"rules": (RepetitionPenalty(jnp.float32(factor)),)}
+    found = search(tables, [LIMIT] * 6, beam_size=WIDE, num_hypotheses=WIDE, wishes=wishes)
     changed = 0
     for row, table in enumerate(tables):
         log_probs = log_softmax(table)
@@ -119,8 +113,8 @@ def test_a_penalty_for_repetition_changes_the_order_and_not_the_score(tables):
 
 
 def test_greedy_search_keeps_rules(tables):
-    sentence_options = {"rules": (MinLength(jnp.full(6, 4), EOS), NoRepeatedNgram(2))}
-    found = search(tables, [12] * 6, sentence_options=sentence_options)
+    wishes = {"rules": (MinLength(jnp.full(6, 4), EOS), NoRepeatedNgram(2))}
+    found = search(tables, [12] * 6, wishes=wishes)
     for row in range(6):
         (tokens,) = sentences(found, row)
         pairs = list(zip(tokens, tokens[1:], strict=False))
