@@ -78,10 +78,7 @@ def test_a_prefix_is_kept_whatever_the_rules_say(tables):
 
     check_is_the_best_allowed(tables, wishes, begins)
     found = search(
-        tables,
-        [LIMIT] * 6,
-        beam_size=4,
-        wishes={**wishes, "rules": (NoRepeatedNgram(1),)},
+        tables, [LIMIT] * 6, beam_size=4, wishes={**wishes, "rules": (NoRepeatedNgram(1),)}
     )
     assert all(begins(row, sentences(found, row)[0]) for row in range(6))
     greedy = search(tables, [LIMIT] * 6, wishes=wishes)

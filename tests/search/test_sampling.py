@@ -114,11 +114,7 @@ def test_samples_without_replacement_have_the_right_probabilities(temperature):
     tables = np.repeat(table, number, axis=0)
     selection = WithoutReplacement(sampler(number, seed=77, temperature=temperature))
     found = search(
-        tables,
-        [LIMIT] * number,
-        beam_size=2,
-        num_hypotheses=2,
-        wishes={"selection": selection},
+        tables, [LIMIT] * number, beam_size=2, num_hypotheses=2, wishes={"selection": selection}
     )
     pairs = [tuple(sentences(found, row)) for row in range(number)]
     of_one = probabilities(table[0], temperature)
@@ -137,14 +133,7 @@ def test_samples_report_the_score_of_the_model():
     selection = {"selection": WithoutReplacement(sampler(4, temperature=0.7))}
     for found in (
         search(tables, [LIMIT] * 4, num_hypotheses=3, alpha=0.6, wishes=choose),
-        search(
-            tables,
-            [LIMIT] * 4,
-            beam_size=3,
-            num_hypotheses=3,
-            alpha=0.6,
-            wishes=selection,
-        ),
+        search(tables, [LIMIT] * 4, beam_size=3, num_hypotheses=3, alpha=0.6, wishes=selection),
     ):
         for row, table in enumerate(tables):
             log_probs = log_softmax(table)
