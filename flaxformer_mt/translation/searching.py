@@ -27,12 +27,12 @@ from flaxformer_mt.translation.results import Hypothesis, make_hypothesis
 from flaxformer_mt.translation.word_ends import TargetWords
 
 ROWS_PER_SLOT = 32
-"""Number of sentences of a program for each batch slot. With more sentences, fewer slots are empty
-on average, because slots are empty only at the end of a program."""
+"""Sentences of a program for each one that it searches at the same time. The more there are, the
+fewer batch slots are empty on average: they run empty only at the end of a program."""
 FEW_ON_CPU, MANY_ON_CPU = 32, 160
 """Hypotheses that a program extends at the same time on a CPU. An empty batch slot costs as much as
 a full one, so a few sentences have a program with few slots. With more than `MANY_ON_CPU`, latency
-rises and throughput does not (`benchmarks/tried.md`)."""
+rises and throughput does not (`benchmarks/README.md`)."""
 
 
 class Ensemble:

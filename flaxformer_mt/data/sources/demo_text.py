@@ -1,7 +1,7 @@
 """The demo's English-German sentence pairs, which the package contains.
 
-`tools/demo_text` generates them from a small grammar. Their translation needs agreement, separable
-verbs and another word order.
+`tools/demo_text` generates them: sentences of a small grammar, whose translation needs agreement,
+verbs that split and another word order.
 """
 
 from pathlib import Path
