@@ -1,10 +1,10 @@
-"""Compares attention by XLA with flash attention, by what a TPU's compiler says (no TPU needed).
+"""Compares XLA's attention with flash attention by the numbers of a TPU's compiler, without a TPU.
 
     python -m benchmarks.attention --topology v5e:1x1
 
 Each row compiles the forward and backward pass of causal attention over 8,192 tokens, 16 heads of
-64, in bfloat16. The time of flash attention is no measurement: the compiler does not look inside
-the kernels, and takes the operations and bytes that their authors state.
+64, in bfloat16. The time of flash attention is not measured: the compiler does not look inside the
+kernels. It uses the operations and bytes that the authors of the kernels state.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""A contender in a process of its own, asked and answering by lines of JSON.
+"""A contender in its own process, which reads requests and writes answers as lines of JSON.
 
-    parent -> child   {"beam_size": 5}      do one round, so
-    child  -> parent  {"seconds": 1.25}     what came of it
+    parent -> child   {"beam_size": 5}      request: one round with these options
+    child  -> parent  {"seconds": 1.25}     answer: the result of the round
 
-A process each, so that memory, threads and allocators do not mix. Who is not asked sleeps.
+Contenders do not share memory, threads or allocators. A process without a request sleeps.
 """
 
 import contextlib
@@ -24,49 +24,49 @@ ROOT = Path(__file__).parents[1]
 Device = Literal["cpu", "gpu"]
 Answer = dict[str, Any]
 GRACE = 10.0
-"""Seconds that a process has to end by itself."""
+"""Seconds until a process that does not end is killed."""
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
-"""Bytes, of `ru_maxrss`."""
+"""Bytes in a unit of `ru_maxrss`."""
 
 
 class Contender(Protocol):
-    """What a process does: made once from keywords (which warms it up), then asked for rounds.
+    """The work of a process: an object that is made once, which warms it up, and does rounds.
 
-    It may have `facts`, an Answer: what it knows when it is warm.
+    It may have `facts`, an Answer with what it knows after the warm-up.
     """
 
     def round(self, **request: Any) -> Answer:
-        """Does its work once, and tells how long it took."""
+        """Does its work once; returns the seconds that it took."""
         ...
 
 
 class Entry(NamedTuple):
-    """A contender that is to be started."""
+    """A contender to start."""
 
     name: str
-    """In tables."""
+    """Its name in tables."""
     contender: str
     """Its class, as "package.module:Class"."""
     job: dict[str, Any]
     """Keywords of the class; `device` is added."""
     needs: tuple[str, ...] = ()
-    """Packages of the extra [bench]; without them it is left out."""
+    """Packages of the extra [bench] that it needs; without them it is left out."""
 
 
 class Child:
-    """The parent's end of the line."""
+    """The parent's side of the connection."""
 
     def __init__(self, entry: Entry, *, log: Path, device: Device = "cpu") -> None:
         """Starts a process that works on `device`, and waits until it is ready for its first round.
 
-        What it prints goes to the file `log`.
+        Its output goes to the file `log`.
         """
         self.name, self._log = entry.name, log
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
             "OMP_NUM_THREADS": str(num_cpus()),
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # the others want some memory as well
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # other processes need memory too
         }
         if device == "cpu":
             environment["JAX_PLATFORMS"] = "cpu"
@@ -82,22 +82,22 @@ class Child:
             )
         try:
             self.ready = self._answer()
-            """What it told when it was warm."""
-        except BaseException:  # whoever waits no more has no use for it
+            """Its answer after the warm-up."""
+        except BaseException:  # nobody waits for it any more
             self._process.kill()
             self._process.communicate()
             raise
 
     def ask(self, **request: Any) -> Answer:
-        """One round; returns when it is done. Raises RuntimeError if the process ends, or has."""
+        """Does one round and returns its answer. Raises RuntimeError if the process has ended."""
         assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):  # then it gives no answer
+        with contextlib.suppress(BrokenPipeError):  # then there is no answer
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         return self._answer()
 
     def close(self) -> None:
-        """Lets the process end, or ends it, if it is at work."""
+        """Waits for the end of the process, and kills it if it is still working."""
         try:
             self._process.communicate(timeout=GRACE)
         except subprocess.TimeoutExpired:
@@ -115,7 +115,7 @@ class Child:
 
 
 def last_words(printed: str) -> str:
-    """What a process said of its end: after the traceback, if there is one."""
+    """Returns the last message of a process: the lines after the traceback, if there is one."""
     said = printed.rstrip()[-2000:].split("\n")
     traced = [i for i, line in enumerate(said) if line.startswith("  File ")]
     frames = [i for i in range(traced[-1], len(said)) if said[i].startswith(" ")] if traced else []
@@ -123,19 +123,19 @@ def last_words(printed: str) -> str:
 
 
 def peak_memory() -> int:
-    """The most memory that this process has had so far; bytes."""
+    """Returns the peak memory of this process so far, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():
-        # getrusage would count what the parent had when it started this process.
+        # getrusage would include the memory of the parent at the start of this process.
         fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
         return int(fields["VmHWM"].split()[0]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT
 
 
 def main(contender: str, job: str) -> None:
-    """The child's end of the line."""
+    """The child's side of the connection."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # output of libraries is no answer
 
     def answer(values: Answer) -> None:
         print(json.dumps({"peak_memory": peak_memory()} | values), file=answers)

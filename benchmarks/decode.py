@@ -1,8 +1,8 @@
-"""Search, sentences/s: `python -m benchmarks.decode --workdir runs/mine --data FOLDER`.
+"""Speed of search in sentences/s: `python -m benchmarks.decode --workdir runs/mine --data FOLDER`.
 
-Token ids in, token ids out, for all: no tokenizer runs. All search by the same rules
-(`given.search_rules`), so that they find the same but for ties and rounding; the table tells how
-often the others found what ours float32 found.
+Input and output are token ids: no tokenizer runs. All contenders have the same rules
+(`given.search_rules`), so that they find the same except for ties and rounding. The table has the
+share of translations that equal those of ours in float32.
 """
 
 import dataclasses
@@ -36,12 +36,12 @@ OURS = "benchmarks.contenders.ours:Decoding"
 PYTORCH = "benchmarks.contenders.pytorch:Decoding"
 ENGINE = "benchmarks.contenders.engine:Decoding"
 FIRST = 100
-"""Sentences after which nothing should be compiled any more; more, if a batch has more."""
+"""Sentences after which nothing should be compiled any more, or one batch if that is more."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeArguments(Settings, Model):
-    """How fast ours translates, Hugging Face's `generate`, and CTranslate2."""
+    """Compare the translation speed of ours, Hugging Face's `generate` and CTranslate2."""
 
     dtypes: tuple[Literal["float32", "bfloat16"], ...] = ("float32",)
     """Precision of ours and of Hugging Face."""
@@ -50,18 +50,17 @@ class DecodeArguments(Settings, Model):
     ] = ("float32", "int8")
     """Compute types of CTranslate2."""
     workers: tuple[int, ...] = (0,)
-    """CTranslate2: batches at once, among which the cores are divided; 0 = one a core."""
+    """CTranslate2: number of workers, among which the cores are divided; 0 = one for each core."""
     beam: tuple[int, ...] = (1, 5)
     """Beam sizes; 1 is greedy search."""
     batch: tuple[int, ...] = (64,)
-    """Sentences that are searched together: by the peers in one batch, by CTranslate2 in one on
-    each worker; ours has as many places on each device (half of them with beam 5), which the next
-    sentences take."""
+    """Sentences in a batch: for CTranslate2 on each worker, for ours the number of batch slots on
+    each device (half of it with beam 5)."""
     sentences: int = 1000
-    """Of the test file, and at most 16 batches."""
+    """Sentences of the test file, at most 16 batches."""
     lengths: tuple[int, ...] = ()
-    """Then translate one batch with the largest beam to exactly so many tokens, such as 32 64 128
-    256: the cost against length."""
+    """Also translate one batch with the largest beam to exactly this number of tokens, for each
+    number, such as 32 64 128 256."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,12 +74,12 @@ class DecodeArguments(Settings, Model):
 
 
 class Case(NamedTuple):
-    """What all are asked."""
+    """The task of a round."""
 
     beam_size: int
     batch: int
     length: int = 0
-    """Tokens of each translation; 0 = as the model ends."""
+    """Tokens of each translation; 0 = the model decides."""
 
     def __str__(self) -> str:
         exactly = f", {self.length} tokens each" if self.length else ""
@@ -88,7 +87,7 @@ class Case(NamedTuple):
 
 
 def measure(arguments: DecodeArguments) -> None:
-    """Exports the model, starts the contenders; a table for each case."""
+    """Exports the model, starts the contenders and prints a table for each case."""
     cases = [Case(beam, batch) for beam in arguments.beam for batch in arguments.batch]
     most = max(arguments.beam), max(arguments.batch)
     cases += [Case(*most, length) for length in arguments.lengths]
@@ -122,12 +121,12 @@ def measure_case(
     sources: Sequence[Sequence[int]],
     peaks: Mapping[str, float],
 ) -> list[Row]:
-    """Warms everyone up, compares what they find, and measures."""
+    """Warms all contenders up, compares their translations and measures them."""
     sizes = loaded.config.model
     model = f"{sizes.d_model} wide, {sizes.num_encoder_layers}+{sizes.num_decoder_layers} layers"
     say(f"{model}, {case}")
     count, request = len(sources), case._asdict()
-    at_first = min(count, max(FIRST, case.batch + 1))  # one batch alone has a program of its own
+    at_first = min(count, max(FIRST, case.batch + 1))  # a single batch has its own program
     first = ask_each(children, count=at_first, **request)
     warm = ask_each(children, count=count, **request)
     samples = {
@@ -145,7 +144,7 @@ def measure_case(
         details[name] = {
             "ms a sentence": 1000 / speed,
             "tokens/s": num_tokens(found[name]) / count * speed,
-            "found the same": f"{same:.1%}",
+            "equal translations": f"{same:.1%}",
             "compiled later": sum(
                 answer.get("compilations", 0) for answer in (warm[name], *sample.answers)
             ),
@@ -167,12 +166,12 @@ def measure_case(
 
 
 def without_end(outputs: Sequence[Sequence[int]], eos_id: int) -> list[list[int]]:
-    """Some engines leave EOS out where the limit ended a translation."""
+    """Returns translations without EOS: some engines omit it at the length limit."""
     return [list(tokens[:-1] if tokens[-1:] == [eos_id] else tokens) for tokens in outputs]
 
 
 def num_tokens(found: Sequence[Sequence[int]]) -> int:
-    """Of all translations, EOS counted."""
+    """Returns the number of tokens of all translations, EOS included."""
     return sum(len(tokens) + 1 for tokens in found)
 
 
@@ -184,14 +183,14 @@ def least_seconds(
     found: Sequence[Sequence[int]],
     peaks: Mapping[str, float],
 ) -> float:
-    """How long the machine needs at best: for the products, or for reading the weights.
+    """Returns the least time of the machine: for the products, or for reading the weights.
 
-    Two operations for each parameter and token: those of the encoder, and of the decoder's keys and
-    values of the source, for source tokens; those of the rest of the decoder and of the output for
-    the tokens of all hypotheses, with each of which they are read once a batch. Attention to other
-    tokens counts nothing.
+    Each token costs two operations for each parameter that it uses. Source tokens use the encoder
+    and the decoder's maps of keys and values of the source. The tokens of all hypotheses use the
+    rest of the decoder and the output; these weights are read once for each step of a batch. The
+    products of attention do not count.
     """
-    half = "float16" in name  # or bfloat16, which is as fast
+    half = "float16" in name  # bfloat16 counts as well
     kind, bytes_each = ("bfloat16", 2) if half else ("float32", 4)
     params, sizes = params_by_part(loaded.params), loaded.config.model
     of_source = sizes.num_decoder_layers * sizes.d_model * sizes.kv_heads * sum(sizes.head_widths)
@@ -211,7 +210,7 @@ def contenders(
     same: dict[str, Any],
     directory: Path,
 ) -> list[Entry]:
-    """Who shall translate, each with the `same` sentences and an export of the model."""
+    """Returns the contenders, each with the `same` sentences and an export of the model."""
     found = []
     for kind in arguments.contenders:
         if kind == "ours":

@@ -1,8 +1,9 @@
-"""The data pipeline alone, pairs/s: `python -m benchmarks.input --data FOLDER`.
+"""Speed of the data pipeline in pairs/s: `python -m benchmarks.input --data FOLDER`.
 
-From token ids that were cut once, and from text that is cut anew each epoch (subword sampling), in
-buckets and packed: by a thread on one core, or with the text cut by processes on all of them. And
-how long a training step waits for its batch. A round is whole epochs, their planning included.
+It measures text that is tokenized once and text that is tokenized again in each epoch (subword
+sampling), bucketed and packed batches, a thread on one core and worker processes on all cores. It
+also measures how long a training step waits for its batch. A round is a number of whole epochs,
+including their planning.
 """
 
 import dataclasses
@@ -25,22 +26,22 @@ Cut = Literal["once", "anew"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputArguments(Settings, Text):
-    """How fast batches come, and how long a training step waits for them."""
+    """Measure the speed of the data pipeline, and how long a training step waits for it."""
 
     workers: tuple[int, ...] = (0, 1, 2)
-    """Processes that cut text anew; 0 = a thread, on the first of the CPUs alone."""
+    """Processes that tokenize text in each epoch; 0 = a thread on the first CPU only."""
     cut: tuple[Cut, ...] = ("once", "anew")
-    """Whether text is cut into tokens once, or anew each epoch."""
+    """Whether text is tokenized once, or anew in each epoch."""
     batching: tuple[Batching, ...] = ("bucket", "pack")
     """How pairs become batches."""
     epochs: int = 2
-    """Of a round."""
+    """Epochs of a round."""
     size: Size = "small"
-    """The model whose steps wait."""
+    """The model that is trained."""
     dtypes: tuple[Literal["float32", "bfloat16"], ...] = ("float32",)
-    """In which precision."""
+    """Precisions of the training."""
     steps: int = 16
-    """Of a round of training; 0 = train nothing."""
+    """Steps of a round of training; 0 = no training."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,7 +51,7 @@ class InputArguments(Settings, Text):
 
 
 def measure(arguments: InputArguments) -> None:
-    """A table for each way of batching, and one of waiting."""
+    """Prints a table for each kind of batching, and one of waiting."""
     for batching in arguments.batching:
         with workplace(arguments) as directory:
             publish(measure_pipeline(batching, arguments, directory), arguments)
@@ -60,10 +61,10 @@ def measure(arguments: InputArguments) -> None:
 
 
 def measure_pipeline(batching: Batching, arguments: InputArguments, directory: Path) -> list[Row]:
-    """Pairs/s, by how text is cut and how many workers there are.
+    """Returns the pairs/s for each tokenization and number of workers.
 
-    Each is started anew in each round, and ends before the next one starts: it goes on preparing
-    batches.
+    Each contender is started again in each round and ends before the next one starts, because it
+    continues to prepare batches.
     """
     entries = []
     for cut in arguments.cut:
@@ -95,7 +96,7 @@ def measure_pipeline(batching: Batching, arguments: InputArguments, directory: P
 
 
 def measure_waiting(arguments: InputArguments, directory: Path) -> list[Row]:
-    """The share of a training step that waits for the pipeline."""
+    """Returns the share of a training step that waits for the pipeline."""
     say(f"{arguments.size}: preparing batches and weights")
     config = make_config(arguments.size, arguments.data_config())
     workdir = directory / "workdir"
@@ -119,12 +120,12 @@ def measure_waiting(arguments: InputArguments, directory: Path) -> list[Row]:
 
 
 def waiting(sample: Sample) -> float:
-    """Share of the time of a round in which the loop waited for its next batch."""
+    """Returns the share of a round's time in which the loop waited for its next batch."""
     return statistics.median(answer["waited"] / answer["seconds"] for answer in sample.answers)
 
 
 def configure(arguments: InputArguments, batching: Batching, cut: Cut, workers: int) -> Config:
-    """As `train` is told."""
+    """Returns the config of a training run."""
     data = arguments.data_config()
     tokenizer = dataclasses.replace(data.tokenizer, sampling_alpha=0.1 if cut == "anew" else 0.0)
     data = dataclasses.replace(data, batching=batching, num_workers=workers, tokenizer=tokenizer)

@@ -1,4 +1,4 @@
-"""What this machine can do at best, measured beside the contenders, in the same rounds.
+"""Peak rates of this machine, measured in the same rounds as the contenders.
 
 A matrix product of [n n] and [n n] is 2 n^3 operations; a copy of x bytes moves 2 x.
 """
@@ -23,30 +23,30 @@ Work: TypeAlias = dict[str, Callable[[], object]]
 
 
 class Limits:
-    """As a library reaches them."""
+    """The peak rates that a library reaches."""
 
     def __init__(self, *, library: str, device: str) -> None:
-        """Makes arrays that are larger than any cache, and does all once."""
+        """Makes arrays that are larger than any cache, and does one round."""
         n, numbers = (8192, 1 << 28) if device == "gpu" else (2048, 1 << 26)
         self._amounts = {"float32": 2 * n**3, "bfloat16": 2 * n**3, "bytes": 2 * 4 * numbers}
         self._work = in_jax(n, numbers) if library == "jax" else in_torch(n, numbers, device)
         self.round()
 
     def round(self) -> Answer:
-        """Operations/s of a matrix product in each precision, bytes/s of a copy."""
+        """Returns operations/s of a matrix product in each precision, and bytes/s of a copy."""
         seconds = {name: _fastest(work) for name, work in self._work.items()}
         rates = {name: self._amounts[name] / fastest for name, fastest in seconds.items()}
         return rates | {"seconds": sum(seconds.values())}
 
 
 def in_jax(n: int, numbers: int) -> Work:
-    """Matrices [n n], and so many numbers to copy."""
+    """Returns products of matrices [n n], and a copy of `numbers` numbers."""
     import jax
     import jax.numpy as jnp
 
-    # In float32, as our model wants products: a CPU is slow at those that give bfloat16.
+    # In float32, as in our model: products that return bfloat16 are slow on a CPU.
     product = jax.jit(functools.partial(jnp.matmul, preferred_element_type="float32"))
-    # In place: memory that is new costs page faults, which are no limit of the machine.
+    # In place: new memory costs page faults, which are no limit of the machine.
     negate = jax.jit(jnp.negative, donate_argnums=0)
     vector = jnp.ones(numbers, "float32")
 
@@ -62,7 +62,7 @@ def in_jax(n: int, numbers: int) -> Work:
 
 
 def in_torch(n: int, numbers: int, device: str) -> Work:
-    """The same."""
+    """Returns the same in PyTorch."""
     import torch  # pyright: ignore[reportMissingImports]
 
     torch.set_num_threads(num_cpus())
@@ -83,9 +83,9 @@ def in_torch(n: int, numbers: int, device: str) -> Work:
 
 
 def take_best(samples: dict[str, Sample]) -> dict[str, float]:
-    """Takes the limits out of the samples of a run.
+    """Removes the limits from the samples of a run; returns the largest of each kind.
 
-    Returns the largest of each kind over all rounds: float32 and bfloat16 in FLOP/s, bytes in B/s.
+    float32 and bfloat16 are in FLOP/s, bytes in B/s.
     """
     found = [samples.pop(entry.name) for entry in ENTRIES if entry.name in samples]
     answers = [answer for sample in found for answer in sample.answers]
@@ -93,7 +93,7 @@ def take_best(samples: dict[str, Sample]) -> dict[str, float]:
 
 
 def _fastest(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of some calls."""
+    """Returns the seconds of the fastest of some calls."""
     found = []
     for _ in range(CALLS):
         start = time.perf_counter()

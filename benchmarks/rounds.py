@@ -1,7 +1,7 @@
-"""A B C, A B C, ...: contenders one after the other, in rounds, on a quiet machine.
+"""Measures contenders alternately, in rounds (A B C, A B C, ...), on a quiet machine.
 
-What slows a machine down for a while slows all contenders of a round alike. So a ratio is the
-median of the ratios within rounds, never the ratio of two medians.
+If the machine is slow for a while, all contenders of a round are slow. So a ratio is the median of
+the ratios within rounds, never the ratio of two medians.
 """
 
 import contextlib
@@ -31,19 +31,19 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to measure, whatever is measured."""
+    """The options that all benchmarks have."""
 
     repeats: int = 5
-    """Rounds."""
+    """Number of rounds."""
     cpus: tuple[int, ...] = ()
     """Numbers of the CPUs to use, such as 0 1; none = all that are allowed."""
     device: Device = "cpu"
-    """What contenders work on."""
+    """Device of the contenders."""
     busy: float = 10.0
-    """The machine is quiet if other processes take less than this percentage of the CPUs."""
+    """The machine is quiet if other processes use less than this percentage of the CPUs."""
     wait: float = 60.0
-    """Seconds to wait at most, before each measurement, until it is. It is measured then all the
-    same, and the row tells."""
+    """Limit of seconds to wait for a quiet machine before each round. After this time the round is
+    measured, and the row says that the machine was busy."""
     out: str = ""
     """File to append the rows to; empty = .cache/benchmarks/NAME.jsonl."""
 
@@ -51,7 +51,7 @@ class Settings:
         self.check(repeats=1)
 
     def check(self, *some: str, **least: int) -> None:
-        """Raises ValueError for a field of these without a value, or below its `least` value."""
+        """Raises ValueError if one of these fields is empty or below its `least` value."""
         for name in some:
             if not getattr(self, name):
                 raise ValueError(f"{name}: name one at least")
@@ -64,29 +64,29 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """What one contender did in all rounds."""
+    """The results of one contender in all rounds."""
 
     ready: Answer
-    """What it told when it was warm."""
+    """Its answer after the warm-up."""
     answers: list[Answer] = dataclasses.field(default_factory=list)
     busy: list[float] = dataclasses.field(default_factory=list)
-    """Percentage of the CPUs that other processes took, just before each round."""
+    """Percentage of the CPUs that other processes used just before each round."""
 
     @property
     def seconds(self) -> list[float]:
-        """Of each round."""
+        """The seconds of each round."""
         return [answer["seconds"] for answer in self.answers]
 
 
 @contextlib.contextmanager
 def workplace(settings: Settings) -> Iterator[Path]:
-    """A folder for a while. This process is pinned now, and works on the CPU alone.
+    """Yields a temporary folder. Pins this process to its CPUs, and hides accelerators from it.
 
-    Raises OSError if the rows could not be written afterwards.
+    Raises OSError if the rows could not be written later.
     """
     import jax
 
-    jax.config.update("jax_platforms", "cpu")  # the accelerator is left to the contenders
+    jax.config.update("jax_platforms", "cpu")  # accelerators are for the contenders
     pin(settings.cpus)
     if settings.out:
         Path(settings.out).parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def workplace(settings: Settings) -> Iterator[Path]:
 
 
 def compete(entries: Sequence[Entry], directory: Path, settings: Settings) -> dict[str, Sample]:
-    """Starts all contenders that can run here, lets them take turns, and ends them."""
+    """Returns the samples of all contenders that can run here, measured alternately."""
     with ready(entries, directory, settings) as children:
         return alternate(children, settings)
 
@@ -108,7 +108,7 @@ def compete(entries: Sequence[Entry], directory: Path, settings: Settings) -> di
 def compete_alone(
     entries: Sequence[Entry], directory: Path, settings: Settings
 ) -> dict[str, Sample]:
-    """The same, each started anew in each round and ended before the next one starts."""
+    """Returns the samples of contenders that are started again in each round, one at a time."""
     samples: dict[str, Sample] = {}
     left = _startable(entries)
     for _ in range(settings.repeats):
@@ -123,12 +123,12 @@ def compete_alone(
 
 @contextlib.contextmanager
 def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iterator[list[Child]]:
-    """All contenders that can run here, started one after the other; ended with the block.
+    """Yields all contenders that can run here, started one after the other; ends them at the exit.
 
-    What they print is in `directory`.
+    Their output is in `directory`.
 
     Raises:
-      ValueError: there is none (the limits of the machine are no contender).
+      ValueError: there is none (`limits` is no contender).
     """
     children: list[Child] = []
     left = _startable(entries)
@@ -143,7 +143,7 @@ def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iter
 
 
 def _startable(entries: Iterable[Entry]) -> list[Entry]:
-    """Those whose packages are installed; who has the name of another one is the same."""
+    """Returns the entries whose packages are installed; of equal names only one."""
     found = []
     for entry in {entry.name: entry for entry in entries}.values():
         if installed(*entry.needs):
@@ -159,7 +159,7 @@ def _start(entry: Entry, directory: Path, settings: Settings) -> Child:
 
 
 def is_contender(name: str) -> bool:
-    """Not one that measures the machine (`limits`)."""
+    """Returns whether this is a contender, and not a measurement of the machine (`limits`)."""
     return not name.startswith("limits")
 
 
@@ -169,9 +169,9 @@ def _check_who_is_left(names: Iterable[str]) -> None:
 
 
 def alternate(children: list[Child], settings: Settings, **request: Any) -> dict[str, Sample]:
-    """Asks each contender in turn, `settings.repeats` times. Who fails leaves `children`.
+    """Returns the samples of `settings.repeats` rounds in which each contender has one turn.
 
-    Raises ValueError if all do.
+    A contender that fails is removed from `children`. Raises ValueError if all fail.
     """
     samples: dict[str, Sample] = {}
     for _ in range(settings.repeats):
@@ -182,7 +182,7 @@ def alternate(children: list[Child], settings: Settings, **request: Any) -> dict
 
 
 def _whole(samples: Mapping[str, Sample], settings: Settings) -> dict[str, Sample]:
-    """Of those that were there in all rounds."""
+    """Returns the samples of the contenders that finished all rounds."""
     whole = {n: sample for n, sample in samples.items() if len(sample.answers) == settings.repeats}
     if any(map(is_contender, samples)) or not whole:
         _check_who_is_left(whole)
@@ -190,7 +190,7 @@ def _whole(samples: Mapping[str, Sample], settings: Settings) -> dict[str, Sampl
 
 
 def ask_each(children: list[Child], **request: Any) -> dict[str, Answer]:
-    """What each answers, once, unmeasured. Who fails leaves `children`."""
+    """Returns one answer of each contender, unmeasured; removes those that fail from `children`."""
     answers = {}
     for child in tuple(children):
         with _left_out_if_it_fails(child, children):
@@ -200,7 +200,7 @@ def ask_each(children: list[Child], **request: Any) -> dict[str, Answer]:
 
 @contextlib.contextmanager
 def _left_out_if_it_fails(who: T, of: list[T]) -> Iterator[None]:
-    """A contender that ends leaves the list; it is no reason to lose what the others do."""
+    """Removes a contender that fails from the list, so that the others continue."""
     try:
         yield
     except RuntimeError as error:
@@ -211,7 +211,7 @@ def _left_out_if_it_fails(who: T, of: list[T]) -> Iterator[None]:
 def _take_turn(
     child: Child, samples: dict[str, Sample], settings: Settings, **request: Any
 ) -> None:
-    """Adds a round of one contender to its sample, when the machine is quiet."""
+    """Waits for a quiet machine, and adds a round of one contender to its sample."""
     sample = samples.setdefault(child.name, Sample(child.ready))
     sample.busy.append(wait_until_quiet(settings))
     sample.answers.append(child.ask(**request))
@@ -219,7 +219,7 @@ def _take_turn(
 
 
 def ratios(samples: Mapping[str, Sample]) -> dict[str, dict[str, float]]:
-    """How many times as fast each is as each other one: the median of that over the rounds."""
+    """Returns how many times as fast each is as each other one: the median over the rounds."""
     return {
         name: {
             other: statistics.median(
@@ -233,9 +233,9 @@ def ratios(samples: Mapping[str, Sample]) -> dict[str, dict[str, float]]:
 
 
 def wait_until_quiet(settings: Settings) -> float:
-    """Waits until others take little of our CPUs for a second, or `settings.wait` seconds.
+    """Waits until other processes use little of our CPUs for a second, or `settings.wait` seconds.
 
-    Returns the percentage that they took last.
+    Returns the percentage that they used last.
     """
     end = time.monotonic() + settings.wait
     while True:
@@ -246,25 +246,25 @@ def wait_until_quiet(settings: Settings) -> float:
 
 
 def pin(cpus: Sequence[int]) -> None:
-    """Keeps this process, and all that it starts, on these CPUs; none = changes nothing.
+    """Keeps this process and its children on these CPUs; none = changes nothing.
 
-    Raises ValueError for one that is not there.
+    Raises ValueError for a CPU that does not exist.
     """
     if not cpus:
         return
     if not hasattr(os, "sched_setaffinity"):
         raise ValueError("this system cannot keep a process on some CPUs; leave out --cpus")
     there = allowed_cpus()
-    if not set(cpus) <= set(there):  # Linux would take those that are there
+    if not set(cpus) <= set(there):  # Linux would ignore the others
         raise ValueError(f"cannot use the CPUs {cpus}: there are {there}")
     os.sched_setaffinity(0, cpus)
 
 
 def installed(*packages: str) -> bool:
-    """Whether all of them can be imported."""
+    """Returns whether all of them can be imported."""
     return all(find_spec(package) for package in packages)
 
 
 def say(line: str) -> None:
-    """For who waits; tables alone go to the standard output."""
+    """Prints progress on standard error; standard output has only the tables."""
     print(line, file=sys.stderr, flush=True)

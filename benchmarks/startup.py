@@ -1,7 +1,7 @@
-"""From the command to the first translation: `python -m benchmarks.startup --workdir runs/mine`.
+"""Time from a command to its first translation: `python -m benchmarks.startup --workdir runs/mine`.
 
-Each is a process from start to end. "cold" finds nothing that an earlier run left behind: a copy of
-the workdir, an empty cache directory; "warm" is the same command once more.
+Each contender is a process from start to end. "cold" has a new copy of the workdir and an empty
+cache directory. "warm" is the same command again.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ COMMAND = "benchmarks.contenders.command:Command"
 IMPORTS = {
     "nothing": "pass",
     "jax": "import jax",
-    "ours": "import flaxformer_mt",  # what is in it is imported when it is first named
+    "ours": "import flaxformer_mt",  # its names are imported at first use
     "our Translator": "from flaxformer_mt import Translator",
 }
 MARIAN = """
@@ -42,14 +42,14 @@ print(translator.translate_batch([pieces.encode(sys.argv[2], out_type=str)], bea
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartupArguments(Settings, Model):
-    """How long a process takes from its start to its end: imports, and one translation."""
+    """Measure the time of a process from start to end: imports, and one translation."""
 
     sentence: str = "A man is sleeping in the garden."
-    """What to translate, with a beam of 5."""
+    """The sentence to translate, with a beam of 5."""
 
 
 def measure(arguments: StartupArguments) -> None:
-    """One table of imports, one of translations."""
+    """Prints a table of imports and a table of translations."""
     imports = [
         Entry(f"import {name}", COMMAND, {"command": [sys.executable, "-c", code]})
         for name, code in IMPORTS.items()
@@ -71,7 +71,7 @@ def measure(arguments: StartupArguments) -> None:
 
 
 def translations(arguments: StartupArguments, directory: Path) -> list[Entry]:
-    """Ours, cold and warm, and the peers."""
+    """Returns ours, cold and warm, and the peers."""
     workdir, sentence = arguments.trained(), arguments.sentence
     loaded = load_model(workdir)
     device = "cuda" if arguments.device == "gpu" else "cpu"

@@ -1,4 +1,4 @@
-"""Rows as JSON lines and as Markdown: `python -m benchmarks.table FILE...` makes the README's."""
+"""Rows as JSON lines and as Markdown: `python -m benchmarks.table FILE...` prints recorded rows."""
 
 import contextlib
 import dataclasses
@@ -35,24 +35,24 @@ CACHE = Path(".cache/benchmarks")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one contender reached in one case.
+    """The result of one contender in one case.
 
     Attributes:
       benchmark: the script.
-      case: what was done: the model, the search, the data.
-      contender: who did it.
+      case: the model, the search and the data.
+      contender: its name.
       unit: of `value`.
       values: one for each round.
       value: their median.
       ratios: how many times as fast it is as each other one: the median over the rounds.
-      fraction_of_limit: share of what the machine can do at best, where that is known.
+      fraction_of_limit: value / the best value that the machine allows, if that is known.
       peak_memory: bytes of the process, or of the device.
-      compile_seconds: what compiling took before the first round, where something is compiled.
-      compilations: how many programs that were.
-      busy: the largest percentage of the CPUs that other processes took before a round.
-      quiet: whether that was little each time.
-      details: what else was found.
-      run: when, where, with what.
+      compile_seconds: time of compilation before the first round, if something is compiled.
+      compilations: number of compiled programs.
+      busy: the largest percentage of the CPUs that other processes used before a round.
+      quiet: whether this percentage was below the limit before each round.
+      details: further results.
+      run: date, machine, versions, command.
     """
 
     benchmark: str
@@ -82,16 +82,16 @@ def make_rows(
     peaks: Mapping[str, float] | None = None,
     **same: Any,
 ) -> list[Row]:
-    """One row for each contender.
+    """Returns one row for each contender.
 
     Args:
-      samples: what each did, and what compiling took as it told when it was warm.
-      amount: what a round yields: value = amount / seconds. None: the value is the seconds.
-      settings: how it was measured.
-      limits: the value that each could have at best on this machine.
-      details: of each.
-      peaks: what the machine can do at best.
-      same: fields that all rows have alike.
+      samples: of each contender.
+      amount: work of a round: value = amount / seconds. None: the value is the seconds.
+      settings: options of the measurement.
+      limits: the best value that the machine allows each contender.
+      details: further results of each.
+      peaks: the machine's peak rates.
+      same: fields with the same value in all rows.
     """
     ratio, warm = ratios(samples), [sample.ready for sample in samples.values()]
     run = describe_run(settings) | {
@@ -123,7 +123,7 @@ def make_rows(
 
 
 def describe_run(settings: Settings) -> dict[str, Any]:
-    """When, where and with what."""
+    """Returns date, command, machine and versions."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
@@ -142,7 +142,7 @@ def describe_run(settings: Settings) -> dict[str, Any]:
 
 
 def _cpu_model() -> str:
-    """With its generation, since virtual machines name no more than "AMD EPYC"."""
+    """Returns the processor with its family: virtual machines say no more than "AMD EPYC"."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     fields = {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
@@ -153,7 +153,7 @@ def _cpu_model() -> str:
 
 
 def publish(rows: Sequence[Row], settings: Settings) -> None:
-    """Prints the table of the rows, and appends them to the file."""
+    """Prints the table of the rows, and appends the rows to the file."""
     print(markdown(rows), flush=True)
     file = Path(settings.out or CACHE / f"{rows[0].benchmark}.jsonl")
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -163,10 +163,10 @@ def publish(rows: Sequence[Row], settings: Settings) -> None:
 
 
 def read(files: Iterable[str]) -> list[Row]:
-    """The rows of several files: of each contender in each case on each machine the newest.
+    """Returns the newest row of each contender, case and machine in several files.
 
     Raises:
-      ValueError: a line is no row, or there is none.
+      ValueError: a line is no row, or there is no row.
     """
     newest: dict[tuple[str, ...], Row] = {}
     for file in files:
@@ -184,13 +184,13 @@ def read(files: Iterable[str]) -> list[Row]:
 
 
 def case_of(row: Row) -> tuple[str, ...]:
-    """What was done, and on what: rows that have both alike stand in one table."""
+    """Returns benchmark, case and machine; rows with the same ones are in one table."""
     on = (str(row.run.get(name, "")) for name in ("device", "accelerator", "cpu", "cpus"))
     return row.benchmark, row.case, *on
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A table for each case: who, how fast, how ours compares, at what cost."""
+    """Returns a table for each case, with a line for each contender."""
     cases: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         cases.setdefault(case_of(row), []).append(row)
@@ -211,7 +211,7 @@ def _case(rows: Sequence[Row]) -> str:
 
 
 def _footers(rows: Sequence[Row]) -> Iterator[str]:
-    """When, where and with what: of each run that the rows come from."""
+    """Yields date, machine, versions and command of each run that the rows come from."""
     runs: dict[str, list[Row]] = {}
     for row in rows:
         runs.setdefault(json.dumps(row.run), []).append(row)
@@ -228,10 +228,10 @@ def _footers(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _cells(row: Row, compared: Sequence[Row]) -> dict[str, str]:
-    """By column; `compared` are those of ours that are compared with each other row."""
+    """Returns the cells by column; `compared` are the rows of ours that get a column of ratios."""
     times = {
-        f"{one.contender} is": f"{one.ratios[row.contender]:.2f} x"
-        if row.contender in one.ratios  # not itself, nor one of another run
+        f"{one.contender} / this": f"**{one.ratios[row.contender]:.2f}**"
+        if row.contender in one.ratios  # not itself, and of the same run
         else ""
         for one in compared
     }
@@ -239,9 +239,9 @@ def _cells(row: Row, compared: Sequence[Row]) -> dict[str, str]:
     return {
         "contender": row.contender,
         row.unit: _number(row.value),
-        "least - most": f"{_number(min(row.values))} - {_number(max(row.values))}",
+        "min - max": f"{_number(min(row.values))} - {_number(max(row.values))}",
         **times,
-        "of the limit": "" if limit is None else f"{limit:.0%}",
+        "of the machine's limit": "" if limit is None else f"{limit:.0%}",
         "memory, MB": f"{row.peak_memory / 1e6:,.0f}" if row.peak_memory else "",
         "compiled": ""
         if compilations is None
@@ -252,7 +252,7 @@ def _cells(row: Row, compared: Sequence[Row]) -> dict[str, str]:
 
 
 def _number(value: Any) -> str:
-    """Three digits or more."""
+    """Returns a number with three digits or more."""
     if not isinstance(value, float):
         return str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -260,14 +260,14 @@ def _number(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableArguments:
-    """Tables as the README has them."""
+    """Print recorded rows as tables."""
 
     files: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """What the benchmarks wrote: JSON lines."""
+    """Files that the benchmarks wrote: JSON lines."""
 
 
 def print_tables(arguments: TableArguments) -> None:
-    """Print the records of the files as tables."""
+    """Prints the rows of the files as tables."""
     print(markdown(read(arguments.files)), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What all contenders of a case share: text, weights, batches. Made by our own code, as files."""
+"""The task that all contenders of a case share: text, weights and batches, as files."""
 
 import dataclasses
 import hashlib
@@ -39,27 +39,27 @@ NEEDS: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Text:
-    """Which text to work on."""
+    """The text of a benchmark."""
 
     data: str = ""
     """Folder that holds train.SOURCE, train.TARGET and a test file (test*.SOURCE) in two languages;
     empty = the demo text, which the package contains."""
     source_language: str = "en"
-    """SOURCE."""
+    """Suffix of the source files."""
     target_language: str = "de"
-    """TARGET."""
+    """Suffix of the target files."""
     vocab_size: int = 0
-    """Of the vocabulary, shared; 0 = 8,000, or 1,000 for the demo text."""
+    """Size of the shared vocabulary; 0 = 8,000, or 1,000 for the demo text."""
     tokens_per_batch: int = 4096
-    """Source cells and target cells of a batch each, padding included."""
+    """Limit of source tokens in a batch, and of target tokens, padding included."""
 
     @property
     def name(self) -> str:
-        """For tables."""
+        """The name of the text in tables."""
         return Path(self.data).name or "the demo text"
 
     def data_config(self) -> DataConfig:
-        """The same, as `train` is told.
+        """Returns the data configuration.
 
         Raises FileNotFoundError for a folder without a test file.
         """
@@ -90,23 +90,23 @@ class Text:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model(Text):
-    """Which model translates, and beside whom."""
+    """The model that translates, and the contenders."""
 
     workdir: str = ""
-    """A trained model that Marian and CTranslate2 can hold too; empty = train one, once."""
+    """A trained model that Marian and CTranslate2 support too; empty = train one, once."""
     size: Size = "small"
-    """Which model to train, if none is given."""
+    """The model to train if no workdir is given."""
     train_steps: int = 1000
-    """For how many updates."""
+    """Number of updates of this training."""
     contenders: tuple[Literal["ours", "marian", "ctranslate2"], ...] = (
         "ours",
         "marian",
         "ctranslate2",
     )
-    """Who; marian is Hugging Face's `generate`. What is not installed is left out."""
+    """The contenders; marian is Hugging Face's `generate`. Those not installed are left out."""
 
     def trained(self) -> str:
-        """The workdir of the model; trained now, unless that was done before."""
+        """Returns the workdir of the model; trains it if that was not done before."""
         if self.workdir:
             return self.workdir
         config = make_config(self.size, self.data_config(), self.train_steps)
@@ -125,7 +125,7 @@ class Model(Text):
 
 
 def make_config(size: Size, data: DataConfig, num_steps: int = 1000) -> Config:
-    """A model that Hugging Face Marian and CTranslate2 can hold too; dropout 0.1 in all sizes."""
+    """Returns the config of a model that Marian and CTranslate2 support too, with dropout 0.1."""
     model = dataclasses.replace(preset(size), dropout=0.1)
     return Config(
         data=data,
@@ -141,7 +141,7 @@ def make_config(size: Size, data: DataConfig, num_steps: int = 1000) -> Config:
 
 
 def untrained(config: Config, directory: Path) -> tuple[LoadedModel, Data]:
-    """A workdir with the parameters of step 0, and the data of its config."""
+    """Writes a workdir with the parameters of step 0; returns the model and the data."""
     data = build_data(config.data, tokenizer_directory=f"{directory}/tokenizer", seed=config.seed)
     source, target = data.tokenizer.source, data.tokenizer.target
     model = Transformer(config.model, source.size, target.size, target.bos_id)
@@ -152,7 +152,7 @@ def untrained(config: Config, directory: Path) -> tuple[LoadedModel, Data]:
 
 
 def export(loaded: LoadedModel, peer: str, directory: Path) -> str:
-    """The model as this peer reads it: a directory, empty where the peer is not installed."""
+    """Returns a directory with the model for this peer; empty if the peer is not installed."""
     if installed(*NEEDS[peer]):
         write = {"marian": write_marian, "ctranslate2": write_ctranslate2}[peer]
         write(directory / peer, loaded)
@@ -160,7 +160,7 @@ def export(loaded: LoadedModel, peer: str, directory: Path) -> str:
 
 
 def sample_batches(data: Data, count: int) -> list[Batch]:
-    """So many batches of the first epoch, of each shape its share."""
+    """Returns `count` batches of the first epoch; each shape has its share."""
     plan = data.epochs.plan(0)
     by_shape = np.argsort(plan.shape_of, kind="stable")
     places = np.linspace(0, len(plan) - 1, min(count, len(plan))).round().astype(int)
@@ -168,11 +168,11 @@ def sample_batches(data: Data, count: int) -> list[Batch]:
 
 
 def one_of_each(data: Data) -> list[Batch]:
-    """A batch of each shape that the first epoch has."""
+    """Returns one batch of each shape of the first epoch."""
     plan = data.epochs.plan(0)
     return [plan.batch(int(index)) for index in np.unique(plan.shape_of, return_index=True)[1]]
 
 
 def target_tokens(batches: Sequence[Batch]) -> int:
-    """Real ones: padding is no work done, EOS is."""
+    """Returns the number of target tokens with EOS and without padding."""
     return sum(int(np.count_nonzero(batch.targets_segment_ids)) for batch in batches)

@@ -1,7 +1,7 @@
-"""Updates, target tokens/s: `python -m benchmarks.train --size small base --data FOLDER`.
+"""Speed of training in target tokens/s: `python -m benchmarks.train --size small --data FOLDER`.
 
-The same batches for all and, but for `nn.Transformer`, the same weights; dropout 0.1 on sub-layers,
-label smoothing 0.1, Adam, clipping. Padding is no work done.
+All have the same batches, dropout 0.1 on sub-layers, label smoothing 0.1, Adam and clipping, and
+all but `nn.Transformer` the same weights. Padding does not count.
 """
 
 import dataclasses
@@ -36,18 +36,19 @@ PYTORCH = "benchmarks.contenders.pytorch:Training"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainArguments(Settings, Text):
-    """How fast ours trains, PyTorch's nn.Transformer, and Hugging Face Marian."""
+    """Compare the training speed of ours, PyTorch's nn.Transformer and Hugging Face Marian."""
 
     size: tuple[Size, ...] = ("small",)
     """Models: small is 256 wide with 3+3 layers; base (512, 6+6) and big are the paper's."""
     contenders: tuple[Literal["ours", "torch", "marian"], ...] = ("ours", "torch", "marian")
-    """Who; torch is nn.Transformer, marian Hugging Face's. What is not installed is left out."""
+    """The contenders; torch is nn.Transformer, marian Hugging Face's. Those not installed are left
+    out."""
     dtypes: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
-    """In which precision each."""
+    """Precisions of each contender."""
     torch_compile: Literal["auto", "no", "yes", "both"] = "auto"
-    """PyTorch through torch.compile; auto = on a GPU."""
+    """Whether PyTorch uses torch.compile; auto = on a GPU."""
     batches: int = 8
-    """Of a round."""
+    """Batches of a round."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,14 +56,14 @@ class TrainArguments(Settings, Text):
 
 
 def measure(arguments: TrainArguments) -> None:
-    """A table for each size."""
+    """Prints a table for each size."""
     for size in arguments.size:
         with workplace(arguments) as directory:
             measure_size(size, arguments, directory)
 
 
 def measure_size(size: Size, arguments: TrainArguments, directory: Path) -> None:
-    """Prepares the task, lets all train, counts what they did."""
+    """Prepares the task, measures all contenders and publishes the rows."""
     say(f"{size}: preparing batches and weights")
     loaded, data = untrained(make_config(size, arguments.data_config()), directory / "workdir")
     batches = sample_batches(data, arguments.batches)
@@ -97,7 +98,7 @@ def measure_size(size: Size, arguments: TrainArguments, directory: Path) -> None
 def contenders(
     arguments: TrainArguments, loaded: LoadedModel, same: dict[str, Any], directory: Path
 ) -> list[Entry]:
-    """Who shall train, with all that they need to know: the `same`, and their own."""
+    """Returns the contenders with their jobs: the `same` files for all, and their own."""
     target = loaded.tokenizer.target
     sizes = dataclasses.asdict(loaded.config.model)
     for_ours = same | {"workdir": str(directory / "workdir")}
@@ -122,9 +123,9 @@ def contenders(
 
 
 def useful_operations(loaded: LoadedModel, batches: Sequence[Batch]) -> float:
-    """Floating-point operations of forward and backward pass that real tokens need, over batches.
+    """Returns the FLOPs that real tokens need in forward and backward passes over the batches.
 
-    Those of a whole batch, by its jaxpr, times the share of its cells that hold a token.
+    They are the FLOPs of a batch by its jaxpr, times the share of its cells with a token.
     """
     shapes = [shape_of(batch) for batch in batches]
     of_shape = {shape: training_flops(loaded.model, shape) for shape in set(shapes)}

@@ -3,18 +3,18 @@
     python -m flaxformer_mt.train --config configs/mixed_en_de.py \
         --workdir runs/mixed --data.directory PATH/TO/data
 
-The folder holds `mixed-en-de` (Europarl, manuals and user interfaces of KDE, the PHP manual, chat),
-`tatoeba-en-de`, `multi30k` and `newstest-en-de`, each a folder of its own. `base` in bfloat16 with
-dropout 0.3, since there is little text; a shared BPE vocabulary of 16,000 pieces; batches of 25,000
-source and 25,000 target tokens, 247 an epoch, for 32 epochs. Tatoeba is watched on the way, and
-newstest2014 tells what it is worth on another kind of text:
+The data directory has four folders: `mixed-en-de` (Europarl, manuals and user interfaces of KDE,
+the PHP manual, chat), `tatoeba-en-de`, `multi30k` and `newstest-en-de`. The model is `base` in
+bfloat16, with dropout 0.3 because there is little text, and a shared BPE vocabulary of 16,000
+pieces. A batch has 25,000 source and 25,000 target tokens; there are 247 in an epoch, and 32
+epochs. The validation set is Tatoeba's. The test set, newstest2014, is another kind of text:
 
     python -m flaxformer_mt.evaluate --workdir runs/mixed
     python -m flaxformer_mt.evaluate --workdir runs/mixed \
         --source PATH/TO/data/multi30k/test_2016_flickr.en \
         --reference PATH/TO/data/multi30k/test_2016_flickr.de
 
-Not measured here yet.
+Not measured yet.
 """
 
 import dataclasses

@@ -4,48 +4,49 @@
         --workdir runs/news --data.directory PATH/TO/news-zh-en
     python -m flaxformer_mt.evaluate --workdir runs/news --tokenize none
 
-Those tutorials print translations without an end, or with several, full of <UNK>. Two traps:
+Those tutorials print translations that do not end, or end several times, and are full of <UNK>.
+The data has two traps:
 
-- The given vocabularies hold no punctuation, so that 11.9 % of the English and 15.3 % of the
-  Chinese running words are unknown, the full stop first. Training reports it at the start. The
+- The given vocabularies have no punctuation. So 11.9 % of the English and 15.3 % of the Chinese
+  running words are unknown, most often the full stop. Training reports this at the start. The
   search never chooses the unknown word or a second end, and ends every sentence.
-- Every line of the test files is also in the training files. `exclude` takes these out; without
-  it the score measures memory.
+- Every line of the test files is also in the training files. `exclude` removes these lines from
+  training. Without it the score measures memory.
 
-Word-level BLEU (tok:none, beam 5, the mean of the last 5 checkpoints) on the 683 test lines, by
-a training on the 6,150 pairs that are left, whose cores other jobs shared:
+Word-level BLEU (tok:none, beam 5, the mean of the last 5 checkpoints) of the 683 test lines, after
+training on the other 6,150 pairs (other jobs used the cores too):
 
                           BLEU   perfect*   CPU time   words repeated   unknown zh words, training
     given vocabularies    4.04      67.73     10 min           17.3 %                      15.32 %
     rebuilt from the text 8.35      85.48      8 min            8.3 %                       3.34 %
     SentencePiece         6.26      99.84      7 min            4.8 %                       0.00 %
 
-    * of the references themselves, cut into tokens and put together again without the unknown ones.
+    * BLEU of the references themselves, tokenized and detokenized without unknown tokens.
 
-The second takes --data.tokenizer.source-vocab "" --data.tokenizer.target-vocab "", the third also
---data.tokenizer.kind sentencepiece (6.7 epochs, the others 10.4: its sentences are longer). "we
-should protect environment ." becomes
+The second line needs --data.tokenizer.source-vocab "" --data.tokenizer.target-vocab "". The third
+needs --data.tokenizer.kind sentencepiece too (6.7 epochs; the others have 10.4, because their
+sentences are shorter). The translations of "we should protect environment ." are
 
     given          要 加强 环境, and 环境 again 20 times
     rebuilt        要 要 要 加强 环境, and 环境 again 10 times, then , 要 要 加强 环境 。
     SentencePiece  要 加强 环境 保护 环境 保护 环境 保护 环境 , 应当 保护 环境 环境 环境 环境
 
-No output holds an unknown word, and in the first 200 test lines each has one end; but with the
-given vocabularies 10 of them end only where the length limit makes them (the others 0). Who may not
-say the full stop hardly finds an end: the same model, allowed the unknown word
-(decoding.allow_unknown), reaches the limit in none of the 200, and repeats 10 % of the words, not
-19.
+No output contains an unknown word, and each of the first 200 test lines has one end. But with the
+given vocabularies 10 of the 200 end only at the length limit (with the others, 0). A model that
+cannot write the full stop hardly finds an end: with decoding.allow_unknown the same model reaches
+the limit in none of the 200 lines, and repeats 10 % of the words instead of 19 %.
 
-The recipe was chosen on 400 training pairs held out, with the given vocabularies, one run each
+The recipe was chosen on 400 held-out training pairs, with the given vocabularies, one run each
 (before queries, keys and values started with half the variance):
 
     norm  tokens  dropout  rate    steps  BLEU
     post  2,048   0.3      3e-3    1,500  1.45
     pre   1,024   0.3      2e-3    2,000  2.34
     pre     512   0.3      1.5e-3  4,000  2.37
-    pre   1,024   0.2      3e-3    2,000  3.89   and 7.90 on lines that it was trained on: memory
+    pre   1,024   0.2      3e-3    2,000  3.89   (7.90 on lines of the training text: memory)
 
-64 pairs alone, rebuilt vocabularies, without dropout and smoothing, are at 100.00 after 250 steps.
+Trained on 64 pairs only, without dropout and smoothing, rebuilt vocabularies reach 100.00 after 250
+updates.
 """
 
 from flaxformer_mt.config import Config

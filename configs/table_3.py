@@ -2,14 +2,14 @@
 
     python -m flaxformer_mt.sweep --config configs/table_3.py --workdir runs/table_3
 
-trains every row of `variants`, scaled down to the demo text, and writes table.md.
-The rows at the paper's own scale, on WMT 2014 English-German, are `paper_variants`:
+This command trains every row of `variants`, scaled down to the demo text, and writes table.md.
+`paper_variants` has the rows at the paper's scale, on WMT 2014 English-German:
 
     python -m flaxformer_mt.sweep --config configs/table_3.py --variants paper_variants \
         --workdir runs/table_3_wmt14
 
-Measured in 25 minutes on two CPU cores: perplexity and BLEU of 300 validation pairs after 600
-updates, far from convergence; target tokens/s in training, while other jobs ran beside.
+Measured in 25 minutes on two CPU cores, which other jobs used too: perplexity and BLEU of 300
+validation pairs after 600 updates, far from convergence; target tokens/s of training.
 
     variant                    params  perpl.   BLEU  tokens/s
     base                       297,472    2.40   43.1    11,383
@@ -40,9 +40,9 @@ updates, far from convergence; target tokens/s in training, while other jobs ran
     SwiGLU, d_ff 2/3           297,296    2.12   46.1    12,541
     keys and values 2 heads    260,032    3.31   26.3    15,666
 
-As in the paper, one head is worse than a few and too many are worse still (A), small keys hurt (B),
-wider models are better (C), and learned positions are as good as sinusoids (E). Unlike there, more
-layers and more dropout hurt: 600 updates are not enough for them.
+As in the paper, one head is worse than a few heads, and too many are worse still (A), small keys
+hurt (B), wider models are better (C), and learned positions are as good as sinusoids (E). Unlike in
+the paper, more layers and more dropout hurt: 600 updates are not enough for them.
 """
 
 import dataclasses
@@ -57,25 +57,26 @@ from flaxformer_mt.training.config import TrainingConfig
 
 
 def with_model(config: Config, **changes: Any) -> Config:
-    """`config` with other fields of its model."""
+    """Returns `config` with other fields of its model."""
     return dataclasses.replace(config, model=dataclasses.replace(config.model, **changes))
 
 
 def with_layers(config: Config, count: int) -> Config:
-    """`config` with so many layers on each side."""
+    """Returns `config` with `count` layers in the encoder and in the decoder."""
     return with_model(config, num_encoder_layers=count, num_decoder_layers=count)
 
 
 def with_smoothing(config: Config, amount: float) -> Config:
-    """`config` with that label smoothing."""
+    """Returns `config` with another label smoothing."""
     training = dataclasses.replace(config.training, label_smoothing=amount)
     return dataclasses.replace(config, training=training)
 
 
 def rows(base: Config, *, depths: tuple[int, ...]) -> dict[str, Config]:
-    """The paper's changes to its base model, in proportion, and a few of this century's twenties.
+    """Returns the paper's changes to its base model, in proportion, and later variants.
 
-    In rows A the product of heads and their width stays; in rows B keys and queries alone shrink.
+    In rows A the number of heads changes, but not the sum of their widths. In rows B only keys and
+    queries become narrower.
     """
     model = base.model
     d_k = model.d_model // model.num_heads

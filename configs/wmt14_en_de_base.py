@@ -9,7 +9,7 @@ Data: TensorFlow Datasets' `wmt14_translate/de-en`, which the first run download
 the last 5 checkpoints (one in 1,500 updates), beam 4, alpha 0.6, at most 50 tokens more than the
 source has.
 
-The paper reports 27.3 BLEU (tokenised, newstest2014). Not measured here yet.
+The paper reports 27.3 BLEU (tokenised, newstest2014). Not measured yet.
 """
 
 from flaxformer_mt.config import Config

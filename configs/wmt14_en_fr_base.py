@@ -8,7 +8,7 @@ in section 5.1. Steps, batches, warm-up, averaging and search are the paper's (s
 6.1): 25,000 source and 25,000 target tokens a batch, 100,000 updates, the mean of the last 5
 checkpoints (one in 1,500 updates), beam 4, alpha 0.6, at most 50 tokens more than the source has.
 
-The paper reports 38.1 BLEU (tokenised, newstest2014). Not measured here yet.
+The paper reports 38.1 BLEU (tokenised, newstest2014). Not measured yet.
 """
 
 from flaxformer_mt.config import Config

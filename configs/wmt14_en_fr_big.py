@@ -9,7 +9,7 @@ in section 5.1. Steps, batches, warm-up, averaging and search are the paper's (s
 checkpoints (one in 1,000 updates), beam 4, alpha 0.6, at most 50 tokens more than the source has;
 dropout 0.1 rather than 0.3.
 
-The paper reports 41.8 BLEU (tokenised, newstest2014). Not measured here yet.
+The paper reports 41.8 BLEU (tokenised, newstest2014). Not measured yet.
 """
 
 import dataclasses

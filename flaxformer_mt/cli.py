@@ -59,12 +59,12 @@ ABOUT_CACHE = (
 
 
 def program() -> NoReturn:
-    """The console script `flaxformer-mt`."""
+    """Runs the console script `flaxformer-mt`."""
     exit_process(main())
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run the command that the first argument names; returns the exit code."""
+    """Runs the command that the first argument names; returns the exit code."""
     name, *rest = (sys.argv[1:] if args is None else args) or ["--help"]
     if name == "--version":
         print(__version__)
@@ -85,7 +85,7 @@ class Main(Protocol):
     """The `main` of a command."""
 
     def __call__(self, args: list[str] | None = None) -> int:
-        """Run the command with `args` (None: those of the process); returns the exit code."""
+        """Runs the command with `args` (None: those of the process); returns the exit code."""
         ...
 
 
@@ -96,7 +96,7 @@ def command(
     *,
     package: str = "flaxformer_mt",
 ) -> Main:
-    """The `main` of a command: reads the arguments, does the work, returns the exit code.
+    """Returns the `main` of a command: it reads arguments, does the work, returns the exit code.
 
     Args:
       name: of the command and its module.
@@ -115,7 +115,7 @@ def command(
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
-    """Do the work; bad input and failing files become one message and exit code 2.
+    """Does the work; bad input and failing files become one message and exit code 2.
 
     These are ValueError, OSError, and a platform that JAX cannot use. With the environment variable
     FLAXFORMER_MT_DEBUG, they keep their traceback. Other exceptions are bugs and always keep it.
@@ -147,7 +147,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 
 def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
-    """`args` (None: those of the process) as the dataclass `kind`; see `command` for its defaults.
+    """Returns `args` (None: the process's) as the dataclass `kind`; see `command` for its defaults.
 
     Exits with code 2 and the nearest right flag if they do not fit, and with 0 after --help.
     Raises ValueError for a flag with an old name.
@@ -168,7 +168,7 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
 
 
 def _with_defaults(kind: type[T], values: dict[str, Any]) -> type[T]:
-    """A subclass of `kind` whose fields have other default values."""
+    """Returns a subclass of `kind` whose fields have other default values."""
     if not values:
         return kind
     types = typing.get_type_hints(kind)
@@ -180,7 +180,7 @@ def _with_defaults(kind: type[T], values: dict[str, Any]) -> type[T]:
 
 
 def option_values(args: list[str], flag: str) -> list[str]:
-    """The values of one flag among arguments that are not parsed yet."""
+    """Returns the values of one flag among arguments that are not parsed yet."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(flag, nargs="*", default=[], dest="values")
     return parser.parse_known_args(args)[0].values
@@ -215,7 +215,7 @@ class ModelArguments:
 
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
-        """The search settings of the first workdir; nothing where there is no config."""
+        """Returns the search settings of the first workdir; nothing where there is no config."""
         workdirs = values_of("--workdir")
         if not workdirs:
             return {}
@@ -267,7 +267,7 @@ def first_process_output(path: str) -> str:
 
 
 def load_translator(arguments: ModelArguments) -> "Translator":
-    """The model, or the ensemble, with the search settings of the command line."""
+    """Returns the model, or the ensemble, with the search settings of the command line."""
     from flaxformer_mt.translation.translator import Translator
 
     members = [
@@ -285,7 +285,7 @@ _registry = ConstructorRegistry()
 
 @_registry.primitive_rule
 def _bool_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Accept `--flag`, `--flag true` and `--flag false`; tyro has `--flag` and `--no-flag`."""
+    """Accepts `--flag`, `--flag true` and `--flag false`; tyro has `--flag` and `--no-flag`."""
     if info.type is not bool:
         return None
     return PrimitiveConstructorSpec(
@@ -311,7 +311,7 @@ def _format_warning(
     lineno: int,
     line: str | None = None,
 ) -> str:
-    """A warning for users as one line; others as Python shows them."""
+    """Returns a warning for users as one line; others as Python shows them."""
     if category is UserWarning:
         return f"warning: {message}\n"
     return _python_format(message, category, filename, lineno, line)

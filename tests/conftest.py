@@ -1,4 +1,4 @@
-"""The world that tests run in: the CPU as eight devices, and real corpora if there are any."""
+"""The environment of the tests: eight CPU devices, and real corpora if they exist."""
 
 import os
 from collections.abc import Iterator
@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 
 os.environ["JAX_PLATFORMS"] = "cpu"  # before jax is imported; commands that tests start inherit it
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # nothing of a test stays in ~/.cache
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # tests write nothing into ~/.cache
 
 import jax
 
-# Not by XLA_FLAGS, which commands that tests start would inherit: those see what users see.
+# Not by XLA_FLAGS: commands that tests start would inherit it, but must run as for users.
 jax.config.update("jax_num_cpu_devices", 8)
-jax.devices()  # from here on the number is settled, whatever a test calls
+jax.devices()  # fixes the number for all tests
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 @pytest.fixture(autouse=True, scope="module")
 def programs_of_a_module() -> Iterator[None]:
-    """What one module compiled is let go after it.
+    """Frees the compiled programs of a test module after it.
 
-    A program of XLA's has dozens of memory mappings and more. Linux allows a process 65,530
-    (vm.max_map_count), and one that compiles beyond them dies without a word.
+    An XLA program has dozens of memory mappings. Linux allows a process 65,530 of them
+    (vm.max_map_count). A process that compiles beyond this limit dies without a message.
     """
     yield
     jax.clear_caches()
@@ -32,7 +32,7 @@ def programs_of_a_module() -> Iterator[None]:
 
 @pytest.fixture
 def shared_data() -> Path:
-    """The directory of real corpora; tests that need it are skipped where there is none."""
+    """Returns the directory of real corpora; skips the test if it does not exist."""
     if not SHARED_DATA.is_dir():
         pytest.skip(f"needs the corpora of {SHARED_DATA}")
     return SHARED_DATA
@@ -40,7 +40,7 @@ def shared_data() -> Path:
 
 @pytest.fixture
 def compilations() -> Iterator[list[str]]:
-    """The names of the functions that JAX compiles from here on, as it does."""
+    """Yields a list that gets the name of each function that JAX compiles."""
     names: list[str] = []
 
     def listen(event: str, duration: float, **about: str | int) -> None:
@@ -54,5 +54,5 @@ def compilations() -> Iterator[list[str]]:
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """Random numbers that are the same in every run."""
+    """Returns a generator of the same random numbers in every run."""
     return np.random.default_rng(0)

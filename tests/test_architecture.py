@@ -39,7 +39,7 @@ MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def under_type_checking(tree: ast.AST) -> set[ast.AST]:
-    """Nodes that only a type checker reads: no import at run time."""
+    """Returns the nodes that only a type checker reads: no import at run time."""
     return {
         node
         for branch in ast.walk(tree)
@@ -51,7 +51,7 @@ def under_type_checking(tree: ast.AST) -> set[ast.AST]:
 
 @functools.cache
 def imports(module: str, *, typing_too: bool = False) -> frozenset[str]:
-    """What a module imports, anywhere in it (in functions too), by full dotted names."""
+    """Returns the full dotted names of all imports of a module, also inside functions."""
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     skipped = set() if typing_too else under_type_checking(tree)
     found = set()
@@ -134,6 +134,6 @@ def test_no_package_imports_a_command() -> None:
                 assert not starts_with(name, *commands), f"{module} imports {name}"
 
 
-def test_no_package_is_a_drawer() -> None:
+def test_no_package_has_a_meaningless_name() -> None:
     for module in MODULES:
         assert not DRAWERS & set(module.split(".")), f"{module}: name it after its subject"

@@ -1,4 +1,4 @@
-"""Captured attention against NumPy, and what the figures show of it."""
+"""Captured attention against NumPy, and the figures of it."""
 
 import dataclasses
 import functools
@@ -91,7 +91,7 @@ def test_model_variants(changes):
 
 
 def numpy_weights(params, x, mask):
-    """softmax(Q K^T / sqrt(d_k)) of every head, from x [T D]."""
+    """Returns softmax(Q K^T / sqrt(d_k)) of every head, from x [T D]."""
     q, k = (
         np.einsum("TD,DNH->NTH", x, params[name]["kernel"]) + params[name]["bias"][:, None]
         for name in ("query", "key")

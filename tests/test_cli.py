@@ -230,7 +230,7 @@ class TestMain:
         check = f"import sys; {commands}; sys.exit('jax' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
-    def test_a_translator_waits_for_nothing_that_it_does_not_use(self) -> None:
+    def test_a_translator_imports_nothing_that_it_does_not_use(self) -> None:
         unused = {"scipy", "sacrebleu", "grain", "tensorflow_datasets", "tensorboardX", "tqdm"}
         check = (
             "import sys; from flaxformer_mt import Translator; "
@@ -306,7 +306,7 @@ class TestTranslate:
         assert out.endswith(b"\n") == content.endswith(b"\n")
         assert b"\r" not in out
 
-    def test_large_input_goes_in_parts_with_its_line_numbers(
+    def test_large_input_is_translated_in_parts_with_its_line_numbers(
         self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(translate, "LINES_AT_ONCE", 3)
@@ -743,8 +743,8 @@ class TestAverage:
 @pytest.mark.parametrize(
     ("status", "seen"), [(130, 130), (143, 143), (2, -signal.SIGABRT), (0, -signal.SIGABRT)]
 )
-def test_after_a_signal_nothing_is_taken_apart(status, seen):
-    """XLA may be compiling still, and would crash in what the C library calls on its way out."""
+def test_after_a_signal_exit_handlers_of_c_do_not_run(status, seen):
+    """XLA may still be compiling, and would crash in the exit handlers of the C library."""
     program = (
         "import atexit, ctypes; from flaxformer_mt.runtime.command import exit_process; "
         "libc = ctypes.CDLL(None); "
@@ -755,8 +755,8 @@ def test_after_a_signal_nothing_is_taken_apart(status, seen):
     assert (ended.returncode, ended.stdout) == (seen, b"last words")
 
 
-def test_processes_part_from_each_other_before_they_leave():
-    """The first one holds what connects them: without a word it would take the other one along."""
+def test_processes_disconnect_before_they_exit():
+    """The first process has the coordination service: if it just ended, the other would crash."""
     program = (
         "import jax, time; from flaxformer_mt.runtime.command import exit_process; "
         "from flaxformer_mt.runtime.processes import connect; connect(); "

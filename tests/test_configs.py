@@ -14,7 +14,7 @@ from flaxformer_mt.training.state import init_state
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
 
 
-def test_there_are_some():
+def test_there_are_configs():
     assert {"demo", "multi30k_en_de", "news_en_zh_words"} <= {path.stem for path in CONFIGS}
 
 

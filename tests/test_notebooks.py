@@ -21,7 +21,7 @@ FASTER = {
 
 
 def run(name: str, directory: Path) -> tuple[str, int]:
-    """What the notebook prints, and the number of images that it shows."""
+    """Returns the text that the notebook prints, and the number of images."""
     notebook = nbformat.read(ROOT / "colab" / name, as_version=4)
     for cell in notebook.cells:
         for slow, fast in FASTER.items():

@@ -88,7 +88,7 @@ def test_rows_are_in_order_and_add_up():
         assert sum(part.params for part in parts) in (0, row.params)
         assert sum(part.flops for part in parts) <= row.flops
         assert row.flops > 0  # every module with parameters uses them
-        # A module stands before its submodules, and nothing else between them.
+        # A module is directly before its submodules.
         inside = [i for i, p in enumerate(paths) if p == path or p.startswith(f"{path}/")]
         assert not path or inside == list(range(inside[0], inside[0] + len(inside)))
     layers = [path for path in paths if path and "/" not in path]

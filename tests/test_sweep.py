@@ -66,7 +66,7 @@ def test_trains_each_variant_once_and_compares_them(file, tmp_path, monkeypatch,
     assert "| base | " in capsys.readouterr().out
 
 
-def test_a_variant_is_not_taken_for_what_it_was_before(file, tmp_path, capsys):
+def test_a_changed_variant_is_refused(file, tmp_path, capsys):
     """This also holds if all variants change alike, so that their differences are the same."""
     args = ["--config", str(file), "--workdir", str(tmp_path / "sweep"), "--only", "base"]
     assert sweep.main(args) == 0

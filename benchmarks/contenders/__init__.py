@@ -1,1 +1,1 @@
-"""Who is compared, each a class that `benchmarks.child` makes in a process of its own."""
+"""The contenders: classes that `benchmarks.child` creates, each in its own process."""

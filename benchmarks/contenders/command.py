@@ -1,4 +1,4 @@
-"""A command. It imports little: a process counts as memory what the one that starts it has."""
+"""A command as a contender. It imports little: its memory counts as memory of the command."""
 
 import os
 import shutil
@@ -16,13 +16,13 @@ class Command:
     def __init__(
         self, *, command: list[str], device: str, workdir: str = "", warm: bool = False
     ) -> None:
-        """Remembers.
+        """Stores the command, and runs it once if `warm`.
 
         Args:
-          command: its words; {workdir} stands for a copy of `workdir`.
-          device: no matter.
+          command: its words; {workdir} is replaced with a copy of `workdir`.
+          device: is ignored.
           workdir: of ours.
-          warm: keep this copy, and the cache, from round to round; otherwise both are fresh.
+          warm: keep the copy and the cache from round to round; otherwise both are new.
         """
         del device
         self._command, self._workdir = command, workdir
@@ -31,11 +31,11 @@ class Command:
             self.round()
 
     def round(self) -> Answer:
-        """From start to end."""
+        """Returns time and memory of the process from start to end."""
         place = self._kept or self._fresh()
         command = [word.replace("{workdir}", f"{place.name}/workdir") for word in self._command]
         environment = os.environ | {"XDG_CACHE_HOME": f"{place.name}/cache"}
-        environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would be warm already
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # it could have entries
         start = time.perf_counter()
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=sys.stderr)
         _, status, usage = os.wait4(process.pid, 0)

@@ -1,4 +1,4 @@
-"""CTranslate2, by default with one worker of one thread on each core."""
+"""CTranslate2, by default with one worker with one thread for each core."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from flaxformer_mt.runtime.cpus import num_cpus
 
 
 class Decoding:
-    """Token ids in, token ids out: its pieces are looked up outside the time."""
+    """Token ids in, token ids out; the conversion to pieces is not measured."""
 
     def __init__(
         self, *, directory: str, sentences: str, dtype: str, device: str, workers: int
@@ -21,11 +21,11 @@ class Decoding:
         """Loads an export.
 
         Args:
-          directory: that `write_ctranslate2` wrote.
+          directory: written by `write_ctranslate2`.
           sentences: file of token ids.
           dtype: CTranslate2's compute type: float32, int8, bfloat16, ...
           device: cpu or gpu.
-          workers: how many batches at once, the cores divided among them; on a GPU one.
+          workers: number of workers, among which the cores are divided; on a GPU one.
         """
         self._workers = 1 if device == "gpu" else workers
         self._translator = ctranslate2.Translator(
@@ -42,7 +42,7 @@ class Decoding:
         ]  # it adds EOS itself
 
     def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:
-        """The first `count` sentences; with a length, so many tokens for each."""
+        """Translates the first `count` sentences, with `length` > 0 to that number of tokens."""
         sources = self._sources[:count]
         rules = search_rules(beam_size, length=length)
         longest = max(map(len, sources)) + 1

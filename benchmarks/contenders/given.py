@@ -1,4 +1,4 @@
-"""What all contenders are given: files of batches and of sentences, and the rules of the search."""
+"""The input of all contenders: files of batches and sentences, and the rules of the search."""
 
 import dataclasses
 import os
@@ -11,32 +11,32 @@ from flaxformer_mt.translation.config import DecodingConfig
 
 
 def write(file: Path, given: Any) -> str:
-    """Puts batches, or the token ids of sentences, into a file; returns its name."""
+    """Writes batches, or the token ids of sentences, into a file; returns its name."""
     file.write_bytes(pickle.dumps(given))
     return str(file)
 
 
 def read(file: str | os.PathLike[str]) -> Any:
-    """What `write` wrote."""
+    """Reads a file of `write`."""
     return pickle.loads(Path(file).read_bytes())
 
 
 def shape_of(batch: Batch) -> BatchShape:
-    """Rows, source length and target length."""
+    """Returns the shape of a batch."""
     (rows, source_length), (_, target_length) = batch.inputs.shape, batch.targets.shape
     return BatchShape(rows, source_length, target_length)
 
 
 def search_rules(beam_size: int, *, length: int = 0, batch: int = 64) -> DecodingConfig:
-    """The search that ours, Hugging Face and CTranslate2 all have, without a handicap for any.
+    """Returns a search that ours, Hugging Face and CTranslate2 have, without extra cost for any.
 
-    A score is log-probability / tokens; a beam is done when `beam_size` hypotheses have ended; no
-    token is forbidden, which spares the others their rules for that.
+    A score is log-probability / tokens. A beam search ends when `beam_size` hypotheses have ended.
+    No token is forbidden, because the others would need extra rules for that.
 
     Args:
       beam_size: 1 is greedy search.
-      length: 0, or how many tokens each translation has, EOS included.
-      batch: sentences together.
+      length: 0, or the number of tokens of each translation, EOS included.
+      batch: sentences in a batch.
     """
     usual = DecodingConfig(
         beam_size=beam_size,

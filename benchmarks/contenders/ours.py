@@ -1,4 +1,4 @@
-"""Ours, by the way that `train` and `translate` take."""
+"""Ours, by the code path of `train` and `translate`."""
 
 import dataclasses
 import functools
@@ -40,10 +40,10 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 class Compilations:
-    """Counts what XLA compiles from now on, as on the first start: no cache is read."""
+    """Counts the programs that XLA compiles from now on; no cache is read, as on a first start."""
 
     def __init__(self) -> None:
-        """Starts to listen."""
+        """Starts to count."""
         jax.config.update("jax_enable_compilation_cache", False)
         self._seconds: list[float] = []
         jax.monitoring.register_event_duration_secs_listener(self._hear)
@@ -53,13 +53,13 @@ class Compilations:
             self._seconds.append(duration_secs)
 
     def take(self) -> Answer:
-        """Those since the last time, as rows have them."""
+        """Returns number and seconds of the compilations since the last call."""
         seconds, self._seconds = self._seconds, []
         return {"compilations": len(seconds), "compile_seconds": sum(seconds)}
 
 
 def load(workdir: str, dtype: str) -> LoadedModel:
-    """A model that computes in this precision, on devices as our own commands make them."""
+    """Returns a model that computes in this precision, on the devices that our commands use."""
     configure_cpu_devices(MeshConfig())
     loaded = load_model(workdir)
     config = dataclasses.replace(loaded.config.model, dtype=dtype)
@@ -67,7 +67,7 @@ def load(workdir: str, dtype: str) -> LoadedModel:
 
 
 def accelerator(device: str) -> Answer:
-    """On a GPU its name. Raises RuntimeError where there is none: a CPU must not stand for it."""
+    """Returns the name of the GPU. Raises RuntimeError if a GPU is requested and there is none."""
     if device == "cpu":
         return {}
     if jax.default_backend() != "gpu":
@@ -76,16 +76,16 @@ def accelerator(device: str) -> Answer:
 
 
 def device_memory(device: str) -> Answer:
-    """On a GPU its peak, which stands for that of the process."""
+    """Returns the peak memory of the GPU, which replaces that of the process."""
     stats = jax.devices()[0].memory_stats() if device == "gpu" else None
     return {"peak_memory": stats["peak_bytes_in_use"]} if stats else {}
 
 
 class Training:
-    """The real step on real devices: state donated, batches placed, nothing waited for between."""
+    """The training step as in `train`: donated state, placed batches, no wait between steps."""
 
     def __init__(self, *, workdir: str, batches: str, dtype: str, device: str) -> None:
-        """Makes the state of step 0, compiles the step for each shape, and does a round unseen."""
+        """Makes the state of step 0, compiles the step for each shape, and does one round."""
         share_freed_memory()  # as `train` does
         self._compilations, self._device = Compilations(), device
         loaded, here = load(workdir, dtype), accelerator(device)
@@ -102,22 +102,22 @@ class Training:
         one_of_each = {shape_of(batch): batch for batch in self.batches}
         self._placement = BatchPlacement(mesh, process_rows(mesh), tuple(one_of_each))
         losses = [float(self.update(batch).loss) for batch in one_of_each.values()]
-        for batch in self.batches:  # memory grows in the first steps of each shape, and then stays
+        for batch in self.batches:  # memory grows only in the first steps of each shape
             self.update(batch)
         jax.block_until_ready(self._state)
         self.facts = self._compilations.take() | {"first_loss": losses[0]} | here
 
     def update(self, batch: Batch) -> Metrics:
-        """One update; returns before it is done."""
+        """Starts one update; returns before it ends."""
         self._state, metrics = self._step(self._state, self._placement(batch))
         return metrics
 
     def round(self) -> Answer:
-        """Each batch once."""
+        """Trains on each batch once."""
         return self.timed(self.batches)
 
     def timed(self, batches: Iterable[Batch]) -> Answer:
-        """All these batches, and how long the loop stood still for the next one."""
+        """Trains on these batches; returns the time, and the time that the loop waited for them."""
         waited, metrics = 0.0, None
         start = asked = time.perf_counter()
         for batch in batches:
@@ -134,10 +134,10 @@ class Training:
 
 
 class TrainingFromPipeline(Training):
-    """The same, with the batches as they come from the pipeline at that time."""
+    """Training with batches from the data pipeline, made at the same time."""
 
     def __init__(self, *, workdir: str, batches: str, dtype: str, device: str, steps: int) -> None:
-        """`batches` has one of each shape; a round is so many `steps`."""
+        """`batches` has one batch of each shape; a round has `steps` steps."""
         super().__init__(workdir=workdir, batches=batches, dtype=dtype, device=device)
         tokenizer = f"{workdir}/tokenizer"
         self._data = build_data(self.config.data, tokenizer_directory=tokenizer, seed=0)
@@ -146,15 +146,15 @@ class TrainingFromPipeline(Training):
         self._steps = steps
 
     def round(self) -> Answer:
-        """So many updates."""
+        """Does `steps` updates."""
         return self.timed(itertools.islice(self._stream, self._steps))
 
 
 class Decoding:
-    """Token ids in, token ids out, by the translator."""
+    """The search of `Translator`: token ids in, token ids out."""
 
     def __init__(self, *, workdir: str, sentences: str, dtype: str, device: str) -> None:
-        """Loads the model, as `translate` does; programs are compiled as requests come."""
+        """Loads the model as `translate` does; programs are compiled at first use."""
         configure_cpu_devices(MeshConfig())
         self._compilations, self._device = Compilations(), device
         self.facts = accelerator(device)
@@ -162,8 +162,8 @@ class Decoding:
         self._sources = read(sentences)
 
     def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:
-        """The first `count` sentences; with a length, so many tokens for each."""
-        if count <= batch:  # one batch alone is divided among the devices
+        """Translates the first `count` sentences, with `length` > 0 to that number of tokens."""
+        if count <= batch:  # a single batch is divided among the devices
             batch = math.ceil(count / jax.local_device_count())
         config = search_rules(beam_size, length=length, batch=batch)
         start = time.perf_counter()
@@ -171,7 +171,7 @@ class Decoding:
             Request(line, np.asarray(source, np.int32))
             for line, source in enumerate(self._sources[:count], start=1)
         ]
-        found = self._translator.search(requests, config)  # `translate`, but for the tokenizer
+        found = self._translator.search(requests, config)  # `translate` without the tokenizer
         seconds = time.perf_counter() - start
         outputs = [hypotheses[0].tokens for hypotheses in found]
         compiled = self._compilations.take()
@@ -179,15 +179,15 @@ class Decoding:
 
 
 class Pipeline:
-    """The data pipeline alone: from text or token ids to batches, which nothing takes in.
+    """The data pipeline alone: from text or token ids to batches, which nobody uses.
 
-    One round and no more: it goes on preparing batches, which would disturb who comes next.
+    It does one round only, because it continues to prepare batches and would disturb the next one.
     """
 
     def __init__(
         self, *, config: str, tokenizer: str, epochs: int, one_core: bool, device: str
     ) -> None:
-        """Reads and cuts the text: `config` is JSON, the tokenizer is learnt if it is not there."""
+        """Reads and tokenizes the text: `config` is JSON; learns the tokenizer if there is none."""
         del device
         if one_core:
             pin(allowed_cpus()[:1])

@@ -1,7 +1,7 @@
-"""PyTorch's `nn.Transformer` and Hugging Face's Marian, as fast as they go without changing them.
+"""PyTorch's `nn.Transformer` and Hugging Face's Marian, unchanged and as fast as possible.
 
-What costs them nothing to leave out is left out: a mask over target padding (which comes after all
-real tokens, so that the causal mask hides it), dropout of probability 0, gradients of None.
+Superfluous work is left out: the mask over target padding (the causal mask hides it, because it
+comes after all real tokens), dropout of probability 0, and zeroed gradients.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from benchmarks.contenders.given import read, search_rules
 from flaxformer_mt.runtime.cpus import num_cpus
 
 IGNORED = -100
-"""Label of padding, as PyTorch has it."""
+"""PyTorch's label of padding."""
 Logits = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(inputs [B S], whether they are real [B S], target tokens before each place [B T]) -> [B T V]"""
+"""(inputs [B S], True at real tokens [B S], target tokens before each position [B T]) -> [B T V]"""
 
 
 class NnTransformer(nn.Module):
-    """The paper's model of `torch.nn.Transformer`, one embedding for all, sizes as given."""
+    """The paper's model by `torch.nn.Transformer`, with one embedding for all."""
 
     def __init__(self, sizes: dict[str, Any]) -> None:
         """`sizes` are fields of our TransformerConfig, and vocab_size."""
@@ -46,14 +46,14 @@ class NnTransformer(nn.Module):
         )
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(1024, width), persistent=False)
-        for part in self.modules():  # the others have no dropout inside sub-layers
+        for part in self.modules():  # no dropout inside sub-layers, as in the others
             if isinstance(part, nn.MultiheadAttention):
                 part.dropout = 0.0
             elif isinstance(part, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
                 part.register_module("dropout", nn.Identity())
 
     def forward(self, inputs: Tensor, real: Tensor, before: Tensor) -> Tensor:
-        """Logits [B T V]."""
+        """Returns logits [B T V]."""
         causal = nn.Transformer.generate_square_subsequent_mask(
             before.shape[1], device=before.device
         )
@@ -68,19 +68,19 @@ class NnTransformer(nn.Module):
         return F.linear(hidden, self.embedding.weight)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Tokens and positions [B L D]."""
+        """Returns embeddings with positions [B L D]."""
         scale = math.sqrt(self.embedding.embedding_dim)
         return self.dropout(self.embedding(tokens) * scale + self.positions[: tokens.shape[1]])
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """The paper's positions [length width]."""
+    """Returns the paper's positions [length width]."""
     angles = torch.arange(length)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).reshape(length, width)
 
 
 def marian(directory: str) -> Any:
-    """The export of our model."""
+    """Returns the export of our model."""
     import transformers  # pyright: ignore[reportMissingImports]
 
     transformers.utils.logging.disable_progress_bar()
@@ -90,7 +90,7 @@ def marian(directory: str) -> Any:
 
 
 def marian_logits(model: Any) -> Logits:
-    """Teacher-forced."""
+    """Returns the teacher-forced logits as a function."""
     return lambda inputs, real, before: (
         model(
             input_ids=inputs,
@@ -102,7 +102,7 @@ def marian_logits(model: Any) -> Logits:
 
 
 def start(device: str) -> torch.device:
-    """Where to work; on a CPU with as many threads as there are cores to use."""
+    """Returns the device; a CPU gets one thread for each core."""
     torch.manual_seed(0)
     torch.set_num_threads(num_cpus())
     return torch.device("cuda" if device == "gpu" else "cpu")
@@ -115,14 +115,14 @@ def wait_for(device: torch.device) -> None:
 
 
 def device_memory(device: torch.device) -> Answer:
-    """On a GPU its peak, which stands for that of the process."""
+    """Returns the peak memory of a GPU, which replaces that of the process."""
     if device.type == "cuda":
         return {"peak_memory": torch.cuda.max_memory_allocated()}
     return {}
 
 
 class Training:
-    """Updates with label smoothing, clipping and fused Adam, as ours."""
+    """Updates with label smoothing, clipping and fused Adam, like ours."""
 
     def __init__(
         self,
@@ -135,14 +135,14 @@ class Training:
         sizes: dict[str, Any],
         training: dict[str, Any],
     ) -> None:
-        """Makes the model, does an update with each shape of batch, and a round unseen.
+        """Makes the model, does an update with each shape of batch, and one round.
 
         Args:
-          weights: directory of a Marian export; empty = nn.Transformer, with random ones.
+          weights: directory of a Marian export; empty = nn.Transformer with random weights.
           batches: file.
-          dtype: bfloat16 is autocast, over float32 weights.
+          dtype: bfloat16 means autocast with float32 weights.
           device: cpu or gpu.
-          compiled: by torch.compile.
+          compiled: use torch.compile.
           sizes: fields of our TransformerConfig, vocab_size and bos_id.
           training: fields of our TrainingConfig.
         """
@@ -168,7 +168,7 @@ class Training:
         self.facts = {"first_loss": losses[0]}
 
     def round(self) -> Answer:
-        """Each batch once."""
+        """Trains on each batch once."""
         loss = torch.zeros(())
         start = time.perf_counter()
         for batch in self._batches:
@@ -197,12 +197,12 @@ class Training:
         return loss.detach()
 
     def _tensors(self, batch: Any, bos_id: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """inputs, real, before, labels"""
+        """Returns inputs, real, before, labels."""
         before = np.roll(batch.targets, 1, axis=1)
         before[:, 0] = bos_id
         labels = np.where(batch.targets_segment_ids, batch.targets, IGNORED)
         real = torch.from_numpy(batch.inputs_segment_ids != 0)
-        real[:, 0] = True  # a row without a sentence: attention to nothing would be no number
+        real[:, 0] = True  # an empty row: a fully masked softmax is NaN
         inputs, before, labels = (
             torch.from_numpy(x.astype(np.int64)) for x in (batch.inputs, before, labels)
         )
@@ -213,14 +213,14 @@ class Decoding:
     """Hugging Face `generate`: token ids in, token ids out, sorted by length."""
 
     def __init__(self, *, directory: str, sentences: str, dtype: str, device: str) -> None:
-        """Loads the export; bfloat16 are then its weights too."""
+        """Loads the export; with bfloat16 its weights are in bfloat16 too."""
         self._device = start(device)
         self._model = marian(directory).eval().to(self._device, getattr(torch, dtype))
         self._model.generation_config.bad_words_ids = None  # see given.search_rules
         self._sources = read(sentences)
 
     def round(self, *, beam_size: int, batch: int, count: int, length: int = 0) -> Answer:
-        """The first `count` sentences; with a length, so many tokens for each."""
+        """Translates the first `count` sentences, with `length` > 0 to that number of tokens."""
         sources = self._sources[:count]
         outputs: list[list[int]] = [[] for _ in sources]
         start = time.perf_counter()

@@ -54,7 +54,7 @@ def bleu(
     Raises ValueError if the two sides have different lengths or no line at all.
     """
     _check_lengths(hypotheses, references)
-    # force: no warning about text that looks tokenised; the signature says how it was split.
+    # force: no warning about text that looks tokenised. The signature has the tokeniser.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     return _score("BLEU", metric, hypotheses, references)
 

@@ -1,4 +1,4 @@
-"""Faults of a translation that source and translation show without a reference.
+"""Checks of a translation for faults, without a reference.
 
 False alarms (share of good translations with a flag):
 
@@ -11,9 +11,9 @@ Faults made by hand (share that is flagged):
     a phrase of 1 to 4 words, repeated 5 or 8 times      100 %
     the whole source copied; two thirds of it            100 %, 98 %
     the translation ends after its first half             98 % (by coverage alone 71 %)
-    the first half, or the middle, is missing             8 %, 23 %: attention shows little
+    the first half, or the middle, is missing             8 %, 23 % (attention shows little)
 
-The checks know no language: words are separated by spaces, lengths are counted in tokens.
+The checks are the same for all languages: spaces separate words, lengths are in tokens.
 """
 
 import dataclasses
@@ -27,7 +27,8 @@ from jaxtyping import Float
 Kind = Literal["loop", "copy", "omission", "length", "truncation"]
 
 LONG_WORD = 4
-"""Least letters of a word that counts as copied: many languages have an "in" or a "die"."""
+"""Least letters of a word that counts as copied: short words such as "in" or "die" are common to
+many languages."""
 COPIED_LETTERS = 8
 """Least letters of all copied words: "tolerant" can be right in both languages."""
 _WORD = re.compile(r"[^\W\d_]+")
@@ -50,7 +51,7 @@ class Flag(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GuardConfig:
-    """Limits beyond which something is a fault."""
+    """Limits of the checks."""
 
     max_repeats: int = 2
     """How often the same tokens may occur in a row (a single token once more, as in "..."), unless
@@ -62,7 +63,7 @@ class GuardConfig:
     with a capital letter (names), numbers, URLs and placeholders do not count."""
     min_coverage: float = 0.2
     """A source token with less attention than this counts as left out. Its attention is the mean of
-    all heads and layers, summed over the target tokens, each of which has 1 to give."""
+    all heads and layers, summed over the target tokens (each target token gives 1 in total)."""
     max_uncovered: float = 0.25
     """Share of the source tokens that may be left out."""
     min_length_ratio: float = 0.3
@@ -112,12 +113,12 @@ def check(
     num_unread: int = 0,
     config: GuardConfig | None = None,
 ) -> tuple[Flag, ...]:
-    """The faults of `target` as a translation of `source`; none for a blank source.
+    """Returns the faults of `target` as a translation of `source`; none for a blank source.
 
     Args:
       source: its text; `target` likewise.
       source_tokens: its pieces, EOS at the end; `target_tokens` likewise.
-      attention: that of target to source tokens. Without it, omissions are not looked for.
+      attention: of target tokens to source tokens. Without it, omissions are not found.
       at_limit: the search ended the translation at its length limit.
       num_unread: source tokens that were cut off before the model read the source.
       config: the limits.
@@ -160,7 +161,7 @@ class _Repetition(NamedTuple):
 
 
 def _most_repeated(items: Sequence[Any], length: int) -> _Repetition:
-    """The most repeated sequence of this length; count 1 if nothing is repeated."""
+    """Returns the most repeated sequence of this length; count 1 if nothing is repeated."""
     best, same = _Repetition(1, 0, length), 0
     for index in range(length, len(items)):
         same = same + 1 if items[index] == items[index - length] else 0
@@ -181,7 +182,7 @@ def _loop(
     if not loops:
         return ""
     worst = max(loops, key=lambda loop: (loop.count, -loop.length))
-    # Also in its characters: "aaaa" or "100000" can have different tokens on the two sides.
+    # Characters count too: "aaaa" or "100000" can have different tokens on the two sides.
     in_source = [
         _most_repeated(items, n).count for items in (source_tokens[:-1], source) for n in lengths
     ]

@@ -1,7 +1,7 @@
 """Continuous batching (Yu et al. 2022): a finished sentence leaves its slot to the next one.
 
-The translations of one batch differ in length, and waiting for the longest wastes half of the work
-or more. Here a program has B slots for many more sentences, Q. All slots advance by one token at a
+The translations of a batch differ in length. To wait for the longest wastes half of the work or
+more. Here a program has B slots for many more sentences, Q. All slots advance by one token at a
 time, each from its own position. When enough of them are finished, the next sentences are admitted
 to their slots.
 
@@ -20,7 +20,7 @@ from flaxformer_mt.search.loop import Search, SentenceOptions, decode_until
 from flaxformer_mt.search.step import DecodeCache, DecodeStep, Hypotheses
 
 REFILL_DIVISOR = 8
-"""One of 8 slots must be finished before sentences are admitted: admission has a cost."""
+"""One slot of 8 must be free before new sentences are admitted, because admission has a cost."""
 
 Admit = Callable[[DecodeCache, Int[Array, " n"], Int[Array, " n"]], DecodeCache]
 """(cache, slots, sentences) -> the cache with the sources of these sentences in these slots, and no

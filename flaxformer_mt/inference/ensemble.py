@@ -1,4 +1,4 @@
-"""One Transformer, or several that vote on every token, as a `DecodeStep`."""
+"""One Transformer, or an ensemble, as a `DecodeStep`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class EnsembleCache:
     """The mean of all heads and layers, summed over tokens; None without coverage penalty."""
 
     def replace_rows(self, rows: Int[Array, " n"], sources: tuple[Source, ...]) -> "EnsembleCache":
-        """As `Cache.replace_rows`, with the source of each member."""
+        """Returns the cache with new sentences in these rows (see `Cache.replace_rows`)."""
         members = zip(self.members, sources, strict=True)
         coverage = self.coverage
         if coverage is not None:
@@ -33,7 +33,7 @@ class EnsembleCache:
         return EnsembleCache(tuple(old.replace_rows(rows, new) for old, new in members), coverage)
 
     def select(self, parents: Int[Array, "B K"]) -> "EnsembleCache":
-        """As `Cache.select`."""
+        """Returns the cache in which hypotheses continue `parents` (see `Cache.select`)."""
         coverage = self.coverage
         if coverage is not None:
             coverage = jnp.take_along_axis(coverage, parents[..., None], axis=1)

@@ -40,7 +40,7 @@ from flaxformer_mt.search.step import Hypotheses
 
 
 class SearchProgram(NamedTuple):
-    """What is fixed when a search is compiled, apart from the shapes of its arguments."""
+    """The static settings of a compiled search; the shapes of its arguments are static too."""
 
     models: tuple[Transformer, ...]
     beam_size: int
@@ -216,8 +216,8 @@ def score_batch(
       batch: sources and targets (teacher forcing).
       length_penalty: alpha.
       weights: of the models; None for a single one.
-      free_end: where the EOS of a target costs nothing, since it is as long as it may be.
-      excluded: tokens without a share of the probability.
+      free_end: True for targets whose EOS costs nothing, because they have the maximal length.
+      excluded: tokens whose probability is distributed among the others.
       models: the models.
       length_normalization: the form of the length penalty.
       with_attention: return source attention as well.

@@ -1,4 +1,4 @@
-"""Dropout with random bits from an integer hash, which costs next to nothing.
+"""Dropout with random bits from an integer hash, which cost almost nothing.
 
 `jax.random.bernoulli` gives bits of cryptographic strength. On a CPU that takes longer than the
 matrix product beside it. Dropout needs far less: bits that look independent. Here the bit of each

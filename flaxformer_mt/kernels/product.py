@@ -1,7 +1,7 @@
 """Products with parameters whose gradients are computed in a chosen form.
 
-JAX derives the gradient of x W by itself. Two things are better chosen: the dtype in which the
-gradient of W leaves the product, and on a CPU the form of that product.
+JAX derives the gradient of x W by itself. Two choices make it faster: the dtype of the gradient of
+W, and on a CPU the form of the product that computes it.
 """
 
 import functools
@@ -51,7 +51,7 @@ def make_product(contract: Contract, sum_of_outer_products: SumOfOuterProducts) 
     def backward(
         inputs: Axes, dtype: DTypeLike, factors: tuple[Array, Array], g: Array
     ) -> tuple[Array, Array]:
-        del dtype  # that of g
+        del dtype  # g has it
         x, kernel = factors
         g = g.astype(x.dtype)  # the float32 gradient of logits too
         outputs = tuple(axis for axis in range(kernel.ndim) if axis not in inputs)
@@ -66,7 +66,7 @@ def make_product(contract: Contract, sum_of_outer_products: SumOfOuterProducts) 
     ) -> Float[Array, "..."]:
         first = tuple(range(len(inputs)))
         last = tuple(range(kernel.ndim - len(inputs), kernel.ndim))
-        if inputs not in (first, last):  # the gradient would have another order of dimensions
+        if inputs not in (first, last):  # else the gradient had another order
             raise ValueError(
                 f"inputs must be the first or the last of the {kernel.ndim} dimensions of the "
                 f"kernel, {first} or {last}, got {inputs}."
@@ -77,5 +77,5 @@ def make_product(contract: Contract, sum_of_outer_products: SumOfOuterProducts) 
 
 
 product = make_product(contract, sum_of_outer_products)
-"""x W for GPUs and TPUs. The gradient of W has the dtype of x before devices add up theirs,
-so bfloat16 halves what they send."""
+"""x W for GPUs and TPUs. The gradient of W has the dtype of x before devices add up their
+gradients, so with bfloat16 they send half as many bytes."""

@@ -1,4 +1,4 @@
-"""The state of the decoder between two tokens: an explicit pytree, given and returned."""
+"""The state of the decoder between two tokens: a pytree that each step takes and returns."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from flaxformer_mt.model.masks import AttentionContext, local_window_mask
 
 
 class Source(NamedTuple):
-    """What the decoder needs of B source sentences."""
+    """The decoder's input from B source sentences."""
 
     layers: tuple[KeysValues, ...]
     """Keys [B S G H] and values [B S G W] of the encoder's output for each decoder layer."""
@@ -27,7 +27,7 @@ class Cache:
 
     The hypotheses of a sentence share C = K * T slots for keys and values. Keys and values stay in
     the slot where they were written. When a beam search continues a hypothesis from another one,
-    only `seen` changes: it tells which slots hold the past of each hypothesis. A slot that no
+    only `seen` changes: it says which slots hold the past of each hypothesis. A slot that no
     hypothesis sees any more is used again. So a prefix that hypotheses have in common is stored
     and read once.
 
@@ -62,7 +62,7 @@ class Cache:
         """Returns the cache with new sentences, without tokens yet, in the given rows.
 
         Args:
-          rows: where they go; a row number of B is dropped.
+          rows: their row numbers; row number B means that the sentence is dropped.
           source: of these n sentences, no longer than the S of this cache.
         """
         missing = self.source_mask.shape[1] - source.mask.shape[1]
@@ -78,7 +78,7 @@ class Cache:
     def free_slots(self) -> Int[Array, "B K"]:
         """Returns the first slots that no hypothesis sees: for the next token of each hypothesis.
 
-        Where too few are left (in a finished sentence) the number is C, which is no slot.
+        If too few are left (in a finished sentence), the number is C, which is no slot.
         """
         _, beams, slots = self.seen.shape
         numbers = jnp.arange(slots, dtype=jnp.float32)

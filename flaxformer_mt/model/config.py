@@ -1,4 +1,4 @@
-"""The sizes and choices of a Transformer, and the paper's own by name."""
+"""The sizes and choices of a Transformer, and presets: the paper's models and smaller ones."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -44,10 +44,10 @@ class TransformerConfig:
     as Marian), "learned". By distance, in self-attention: "relative" (Shaw et al. 2018),
     "bucketed" (T5), "rotary". Or "none"."""
     max_positions: int = 512
-    """Learned positions: how many; nothing longer can be read or written."""
+    """Number of learned positions: the longest source and target that the model can process."""
     max_distance: int = 0
-    """Relative positions: larger distances count as this one (k); 0 = 16. Bucketed: where the last
-    bucket begins; 0 = 128."""
+    """Relative positions: larger distances count as this one (k); 0 = 16. Bucketed: the distance at
+    which the last bucket begins; 0 = 128."""
     num_position_buckets: int = 32
     """Bucketed positions: number of buckets (half for each direction in the encoder)."""
     local_window: int = 0
@@ -73,13 +73,13 @@ class TransformerConfig:
     dtype: Dtype = "float32"
     """Of the matrix products; parameters, softmax, norms and logits stay in float32."""
     kernels: KernelChoice = "auto"
-    """Implementation of attention, products and dropout: that for the device ("auto"), the plain
+    """Implementation of attention, products and dropout: the one for the device ("auto"), the plain
     "reference", or one by name. It changes speed and rounding, not the model."""
     layer_loop: LayerLoop = "unrolled"
-    """Training: "scan" compiles one layer and loops over it, which deep models want."""
+    """Training: "scan" compiles one layer and loops over it. Use it for deep models."""
     remat: Remat = "none"
-    """Training: what the backward pass computes again to save memory: nothing, the "full" layer,
-    or all but the matrix products ("dots")."""
+    """Training: the part that the backward pass computes again to save memory: nothing ("none"),
+    the "full" layer, or all but the matrix products ("dots")."""
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -87,7 +87,7 @@ class TransformerConfig:
 
     @property
     def distance_limit(self) -> int:
-        """`max_distance`, or what is usual for these positions."""
+        """`max_distance`, or the usual value of these positions."""
         return self.max_distance or {"bucketed": 128}.get(self.positions, 16)
 
     @property
@@ -103,7 +103,7 @@ class TransformerConfig:
 
 
 def _problems(config: TransformerConfig) -> Iterator[str]:
-    """What makes no sense, the first thing first."""
+    """Yields the reasons why a combination is refused."""
     for name, kind in get_type_hints(TransformerConfig).items():
         if get_origin(kind) is Literal and getattr(config, name) not in get_args(kind):
             choices = ", ".join(get_args(kind))
@@ -129,31 +129,31 @@ def _problems(config: TransformerConfig) -> Iterator[str]:
     if config.num_heads % config.kv_heads:
         yield (
             f"model.num_heads ({config.num_heads}) must be divisible by model.num_kv_heads "
-            f"({config.num_kv_heads}): equally many query heads share each head of keys and values"
+            f"({config.num_kv_heads}): each head of keys and values serves equally many query heads"
         )
     if config.positions.startswith("sinusoidal") and config.d_model % 2:
         yield f"model.d_model must be even for sinusoids, got {config.d_model}"
     if config.positions == "rotary" and config.head_widths[0] % 2:
         yield (
-            f"rotary positions turn pairs of dimensions: the width of a key must be even, got "
+            f"rotary positions rotate pairs of dimensions: the width of a key must be even, got "
             f"{config.head_widths[0]} (model.key_width, or d_model / num_heads)"
         )
     if config.positions == "bucketed":
-        # Each direction needs two buckets at least, and the spans must grow towards max_distance.
+        # Each direction needs at least two buckets, and the spans must grow towards max_distance.
         buckets, farthest = config.num_position_buckets, config.distance_limit
         if buckets < 4 or buckets % 2:
             yield f"model.num_position_buckets must be even and at least 4, got {buckets}"
         if farthest <= buckets // 2:
             yield (
                 f"model.max_distance ({farthest}) must be larger than half of "
-                f"model.num_position_buckets ({buckets}), which hold one distance each"
+                f"model.num_position_buckets ({buckets}), half of which hold one distance each"
             )
     if config.local_window == 1:
         yield "model.local_window=1 lets every position see only itself: use at least 2, or 0"
 
 
 def preset(name: Literal["tiny", "small", "base", "big"]) -> TransformerConfig:
-    """Sizes by name: `base` and `big` are the paper's (table 3); the others suit small data."""
+    """Returns sizes by name: `base` and `big` of the paper (table 3), others for small data."""
     sizes = {
         #         D     F     N   L  dropout
         "tiny": (128, 256, 4, 2, 0.1),

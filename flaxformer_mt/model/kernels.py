@@ -1,7 +1,7 @@
-"""The seam for hardware: the operations that a device may compute in its own way.
+"""The seam for hardware: the operations for which a device may have its own implementation.
 
 `Kernels` is a frozen record of functions, a static field of `Transformer`. Its defaults are the
-reference: they compute what the paper says, in plain JAX, on every device. The sets for CPU, GPU
+reference: they follow the paper, in plain JAX, on every device. The sets for CPU, GPU
 and TPU are in `flaxformer_mt.kernels`; each replaces some of the functions, and is tested against
 the reference.
 """
@@ -60,7 +60,7 @@ class Drop(Protocol):
     def __call__(
         self, x: Float[Array, "B ..."], rate: float, key: Array, rows: Int[Array, " B"]
     ) -> Float[Array, "B ..."]:
-        """Returns x with a share `rate` of its elements set to 0, the others scaled up."""
+        """Returns x with elements set to 0 with probability `rate`, the others scaled up."""
         ...
 
 
@@ -70,7 +70,7 @@ class KeyValueStore(Protocol):
 
     @classmethod
     def empty(cls, batch: int, slots: int, like: KeysValues, beam_size: int) -> "KeyValueStore":
-        """Returns an empty store for so many hypotheses; heads, widths and dtype as in `like`."""
+        """Returns an empty store for `beam_size` hypotheses; heads, widths, dtype as in `like`."""
         ...
 
     def replace_rows(self, rows: Int[Array, " n"], new: KeysValues) -> "KeyValueStore":
@@ -162,7 +162,7 @@ def product(
 
 @dataclasses.dataclass(frozen=True)
 class Kernels:
-    """The operations that a device may compute in its own way; the defaults are the reference."""
+    """The implementations of the operations for one device; the defaults are the reference."""
 
     name: str = "reference"
     attend: Attend = attention.attend
@@ -182,7 +182,7 @@ class Kernels:
         context: AttentionContext,
         bias: Float[Array, "#B N T S"] | None = None,
     ) -> Float[Array, "B T N W"]:
-        """Returns equation 1 by this set's kernel, or by the reference where that has no answer."""
+        """Returns equation 1, by the reference if this set's kernel does not support the case."""
         try:
             return self.attend(queries, keys, values, context, bias)
         except NotImplementedError:

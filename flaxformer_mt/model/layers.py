@@ -19,7 +19,7 @@ Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
 
 
 class Dropout(nn.Module):
-    """Dropout with a random key of its own for every place in the model and every step."""
+    """Dropout with its own random key for every layer and every step."""
 
     rate: float
     kernels: Kernels = REFERENCE
@@ -86,13 +86,14 @@ class Embedding(nn.Module):
 
     def setup(self) -> None:
         # Standard deviation d_model^-1/2: times sqrt(d_model) the input has variance 1, and so
-        # have the first logits.
+        # have the initial logits.
         init = nn.initializers.normal(self.d_model**-0.5)
         shape = (self.vocab_size, self.d_model)
-        # Converted once for all uses, so that devices add up one gradient.
+        # Converted once for all uses, so that devices sum one gradient.
         self.table = parameter(self, "table", init, shape, ("vocab", "embed")).astype(self.dtype)
 
     def __call__(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+        """Returns the vectors of the tokens."""
         scale = self.d_model**0.5 if self.scaled else 1.0
         return self.table[tokens] * jnp.asarray(scale, self.dtype)
 
@@ -121,7 +122,7 @@ class FeedForward(nn.Module):
         return self.linear((self.d_ff, d_model), ("mlp", "embed"), "out")(x)
 
     def inner(self, x: Float[Array, "B T D"]) -> Float[Array, "B T F"]:
-        """Returns what lies between the two linear maps of the equation."""
+        """Returns the input of the second linear map, before dropout."""
         return self.activation(self.linear((x.shape[-1], self.d_ff), ("embed", "mlp"), "in")(x))
 
     def linear(self, shape: tuple[int, ...], axes: tuple[str, ...], name: str) -> Linear:
@@ -139,10 +140,11 @@ class FeedForward(nn.Module):
 class GatedFeedForward(FeedForward):
     """FFN(x) = (activation(x W) * x V) W2: a gated linear unit (Shazeer 2020, equation 6).
 
-    It has three matrices where the paper has two. With 2/3 of the width it costs the same.
+    It has three matrices instead of two. With 2/3 of the width it costs the same.
     """
 
     def inner(self, x: Float[Array, "B T D"]) -> Float[Array, "B T F"]:
+        """Returns activation(x W) * x V."""
         shape, axes = (x.shape[-1], self.d_ff), ("embed", "mlp")
         gate = self.activation(self.linear(shape, axes, "gate")(x))
         return gate * self.linear(shape, axes, "in")(x)
@@ -202,7 +204,7 @@ class RMSNorm(nn.Module):
 
 
 class Identity(nn.Module):
-    """Stands where one order of normalisation has a norm and the other has none."""
+    """Returns its input; post-norm has it in the place of pre-norm's last norm."""
 
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         return x
@@ -237,9 +239,11 @@ class PreNormResidual(Residual):
     """The other order: x + dropout(sublayer(norm(x))). A last norm follows the whole stack."""
 
     def before(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """Returns norm(x)."""
         return self.layer_norm(x)
 
     def after(
         self, x: Float[Array, "B T D"], y: Float[Array, "B T D"], *, dropout_rows: DropoutRows
     ) -> Float[Array, "B T D"]:
+        """Returns x + dropout(y)."""
         return x + self.drop(y, dropout_rows=dropout_rows)

@@ -1,6 +1,6 @@
 """Attention masks. True = may attend; every mask broadcasts to [B N T S].
 
-Segment ids tell the sentences of a row apart: 0 is padding, 1, 2, ... are the sentences. Without
+Segment ids number the sentences of a row: 0 is padding, 1, 2, ... are the sentences. Without
 packing each row holds sentence 1 alone.
 """
 
@@ -11,17 +11,17 @@ from jaxtyping import Array, Bool, Int
 
 @flax.struct.dataclass
 class AttentionContext:
-    """Which keys each query may attend to, and where both stand in their sentences.
+    """Which keys each query may attend to, and the positions of both in their sentences.
 
-    `mask` is the whole truth. A fused kernel may read the other fields instead of it; a context
-    without segment ids can be expressed by its mask only.
+    `mask` alone decides. A fused kernel may read the other fields instead of it. Without segment
+    ids only the mask describes the context.
 
     Attributes:
       mask: True where a query may attend to a key.
-      query_positions: position of each query in its sentence; None where order plays no part
-        (source attention).
+      query_positions: position of each query in its sentence; None if order has no effect (source
+        attention).
       key_positions: position of each key in its sentence.
-      query_segment_ids: sentence of each query; None where `mask` says more than segments do.
+      query_segment_ids: sentence of each query; None if segments do not describe the whole mask.
       key_segment_ids: sentence of each key.
       causal: whether the mask also hides the keys to the right of each query.
     """
@@ -51,7 +51,7 @@ def attention_context(
       query_positions: position of each query; None for source attention.
       key_positions: position of each key; None for source attention.
       causal: hide the keys to the right of each query (the decoder).
-      local_window: attend to so many positions around each query only; 0 = all.
+      local_window: number of positions around each query that it attends to; 0 = all.
     """
     mask = segment_mask(query_segment_ids, key_segment_ids)
     if causal:

@@ -102,7 +102,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Array, "B K D"]:
         """Returns the attention of the K hypotheses of each sentence to the slots of a store.
 
-        The hypotheses are K queries over the same slots. The mask tells each one its own.
+        The hypotheses are K queries over the same slots. The mask selects the slots of each one.
         """
         queries, bias = self._queries(x, context)
         if self._needs_weights():
@@ -118,7 +118,7 @@ class MultiHeadAttention(nn.Module):
         return queries, self.relation.bias(queries, context)
 
     def _needs_weights(self) -> bool:
-        """Whether somebody reads the weights: a position scheme, or the caller of `apply`."""
+        """Whether a position scheme or the caller of `apply` reads the attention weights."""
         return self.relation.needs_weights or self.is_mutable_collection("intermediates")
 
     def _attend_by_weights(
@@ -129,7 +129,7 @@ class MultiHeadAttention(nn.Module):
         bias: Float[Array, "#B N T S"] | None,
         dropout_rows: DropoutRows,
     ) -> Float[Array, "B T N W"]:
-        """Returns equation 1 with its weights in memory, for what reads or drops them."""
+        """Returns equation 1 with its weights in memory, so that they can be read or dropped."""
         weights = attention_weights(queries, source.keys, context.mask, bias)
         self.sow("intermediates", "weights", weights)
         weights = self.drop(weights, dropout_rows=dropout_rows)

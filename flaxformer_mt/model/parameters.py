@@ -18,7 +18,7 @@ def parameter(
     Args:
       module: the module that has the parameter.
       name: its name in the module.
-      init: draws the initial values.
+      init: samples the initial values.
       shape: of the parameter.
       axes: a name for each dimension, which the sharding rules map to the device mesh.
     """

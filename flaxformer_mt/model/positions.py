@@ -1,4 +1,4 @@
-"""Positions (section 3.5): how a model without recurrence knows the order of words.
+"""Positions (section 3.5): they give a model without recurrence the order of the words.
 
 There are two kinds of schemes:
 
@@ -95,7 +95,7 @@ class LearnedPositions(AddedPositions):
 
 
 class RelativeScheme(nn.Module):
-    """What distance changes in self-attention; this base class changes nothing."""
+    """The effect of distance on self-attention; this base class changes nothing."""
 
     rotates = False
     """Whether `rotate` changes its input."""
@@ -111,7 +111,7 @@ class RelativeScheme(nn.Module):
     def bias(
         self, queries: Float[Array, "B T N H"], context: AttentionContext
     ) -> Float[Array, "#B N T S"] | None:
-        """Returns what is added to the logits of equation 1, or None."""
+        """Returns a bias that is added to the logits of equation 1, or None."""
         return None
 
     def add_to_heads(
@@ -120,7 +120,7 @@ class RelativeScheme(nn.Module):
         weights: Float[Array, "B N T S"],
         context: AttentionContext,
     ) -> Float[Array, "B T N W"]:
-        """Returns the output of equation 1 with what the scheme adds to it."""
+        """Returns the output of equation 1 after the scheme has added to it."""
         return heads
 
 
@@ -148,6 +148,7 @@ class RelativePositions(RelativeScheme):
     def bias(
         self, queries: Float[Array, "B T N H"], context: AttentionContext
     ) -> Float[Array, "B N T S"]:
+        """Returns q_i w_K[clip(j - i)]^T / sqrt(d_k)."""
         table = self.key_table.astype(queries.dtype)
         by_distance = jnp.einsum(
             "BTNH,CH->BNTC",
@@ -163,6 +164,7 @@ class RelativePositions(RelativeScheme):
         weights: Float[Array, "B N T S"],
         context: AttentionContext,
     ) -> Float[Array, "B T N W"]:
+        """Returns z_i: the heads with the second term of equation 4 added."""
         # Keys at one distance share its vector, so their weights are summed first.
         rows = jax.nn.one_hot(self._rows(context), 2 * self.max_distance + 1, dtype=heads.dtype)
         rows = jnp.broadcast_to(rows, (weights.shape[0], *rows.shape[1:]))
@@ -191,6 +193,7 @@ class BucketedBias(RelativeScheme):
     def bias(
         self, queries: Float[Array, "B T N H"], context: AttentionContext
     ) -> Float[Array, "#B N T S"]:
+        """Returns the learned number of each head and bucket."""
         init = nn.initializers.normal(0.02)
         shape = (self.num_buckets, self.num_heads)
         table = parameter(self, "table", init, shape, ("distances", "heads"))
@@ -216,6 +219,7 @@ class Rotary(RelativeScheme):
     def rotate(
         self, x: Float[Array, "B T N H"], positions: Int[Array, "#B #T"] | None
     ) -> Float[Array, "B T N H"]:
+        """Returns x, rotated by the angles of its positions."""
         assert positions is not None
         width = x.shape[-1]
         frequencies = 10000.0 ** (-np.arange(0, width, 2) / width)  # [H/2]
@@ -227,7 +231,7 @@ class Rotary(RelativeScheme):
 
 
 def distances(context: AttentionContext) -> Int[Array, "#B #T #S"]:
-    """Returns j - i for query i and key j: how far to the right of the query the key is."""
+    """Returns j - i for query i and key j: positive if the key is to the right of the query."""
     assert context.query_positions is not None and context.key_positions is not None
     return context.key_positions[:, None, :] - context.query_positions[:, :, None]
 
@@ -258,7 +262,7 @@ def distance_buckets(
 
 
 def make_added_positions(scheme: Scheme, max_positions: int) -> AddedPositions:
-    """Returns what the scheme adds to the embeddings; a relative scheme adds nothing."""
+    """Returns the module that adds to the embeddings; for a relative scheme it adds nothing."""
     if scheme == "learned":
         return LearnedPositions(max_positions)
     if scheme in ("sinusoidal", "sinusoidal_half_split"):

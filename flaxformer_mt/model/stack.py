@@ -26,7 +26,7 @@ _KEPT: dict[Remat, Callable[..., Any]] = {
 
 @runtime_checkable
 class RunLayers(Protocol):
-    """`(layers, x, *context, dropout_rows)` -> x after all of them; `context` goes to each."""
+    """`(layers, x, *context, dropout_rows)` -> x after all layers; each gets `context`."""
 
     def __call__(
         self,
@@ -35,12 +35,12 @@ class RunLayers(Protocol):
         *context: Any,
         dropout_rows: DropoutRows,
     ) -> Float[Array, "B T D"]:
-        """The output of the last layer."""
+        """Returns the output of the last layer."""
         ...
 
 
 def choose_run(layer_loop: LayerLoop, remat: Remat) -> RunLayers:
-    """The way through the layers that a config names."""
+    """Returns the function that runs the layers as the config says."""
     if layer_loop == "unrolled" and remat == "none":
         return run_unrolled
     run = _run_scan if layer_loop == "scan" else _run_recomputing
@@ -57,7 +57,7 @@ def choose_run(layer_loop: LayerLoop, remat: Remat) -> RunLayers:
         keys = None
         if dropout_rows is not None:
             keys = [layer.make_rng("dropout") for layer in layers]
-        # A layer without its place in the model: a pure function of its parameters.
+        # Without a parent module the layer is a pure function of its parameters.
         layer = layers[0].clone(parent=None, name=None)
 
         def apply(x: Array, params: Any, key: Array | None) -> Array:
@@ -77,7 +77,7 @@ def run_unrolled(
     *context: Any,
     dropout_rows: DropoutRows,
 ) -> Float[Array, "B T D"]:
-    """One after another: the fastest program, and the longest to compile."""
+    """Runs one layer after the other: the fastest program, and the longest compilation."""
     for layer in layers:
         x = layer(x, *context, dropout_rows=dropout_rows)
     return x
@@ -86,7 +86,7 @@ def run_unrolled(
 def _run_recomputing(
     apply: Callable[..., Array], x: Array, params: list[Any], keys: list[Array] | None
 ) -> Array:
-    """As `run_unrolled`, with parts of the forward pass computed again in the backward pass."""
+    """Runs like `run_unrolled`; the backward pass computes parts of the forward pass again."""
     for of_layer, key in zip(params, keys or [None] * len(params), strict=True):
         x = apply(x, of_layer, key)
     return x
@@ -95,7 +95,7 @@ def _run_recomputing(
 def _run_scan(
     apply: Callable[..., Array], x: Array, params: list[Any], keys: list[Array] | None
 ) -> Array:
-    """A loop on the device: the program holds one layer, however many there are."""
+    """Runs a loop on the device: the program contains one layer for any number of layers."""
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
     key_stack = None if keys is None else jnp.stack(keys)
 

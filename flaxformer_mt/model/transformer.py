@@ -43,7 +43,7 @@ class Transformer(nn.Module):
       source_vocab_size: V of the source; with tie_embeddings "all" equal to that of the target.
       target_vocab_size: V of the target.
       bos_id: the token that starts every target.
-      kernels: the operations as a device computes them.
+      kernels: the implementations of the operations on this device.
     """
 
     config: TransformerConfig

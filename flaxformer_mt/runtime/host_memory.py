@@ -2,7 +2,7 @@
 
 XLA allocates all buffers in each step. By default glibc's malloc maps large blocks with mmap and
 unmaps them when they are freed, so that each step maps and zeroes all its pages again
-(`benchmarks/README.md` has the numbers). Only commands may call these functions.
+(`benchmarks/tried.md` has the numbers). Only commands may call these functions.
 """
 
 import ctypes

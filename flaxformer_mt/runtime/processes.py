@@ -79,7 +79,7 @@ def exit_if_peer_lost() -> Iterator[None]:
         reason = str(error).splitlines()[0]
         print(
             f"error: another process of this run is gone, or cannot be reached ({reason}). Start "
-            "all of them again: the same command goes on from the newest checkpoint.",
+            "all of them again: the same command continues from the newest checkpoint.",
             file=sys.stderr,
             flush=True,
         )
@@ -127,7 +127,7 @@ def first_then_others(work: Callable[[], T]) -> T:
 
 
 def broadcast_from_first(value: bool) -> bool:
-    """Returns the first process's value in all processes, so that all decide alike."""
+    """Returns the first process's value in all processes, so that all make the same decision."""
     if jax.process_count() == 1:
         return value
     barrier()

@@ -86,7 +86,7 @@ def beam_search(
       beam_size: K. It may exceed the vocabulary; then some beams stay empty.
       num_hypotheses: how many of the K finished hypotheses to return.
       early_stopping: when a sentence is finished.
-      coverage_bonus: cache -> what is added to the rank of hypotheses that end now, at most 0.
+      coverage_bonus: cache -> a number, at most 0, added to the rank of hypotheses that end now.
 
     Raises:
       ValueError: unless 1 <= num_hypotheses <= beam_size.

@@ -1,4 +1,4 @@
-"""The choices that a search offers. `translation/config.py` has the settings of a translator."""
+"""The options of a search. `translation/config.py` has the settings of a translator."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ Utility = Literal["chrf", "bleu"]
 
 
 def check_beam(beam_size: int, num_hypotheses: int) -> None:
-    """Raise ValueError unless 1 <= num_hypotheses <= beam_size."""
+    """Raises ValueError unless 1 <= num_hypotheses <= beam_size."""
     if beam_size < 1:
         raise ValueError(
             f"beam_size must be at least 1 (1 is greedy search), but it is {beam_size}"

@@ -1,13 +1,13 @@
 """Lexical constraints: phrases that must appear in a translation.
 
-An automaton for each phrase (Knuth, Morris and Pratt 1977) tells how many of its tokens the last
-tokens of a hypothesis match. All automata run at the same time, so phrases may overlap and contain
+For each phrase an automaton (Knuth, Morris and Pratt 1977) counts how many of its first tokens the
+hypothesis ends with. All automata run at the same time, so phrases may overlap and contain
 each other. A phrase that ends inside a word counts only if the word ends there too.
 
 The search needs two mechanisms:
 
-- *Masks* guarantee the phrases. EOS is masked while a phrase is missing. Once the tokens left just
-  suffice for the missing phrases, everything else is masked: see `Banks.allow`.
+- *Masks* guarantee the phrases. EOS is masked while a phrase is missing. When the tokens left are
+  only just enough for the missing phrases, everything else is masked: see `Banks.allow`.
 - *Banks* keep the translations good (Hokamp and Liu 2017; Post and Vilar 2018). A hypothesis that
   contains a phrase is less probable than one that does not, and would fall out of the beam. So
   extensions that match more of a phrase are always candidates, and the beam is divided among
@@ -38,33 +38,34 @@ from flaxformer_mt.search.selection import (
 class Banks(Best):
     """The selection of a beam search with constraints (see `selection.Selection`).
 
-    A state holds for each of M phrases how many of its tokens the hypothesis has just spelt: its
-    whole length while it is open whether the word goes on, and `met` (L + 1) ever after.
+    The state of a phrase is the number of its first tokens that the hypothesis ends with. It is the
+    length of the phrase until the next token shows whether the word ends there, and then `met`
+    (L + 1) for the rest of the hypothesis.
     """
 
     phrases: Int[Array, "B M L"]
-    """Tokens; -1 after the end."""
+    """Tokens; -1 after the end of a phrase."""
     lengths: Int[Array, "B M"]
-    """In tokens; 0 for none."""
+    """Number of tokens; 0 for no phrase."""
     table: Int[Array, "B M states symbols"]
-    """The next state, from a state and the symbol that was read: i = the i-th token of the phrase
-    (the first place where it stands), L = any other token."""
+    """The next state for each state and symbol. Symbol i is the i-th token of the phrase (a token
+    that occurs twice has the first i), symbol L any other token."""
     boundary: Bool[Array, "1 V"]
-    """Tokens that do not go on with the word before them."""
+    """Tokens that do not continue the word before them."""
     eos_id: int = flax.struct.field(pytree_node=False)
 
     @property
     def met(self) -> int:
-        """The state of a phrase that stands in the hypothesis."""
+        """The state of a phrase that the hypothesis contains."""
         return self.phrases.shape[2] + 1
 
     def start(self, batch: int, beams: int) -> Int[Array, "B K M"]:
-        """Nothing is spelt."""
+        """Returns state 0 for every phrase."""
         nothing = jnp.where(self.lengths > 0, 0, self.met)  # [B M]
         return jnp.broadcast_to(nothing[:, None], (batch, beams, nothing.shape[1]))
 
     def follow(self, state: Int[Array, "B C M"], tokens: Int[Array, "B C"]) -> Int[Array, "B C M"]:
-        """The states after one more token."""
+        """Returns the states after one more token."""
         same = self.phrases[:, None] == tokens[..., None, None]  # [B C M L]
         longest = self.phrases.shape[2]
         symbols = jnp.where(same.any(-1), jnp.argmax(same, axis=-1), longest)  # [B C M]
@@ -84,18 +85,19 @@ class Banks(Best):
         state: Int[Array, "B K M"],
         tokens_left: Int[Array, " B"],
     ) -> Float[Array, "B K V"]:
-        """Masks what would make it impossible to write all phrases.
+        """Returns `scores` without the tokens that would make it impossible to write all phrases.
 
-        What it takes to write the open phrases, at most: all tokens of each, if every one is
-        begun anew ("rest"); fewer, if one goes on that is spelt in part. A token of the cheapest
-        way makes it less by one, whatever it does to the others. Where the tokens left might not
-        do after a free choice, only those tokens are allowed; so the last one left is for EOS.
+        The open phrases need at most `rest` tokens, if each is written from its first token. They
+        need fewer if a phrase that is already half written continues. A token of the cheapest
+        continuation reduces this number by one, whatever happens to the other phrases. If the
+        tokens left might be too few after a free choice, only the tokens of cheapest continuations
+        are allowed. So one token is left for EOS.
 
-        A hypothesis whose most probable token is EOS has said all, and one that the rules leave
-        nothing but EOS has nothing to say; both go on with a phrase too.
+        If EOS is the most probable token, or the only one that the rules allow, while a phrase is
+        open, the hypothesis must continue with a phrase.
         """
         lengths = self.lengths[:, None]  # [B 1 M]
-        spelt, open_ = state == lengths, state < lengths  # [B K M]: spelt: does the word end?
+        spelt, open_ = state == lengths, state < lengths  # [B K M]; spelt: the word may continue
         spelt = spelt & (lengths > 0)
         rest = jnp.sum(jnp.where(open_, lengths, 0), -1)  # [B K]
         at_risk = jnp.sum(jnp.where(spelt, lengths, 0), -1)
@@ -118,9 +120,9 @@ class Banks(Best):
         free = jnp.where(any_open & is_eos, -jnp.inf, scores)
         wants_end = wants_end | jnp.all(free == -jnp.inf, axis=-1, keepdims=True)
         free = jnp.where(any_open & wants_end, only(lambda cost: cost < far), free)
-        word_end = jnp.where(self.boundary, log_probs, -jnp.inf)  # what is spelt must stay so
+        word_end = jnp.where(self.boundary, log_probs, -jnp.inf)  # keeps spelt phrases complete
         forced = jnp.where(any_open, only(lambda cost: cost == need), word_end)
-        left = tokens_left[:, None] - 1  # [B 1], after the token that comes now
+        left = tokens_left[:, None] - 1  # [B 1], after this token
         unmet = rest + at_risk
         tight = (unmet > 0) & (left < unmet + 1)
         return jnp.where(tight[..., None], forced, free)
@@ -133,10 +135,10 @@ class Banks(Best):
         state: Int[Array, "B K M"],
         step: Int[Array, " B"],
     ) -> Candidates:
-        """The 2K best; and of each hypothesis the best token, EOS, and what goes on with a phrase.
+        """Returns the 2K best extensions, and others of each hypothesis.
 
-        What is among them twice is there once. Without phrases the 2K best are enough: the others
-        change nothing then.
+        The others are its best token, EOS, and the tokens that continue or begin a phrase. Each
+        candidate counts once. For a sentence without phrases the others change nothing.
         """
         found = best_extensions(live.totals[..., None] + scores, live, log_probs)
         batch, beams, _ = scores.shape
@@ -163,7 +165,11 @@ class Banks(Best):
         )
 
     def priority(self, candidates: Candidates) -> Float[Array, "B C"]:
-        """First the best of each bank, the fullest bank before the others; then the second ..."""
+        """Returns an order that takes turns among the banks.
+
+        First comes the best candidate of each bank, the bank with most matched tokens first; then
+        the second best of each, and so on.
+        """
         totals = candidates.totals
         spelt = jnp.where(
             candidates.state == self.met, self.lengths[:, None], candidates.state
@@ -179,7 +185,10 @@ class Banks(Best):
         return jnp.where(totals > -jnp.inf, order, -jnp.inf)
 
     def finished_candidates(self, candidates: Candidates, beams: int) -> Candidates:
-        """All of a sentence with phrases: one with all of them may be less probable than most."""
+        """Returns all candidates of sentences with phrases, and the K best of the others.
+
+        A candidate that contains all phrases may be less probable than most.
+        """
         constrained = (self.lengths > 0).any(-1)
         may = constrained[:, None] | (jnp.arange(candidates.totals.shape[1]) < beams)
         return candidates._replace(totals=jnp.where(may, candidates.totals, -jnp.inf))
@@ -187,7 +196,10 @@ class Banks(Best):
     def _next_tokens(
         self, state: Int[Array, "B K M"]
     ) -> tuple[Int[Array, "B K M"], Int[Array, "B K M"]]:
-        """The token that goes on with each phrase, and that which begins it; any, if it is met."""
+        """Returns the token that continues each phrase and the one that begins it.
+
+        They have no meaning for phrases that are met.
+        """
         phrases = jnp.maximum(self.phrases, 0)[:, None]  # [B 1 M L]
         place = jnp.minimum(state, self.phrases.shape[2] - 1)
         going_on = jnp.take_along_axis(phrases, place[..., None], axis=-1)[..., 0]
@@ -203,15 +215,16 @@ def make_banks(
     boundary: Bool[np.ndarray, " V"],
     eos_id: int,
 ) -> Banks:
-    """The tables of a batch.
+    """Returns the constraints of a batch.
 
     Args:
       phrases: of each sentence, as tokens (no EOS).
-      rows: B, at least as many as sentences.
-      size: (M, L): room for phrases, and for tokens of each.
-      whole_words: whether a phrase ends with a word, so that the word must end there too.
-      boundary: as in `Banks`; EOS is one. So is the first token of every phrase, or words need not
-        end in this sentence: otherwise one phrase, by being begun, could spoil another.
+      rows: B, at least the number of sentences.
+      size: (M, L), the largest number of phrases and of tokens in each.
+      whole_words: whether a phrase ends with a word, so that the word must end there.
+      boundary: as in `Banks`; contains EOS. If the first token of a phrase is not in it, word ends
+        are not checked in this sentence. Otherwise the first token of one phrase could undo
+        another phrase.
       eos_id: of the target vocabulary.
     """
     number, longest = size
@@ -236,7 +249,10 @@ def make_banks(
 def automaton(
     phrase: Sequence[int], longest: int, *, whole_words: bool
 ) -> Int[np.ndarray, "states symbols"]:
-    """`Banks.table` of one phrase: the longest beginning of it that the tokens read end with."""
+    """Returns `Banks.table` of one phrase.
+
+    The next state is the length of the longest beginning of the phrase with which the tokens end.
+    """
     met = longest + 1
     table = np.full((longest + 2, longest + 1), met, np.int32)
     for state in range(len(phrase) + 1):

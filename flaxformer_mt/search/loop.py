@@ -1,4 +1,4 @@
-"""The loop over tokens that all searches share, and what they are given.
+"""The loop over tokens that all searches share, and the arguments of a search.
 
 A search is a `Search`: four functions over a state. `run` searches a batch of sentences from their
 first token to their last. `inference.continuous_batching` runs the same functions over many
@@ -36,9 +36,9 @@ class SearchSettings:
       bos_id: the first input of the model.
       eos_id: ends a hypothesis.
       pad_id: fills the tokens after EOS.
-      max_target_length: T, the room for tokens, EOS included.
+      max_target_length: T, the largest number of tokens, EOS included.
       length_normalization: the form of the length penalty.
-      forced_end: what EOS costs at the length limit.
+      forced_end: whether EOS costs its log-probability at the length limit, or nothing.
       renormalize: take the probability of suppressed tokens out of the total.
     """
 
@@ -53,7 +53,7 @@ class SearchSettings:
     renormalize: bool = flax.struct.field(pytree_node=False, default=False)
 
     def penalty(self, lengths: Int[Array, "..."]) -> Float[Array, "..."]:
-        """Returns the length penalty of hypotheses with so many tokens."""
+        """Returns the length penalty of hypotheses of these lengths."""
         return penalty(lengths, self.length_penalty, self.length_normalization)
 
     def next_log_probs(self, logits: Float[Array, "B K V"]) -> Float[Array, "B K V"]:
@@ -84,7 +84,7 @@ class SentenceOptions:
     rules: tuple[Rule, ...] = ()
     """Change what the search compares, in this order."""
     prefix: ForcedPrefix | None = None
-    """What translations must begin with."""
+    """The beginning of each translation."""
     selection: Selection | None = None
     """Which extensions a beam search keeps; None = the best ones."""
     choose: Callable[[Float[Array, "B K V"], Int[Array, " B"]], Int[Array, "B K"]] | None = None
@@ -143,5 +143,5 @@ def decode_until(
 
 
 def is_per_row(x: Array) -> bool:
-    """Returns whether an array has a row for each sentence, and not one row or none for all."""
+    """Returns whether an array has a row for each sentence, not one row or a scalar for all."""
     return x.ndim > 0 and x.shape[0] > 1

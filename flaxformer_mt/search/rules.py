@@ -26,7 +26,7 @@ class Rule(Protocol):
     """Changes the log-probabilities of the next token that the search compares."""
 
     def __call__(self, scores: Float[Array, "B K V"], chosen: History, /) -> Float[Array, "B K V"]:
-        """Returns `scores` as changed; -inf for a token that must not come next."""
+        """Returns the changed `scores`; -inf for a token that must not come next."""
         ...
 
 
@@ -49,13 +49,13 @@ def apply_rules(
 
 @flax.struct.dataclass
 class MinLength:
-    """No EOS before a translation has `lengths` tokens, EOS included."""
+    """Forbids EOS before a translation has `lengths` tokens, EOS included."""
 
     lengths: Int[Array, " B"]
     eos_id: int = flax.struct.field(pytree_node=False)
 
     def __call__(self, scores: Float[Array, "B K V"], chosen: History) -> Float[Array, "B K V"]:
-        """Masks EOS."""
+        """Returns `scores` with EOS masked where the translation is too short."""
         too_short = chosen.step + 1 < self.lengths  # [B]
         is_eos = jnp.arange(scores.shape[-1]) == self.eos_id
         return jnp.where(too_short[:, None, None] & is_eos, -jnp.inf, scores)
@@ -63,21 +63,21 @@ class MinLength:
 
 @flax.struct.dataclass
 class NoRepeatedNgram:
-    """No n-gram twice (Paulus et al. 2017), as Hugging Face's no_repeat_ngram_size."""
+    """Forbids repeated n-grams (Paulus et al. 2017), as Hugging Face's no_repeat_ngram_size."""
 
     size: int = flax.struct.field(pytree_node=False)
 
     def __call__(self, scores: Float[Array, "B K V"], chosen: History) -> Float[Array, "B K V"]:
-        """Masks what would end an n-gram that is there already."""
+        """Returns `scores` with tokens masked that would complete a repeated n-gram."""
         tokens, step = chosen
         size, room = self.size, tokens.shape[2]
         if room < size:
             return scores
-        # Where the last n - 1 tokens stood before, what came after them must not come again.
+        # If the last n - 1 tokens occurred before, the token that followed them is forbidden.
         places = jnp.maximum(step[:, None] - (size - 1), 0) + jnp.arange(size - 1)  # [B n-1]
         last = jnp.take_along_axis(tokens, places[:, None], axis=2)
         starts = room - size + 1
-        same = jnp.arange(starts) + size - 1 < step[:, None, None]  # the n-gram was whole
+        same = jnp.arange(starts) + size - 1 < step[:, None, None]  # the n-gram is complete
         for place in range(size - 1):
             same = same & (tokens[..., place : place + starts] == last[..., place : place + 1])
         same = jnp.broadcast_to(same, (*tokens.shape[:2], starts))
@@ -86,15 +86,15 @@ class NoRepeatedNgram:
 
 @flax.struct.dataclass
 class RepetitionPenalty:
-    """Log-probabilities of tokens that were chosen before, times `factor` (Keskar et al. 2019).
+    """Multiplies log-probabilities of tokens chosen before by `factor` (Keskar et al. 2019).
 
-    Above 1 it makes them less probable. As Hugging Face does it in beam search.
+    A factor above 1 makes them less probable. Hugging Face's beam search does the same.
     """
 
     factor: Float[Array, ""]
 
     def __call__(self, scores: Float[Array, "B K V"], chosen: History) -> Float[Array, "B K V"]:
-        """Changes the tokens that are there already."""
+        """Returns `scores` with another value for tokens that the hypothesis contains."""
         written = jnp.arange(chosen.tokens.shape[2]) < chosen.step[:, None, None]
         written = jnp.broadcast_to(written, chosen.tokens.shape)
         seen = mark(chosen.tokens, written, scores.shape[-1])
@@ -169,7 +169,7 @@ class ForcedPrefix:
 def mark(
     tokens: Int[Array, "B K N"], where: Bool[Array, "B K N"], vocab_size: int
 ) -> Bool[Array, "B K V"]:
-    """True at the tokens of the vocabulary that are among `tokens[where]` of each hypothesis."""
+    """Returns True for the vocabulary's tokens that are in `tokens[where]` of each hypothesis."""
     batch, beams, _ = tokens.shape
     rows, columns = jnp.arange(batch)[:, None, None], jnp.arange(beams)[:, None]
     nothing = jnp.zeros((batch, beams, vocab_size), bool)

@@ -19,18 +19,19 @@ class Sampler:
 
     seeds: UInt32[Array, " B"]
     temperature: Float[Array, ""]
-    """Above 0. Below 1 sharpens, above 1 flattens."""
+    """Above 0. Below 1 makes the distribution sharper, above 1 flatter."""
     top_p: Float[Array, ""] | None = None
-    """Only the most probable tokens, as many as together have this probability (nucleus)."""
+    """Samples from the fewest most probable tokens that together have this probability (nucleus
+    sampling)."""
     top_k: int = flax.struct.field(pytree_node=False, default=0)
-    """Only the k most probable tokens; 0 = all."""
+    """Samples from the k most probable tokens; 0 = all."""
 
     def __call__(self, scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
         """Returns samples by the Gumbel-max trick: the argmax of log p + noise is a sample of p."""
         return jnp.argmax(self.temper(scores) + self.noise(scores.shape, step), axis=-1)
 
     def temper(self, scores: Float[Array, "B K V"]) -> Float[Array, "B K V"]:
-        """Log-probabilities after temperature, top-k and top-p, in this order."""
+        """Returns the log-probabilities after temperature, top-k and top-p, in this order."""
         scores = jax.nn.log_softmax(scores / self.temperature)
         if self.top_k and self.top_k < scores.shape[-1]:
             least = jax.lax.top_k(scores, self.top_k)[0][..., -1:]
@@ -38,14 +39,14 @@ class Sampler:
         if self.top_p is not None:
             ordered = jnp.sort(scores, axis=-1, descending=True)
             before = jnp.cumsum(jnp.exp(ordered), axis=-1) - jnp.exp(ordered)
-            # The first is always among them; so is each before which less than top_p is reached.
+            # Keep a token if the tokens before it have less than top_p; always keep the first.
             kept = (before < self.top_p).at[..., 0].set(True)
             least = jnp.min(jnp.where(kept, ordered, jnp.inf), axis=-1, keepdims=True)
             scores = jax.nn.log_softmax(jnp.where(scores < least, -jnp.inf, scores))
         return scores
 
     def noise(self, shape: tuple[int, ...], step: Int[Array, " B"]) -> Float[Array, "B K V"]:
-        """Gumbel noise: another for each sentence, hypothesis, token and step."""
+        """Returns independent Gumbel noise for each sentence, hypothesis, token and step."""
 
         def of_sentence(seed: UInt32[Array, ""], step: Int[Array, ""]) -> Float[Array, "K V"]:
             key = jax.random.fold_in(jax.random.key(seed), step)
@@ -55,26 +56,26 @@ class Sampler:
 
 
 class Drawn(NamedTuple):
-    """What a stochastic beam search knows of a hypothesis beside its perturbed log-probability."""
+    """The state of hypotheses in stochastic beam search, besides perturbed log-probabilities."""
 
     log_probs: Float[Array, "B K"]
-    """Under the distribution that is drawn from (after `Sampler.temper`)."""
+    """Under the distribution that is sampled (after `Sampler.temper`)."""
 
 
 @flax.struct.dataclass
 class WithoutReplacement(Best):
-    """Stochastic beam search: K sentences drawn without replacement (Kool et al. 2019).
+    """Stochastic beam search: K sentences sampled without replacement (Kool et al. 2019).
 
-    The top k of log p + Gumbel noise are k draws without replacement. Algorithm 1 there does that
-    for whole sentences without drawing the noise of each: top down, the noise of a prefix is the
-    largest of all that go on from it. So it is a beam search that compares perturbed
-    log-probabilities; no penalty for length plays a part.
+    The k largest of log p + Gumbel noise are k samples without replacement. Algorithm 1 of that
+    paper does this for whole sentences without noise for each one: it goes from prefixes to
+    sentences, and the noise of a prefix is the maximum over all its continuations. So it is a beam
+    search that compares perturbed log-probabilities. The length penalty has no effect.
     """
 
     sampler: Sampler
 
     def start(self, batch: int, beams: int) -> Drawn:
-        """Of the empty hypothesis: log 1."""
+        """Returns log 1 for the empty hypotheses."""
         return Drawn(jnp.zeros((batch, beams), jnp.float32))
 
     def propose(
@@ -85,7 +86,7 @@ class WithoutReplacement(Best):
         state: Drawn,
         step: Int[Array, " B"],
     ) -> Candidates:
-        """The 2K extensions with the largest perturbed log-probabilities."""
+        """Returns the 2K extensions with the largest perturbed log-probabilities."""
         totals = state.log_probs[..., None] + self.sampler.temper(scores)  # [B K V]
         noisy = totals + self.sampler.noise(scores.shape, step)
         noisy = with_maximum(noisy, live.totals[..., None])
@@ -96,14 +97,15 @@ class WithoutReplacement(Best):
     def rank(
         self, totals: Float[Array, "..."], penalty: Float[Array, "..."]
     ) -> Float[Array, "..."]:
-        """Draws are ordered by their noise, as they come; long ones need no help."""
+        """Returns the perturbed log-probabilities, without a length penalty."""
         return totals
 
 
 def with_maximum(x: Float[Array, "... V"], maximum: Float[Array, "... 1"]) -> Float[Array, "... V"]:
-    """Gumbel variables x as they are distributed if their largest is `maximum`.
+    """Returns the Gumbel variables x, shifted so that their largest is `maximum`.
 
-    In the numerically stable form of Kool et al. 2019, appendix B.3.
+    They have the conditional distribution given that maximum. The numerically stable form is from
+    Kool et al. 2019, appendix B.3.
     """
     largest = jnp.max(x, axis=-1, keepdims=True)
     below = jnp.where(x < largest, jnp.log1p(-jnp.exp(jnp.minimum(x - largest, -1e-7))), -jnp.inf)

@@ -1,4 +1,4 @@
-"""What a translation is worth: its log-probability, divided by a penalty for its length."""
+"""The score of a translation: its log-probability, divided by a length penalty."""
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,9 @@ def penalty(
     alpha: float | Float[Array, ""],
     normalization: LengthNormalization = "gnmt",
 ) -> Float[Array, "..."]:
-    """What a log-probability is divided by: its score is log-probability / penalty.
+    """Returns the length penalty: the score of a translation is log-probability / penalty.
 
-    Alpha 0 compares plain log-probabilities, which favours short translations; a larger alpha
+    Alpha 0 compares plain log-probabilities, which favours short translations. A larger alpha
     favours longer ones.
 
     Args:
@@ -34,10 +34,10 @@ def token_log_probs(
     mask: Bool[Array, "B T"],
     excluded: Bool[Array, " V"] | None = None,
 ) -> Float[Array, "B T"]:
-    """Log-probability of every target token, teacher-forced; 0 where `mask` is False (padding).
+    """Returns the log-probability of every target token; 0 where `mask` is False (padding).
 
-    With `excluded` tokens (`renormalize` of the search) it is that among the others; a target that
-    is itself excluded is compared with those.
+    With `excluded` tokens (`renormalize` of the search) they are log-probabilities among the other
+    tokens. A target that is excluded itself is normalised by the other tokens too.
     """
     logits = logits.astype(jnp.float32)
     if excluded is None:
@@ -55,5 +55,5 @@ def sentence_scores(
     alpha: float | Float[Array, ""],
     normalization: LengthNormalization = "gnmt",
 ) -> Float[Array, " B"]:
-    """The score that the searches report: summed log-probability / length penalty."""
+    """Returns the score that the searches report: summed log-probability / length penalty."""
     return log_probs.sum(-1) / penalty(lengths, alpha, normalization)

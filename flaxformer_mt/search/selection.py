@@ -20,7 +20,7 @@ class Live(NamedTuple):
 
     tokens: Int[Array, "B K T"]
     totals: Float[Array, "B K"]
-    """What the search compares: the sum of the log-probabilities, as the rules changed them."""
+    """The sums of log-probabilities after the rules, which the search compares."""
     log_probs: Float[Array, "B K"]
     """The model's log-probability."""
 
@@ -87,7 +87,7 @@ class Selection(Protocol):
     def rank(
         self, totals: Float[Array, "..."], penalty: Float[Array, "..."], /
     ) -> Float[Array, "..."]:
-        """Returns what finished hypotheses are compared by."""
+        """Returns the numbers by which finished hypotheses are compared."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""What a search knows of a model: one function, from the newest tokens to the next logits.
+"""The model as a search sees it: one function, from the newest tokens to the next logits.
 
 The search never sees the model, its parameters or the source sentence. It calls a `DecodeStep` once
-for every token, and tells the cache by `select` which hypotheses continue. So it can search a
+for every token, and `select` of the cache says which hypotheses continue. So it can search a
 Transformer, an ensemble, or a table of Markov probabilities in a test.
 """
 

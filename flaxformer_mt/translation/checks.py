@@ -1,4 +1,4 @@
-"""What a translator refuses before it computes anything: each function raises ValueError."""
+"""Checks of the input before anything is computed: each function raises ValueError."""
 
 import itertools
 import numbers
@@ -16,9 +16,9 @@ from flaxformer_mt.translation.word_ends import TargetWords
 
 
 def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) -> list[float]:
-    """The weights with sum 1, equal ones if none are given.
+    """Returns the weights with sum 1, equal ones if none are given.
 
-    Raises ValueError unless all members have the same vocabularies, and each a weight above 0.
+    Raises ValueError unless all members have the same vocabularies and a weight above 0.
     """
     if not tokenizers:
         raise ValueError("an ensemble needs at least one model")
@@ -42,7 +42,7 @@ def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) ->
 
 
 def check_vocabularies(model: Transformer, tokenizer: Tokenizer) -> None:
-    """Raise ValueError unless the model was made for the vocabularies of the tokenizer."""
+    """Raises ValueError unless the model was made for the vocabularies of the tokenizer."""
     facts = (
         ("source vocabulary size", model.source_vocab_size, tokenizer.source.size),
         ("target vocabulary size", model.target_vocab_size, tokenizer.target.size),
@@ -70,10 +70,10 @@ def as_checkpoint_name(which: Any) -> str:
 
 
 def as_list(items: Any, name: str) -> list[Any]:
-    """The items of a list, generator, array or open file.
+    """Returns the items of a list, generator, array or open file.
 
-    Raises ValueError for a single string, whose characters would be taken for sentences, and for
-    what is no collection.
+    Raises ValueError for a single string, whose characters would be taken for sentences, and for an
+    object that is no collection.
     """
     if isinstance(items, str):
         raise ValueError(
@@ -89,9 +89,9 @@ def as_list(items: Any, name: str) -> list[Any]:
 
 
 def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1) -> list[str]:
-    """The sentences, without the line break at the end of each line of a file.
+    """Returns the sentences, without the line break at the end of each line of a file.
 
-    Raises ValueError for a sentence that is no string, and as `as_list`.
+    Raises ValueError for a sentence that is no string, and like `as_list`.
     """
     lines = as_list(sentences, name)
     for line, text in enumerate(lines, start=first_line):
@@ -103,7 +103,7 @@ def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1
 
 
 def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | None] | None:
-    """One prefix or None for each line.
+    """Returns one prefix or None for each line.
 
     Raises ValueError if their number differs, or for a prefix that is no string.
     """
@@ -122,9 +122,9 @@ def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | No
 def as_constraints(
     constraints: Any, num_lines: int, first_line: int
 ) -> list[list[str] | None] | None:
-    """A list of phrases or None for each line.
+    """Returns a list of phrases or None for each line.
 
-    Raises ValueError if their number differs, or for what is no list of strings.
+    Raises ValueError if their number differs, or for an item that is no list of strings.
     """
     if constraints is None:
         return None
@@ -144,7 +144,7 @@ def as_constraints(
 
 
 def check_same_number(num_lines: int, given: Sequence[Any], name: str) -> None:
-    """Raise ValueError unless there is one of `given` for each line."""
+    """Raises ValueError unless there is one of `given` for each line."""
     if num_lines != len(given):
         raise ValueError(
             f"there must be one {name} for each source, but there are {num_lines} sources and "
@@ -158,10 +158,10 @@ def check_requests(
     suppressed: Bool[np.ndarray, " V"],
     words: TargetWords,
 ) -> None:
-    """Raise ValueError for a request that the search cannot fulfil.
+    """Raises ValueError for a request that the search cannot fulfil.
 
-    These are constraints without a beam search, and a prefix or constraints with tokens that no
-    translation may contain.
+    Such requests have constraints without a beam search, or a prefix or constraints with tokens
+    that no translation may contain.
     """
     for request in requests:
         if request.phrases and config.strategy != "beam":
@@ -192,7 +192,7 @@ def check_is_target(target: Any, line: int) -> None:
 
 
 def check_target_tokens(tokens: Sequence[int], vocab_size: int, eos_id: int, line: int) -> None:
-    """Raise ValueError unless these are token ids of the vocabulary with one EOS, at the end."""
+    """Raises ValueError unless these are token ids of the vocabulary with one EOS, at the end."""
     is_id = (isinstance(token, int | np.integer) and 0 <= token < vocab_size for token in tokens)
     if not all(is_id):
         raise ValueError(f"target {line}: token ids must be in 0..{vocab_size - 1}, got {tokens}")
@@ -203,7 +203,7 @@ def check_target_tokens(tokens: Sequence[int], vocab_size: int, eos_id: int, lin
 
 
 def check_finite(score: float, line: int) -> None:
-    """Raise ValueError if the best score of a sentence is not finite."""
+    """Raises ValueError if the best score of a sentence is not finite."""
     if not np.isfinite(score):
         raise ValueError(
             f"line {line}: the model's score is {score}, so its parameters hold NaN or infinities: "

@@ -1,4 +1,4 @@
-"""How to translate: the `decoding` part of a run's config."""
+"""The settings of translation: the `decoding` part of a run's config."""
 
 import dataclasses
 import functools
@@ -23,7 +23,7 @@ Strategy = Literal["beam", "sample", "sample_distinct", "mbr"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingConfig:
-    """How to search, and within which limits."""
+    """The search, its options and its limits."""
 
     strategy: Strategy = "beam"
     """"beam": beam search, or greedy search with beam_size 1. "sample": num_hypotheses independent
@@ -42,7 +42,7 @@ class DecodingConfig:
     finished ones. "first": when beam_size hypotheses are finished. In Hugging Face: "never", False
     and True."""
     forced_end: ForcedEnd = "scored"
-    """What EOS costs at the length limit, where nothing else is allowed. "scored": its
+    """The cost of EOS at the length limit, where only EOS is allowed. "scored": its
     log-probability. "free": nothing, as with Hugging Face's forced_eos_token_id."""
     num_hypotheses: int = 1
     """Translations to return for each sentence, best first; at most beam_size. Fewer are returned
@@ -59,8 +59,8 @@ class DecodingConfig:
     """Source tokens that are translated together, padding included. It limits the memory, which
     also grows with beam_size and num_samples."""
     max_rows_per_batch: int = 64
-    """Limit of sentences that a device translates at the same time; when some are done, others
-    follow. A CPU translates at most 160 hypotheses at the same time (32 sentences with beam_size
+    """Limit of sentences that a device translates at the same time; finished ones are replaced by
+    others. A CPU translates at most 160 hypotheses at the same time (32 sentences with beam_size
     5), and a few sentences in a batch of at most 32 hypotheses. Batches are always padded to their
     full size: set 1 to translate single sentences with little delay."""
     allow_unknown: bool = False
@@ -77,22 +77,22 @@ class DecodingConfig:
 
     min_target_length: int = 0
     """Least number of target tokens, EOS included. A second one is min_target_ratio * source
-    tokens; the higher one holds, but max_target_length goes first."""
+    tokens; the higher one holds, but never more than max_target_length."""
     min_target_ratio: float = 0.0
     """See min_target_length."""
     coverage_penalty: float = 0.0
     """Beta of the coverage penalty (Wu et al. 2016): above 0, a beam search prefers translations
     that attend to the whole source; 0.2 is usual. Greedy search ignores it."""
     no_repeat_ngram_size: int = 0
-    """No n tokens in a row occur twice; 0 = they may."""
+    """The n of n-grams that must not occur twice in a translation; 0 = no limit."""
     repetition_penalty: float = 1.0
     """Above 1, tokens that were chosen before are less probable: log-probability * this."""
     temperature: float = 1.0
     """Sampling: below 1 sharper than the model, above 1 flatter."""
     top_k: int = 0
-    """Sampling: only from the k most probable tokens; 0 = from all."""
+    """Sampling: only the k most probable tokens; 0 = all."""
     top_p: float = 1.0
-    """Sampling: only from the most probable tokens that together have this probability."""
+    """Sampling: only the most probable tokens that together have this probability."""
     seed: int = 0
     """Sampling: the samples of a sentence depend on this and on the sentence alone."""
     num_samples: int = 32
@@ -100,9 +100,9 @@ class DecodingConfig:
     utility: Utility = "chrf"
     """Strategy "mbr": how to compare two translations: chrF or BLEU."""
     flag_faults: bool = False
-    """Look for loops, copies, omissions and cuts in translations, and report them."""
+    """Look for loops, copies, omissions and truncated ends in translations, and report them."""
     guard: GuardConfig = GuardConfig()
-    """What counts as a fault."""
+    """Limits of the checks for faults."""
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -124,18 +124,18 @@ class DecodingConfig:
         return self.num_hypotheses if self.is_sampling else self.beam_size
 
     def length_limit(self, source_length: int) -> int:
-        """The most target tokens for this number of source tokens; both include EOS."""
+        """Returns the most target tokens for this number of source tokens; both include EOS."""
         ratio_limit = self.target_length_ratio * source_length + self.target_length_margin
         return int(min(self.max_target_length, ratio_limit))
 
     def min_length(self, source_length: int) -> int:
-        """The fewest target tokens for this number of source tokens; both include EOS."""
+        """Returns the fewest target tokens for this number of source tokens; both include EOS."""
         least = max(self.min_target_length, self.min_target_ratio * source_length)
         return math.ceil(min(self.length_limit(source_length), least))
 
 
 def changed_config(config: DecodingConfig, changes: Mapping[str, Any]) -> DecodingConfig:
-    """`config` with the changes that are not None, checked like a new one."""
+    """Returns `config` with the changes that are not None, checked like a new one."""
     names = [field.name for field in dataclasses.fields(DecodingConfig)]
     for name in changes:
         if name not in names:

@@ -27,7 +27,7 @@ def describe(
     tokenizer: Tokenizer,
     suppressed: Bool[np.ndarray, " V"],
 ) -> list[list[Hypothesis]]:
-    """The hypotheses with details, and with flags if the config asks for them."""
+    """Returns the hypotheses with details, and with flags if the config asks for them."""
     pairs = [(r, h) for r, hypotheses in zip(requests, found, strict=True) for h in hypotheses]
     examples = [Example(r.inputs, np.asarray(h.tokens, np.int32)) for r, h in pairs]
     limits = [request.limit(config) for request, _ in pairs]
@@ -56,7 +56,7 @@ def describe(
 def make_details(
     examples: Sequence[Example], scores: Sequence[TargetScore], tokenizer: Tokenizer
 ) -> list[TokenDetails]:
-    """The details of scored pairs. The scores must have attention."""
+    """Returns the details of scored pairs. The scores must have attention."""
     source, target = tokenizer.source.pieces, tokenizer.target.pieces
     return [
         TokenDetails(
@@ -77,7 +77,7 @@ def describe_pairs(
     *,
     with_details: bool,
 ) -> list[PairScore]:
-    """The scores of given translations, with details and flags if they are requested."""
+    """Returns the scores of given translations, with details and flags if requested."""
     results = []
     for example, score in zip(examples, scores, strict=True):
         tokens, log_probs = example.targets.tolist(), score.token_log_probs
@@ -109,7 +109,7 @@ def make_example(
     tokenizer: Tokenizer,
     max_source_length: int,
 ) -> Example:
-    """A pair as token ids, truncated to the limits with a warning."""
+    """Returns a pair as token ids, truncated to the limits with a warning."""
     inputs = _tokenize(source, tokenizer.source)
     vocabulary = tokenizer.target
     check_is_target(target, line)
@@ -124,5 +124,5 @@ def make_example(
 
 
 def _tokenize(text: str, vocabulary: Vocabulary) -> list[int]:
-    """The tokens of a text; EOS alone for a blank one, even if the vocabulary has spaces."""
+    """Returns the tokens of a text: only EOS for a blank one, even if the vocabulary has spaces."""
     return vocabulary.tokenize(text) if text.strip() else [vocabulary.eos_id]

@@ -1,4 +1,4 @@
-"""What to search for each segment, and the arrays in which a group of requests reaches the device.
+"""The request of each segment, and the arrays of a group of requests for the device.
 
 Arrays are made by `jax.device_put`: `jnp.asarray` would compile a program for every new shape.
 """
@@ -53,11 +53,11 @@ class Request(NamedTuple):
         return self.prefix.most_tokens + sum(map(len, self.phrases)) + 1
 
     def limit(self, config: DecodingConfig) -> int:
-        """The most target tokens, EOS included; more than usual if the request requires it."""
+        """Returns the most target tokens, EOS included: the usual limit, or more if required."""
         return max(config.length_limit(len(self.inputs)), self.num_required)
 
     def program_length(self, config: DecodingConfig, menu: Sequence[int]) -> int:
-        """The length of the shortest program in `menu` that is long enough for source and target.
+        """Returns the length of the shortest program in `menu` that fits source and target.
 
         Raises ValueError if the prefix and the phrases are longer than any translation may be.
         """
@@ -84,7 +84,7 @@ class Request(NamedTuple):
 
 
 def _padded_size(size: int) -> int:
-    """The next power of 4, or 0: few sizes mean few programs."""
+    """Returns the next power of 4, or 0: few sizes mean few programs."""
     padded = 4
     while padded < size:
         padded *= 4
@@ -100,7 +100,7 @@ def make_requests(
     words: TargetWords,
     source: Vocabulary,
 ) -> list[Request]:
-    """One request for each segment, with the prefix and the phrases of its line.
+    """Returns one request for each segment, with the prefix and the phrases of its line.
 
     In a line that was split, the prefix belongs to the first segment, and each phrase to the first
     segment that has its text, or else to the first.
@@ -141,7 +141,7 @@ def _about(what: str) -> Iterator[None]:
 def segment_for_phrase(
     phrase: str, indices: Sequence[int], requests: Sequence[Request], source: Vocabulary
 ) -> int:
-    """The first of the segments `indices` whose source contains the phrase, or else the first."""
+    """Returns the first of the segments `indices` whose source has the phrase, else the first."""
     if len(indices) > 1:
         for index in indices:
             if phrase in source.detokenize(requests[index].inputs):
@@ -150,7 +150,7 @@ def segment_for_phrase(
 
 
 def make_batch(requests: Sequence[Request], group: Group) -> Batch:
-    """The sources of one group; unused rows are empty."""
+    """Returns the sources of one group; unused rows are empty."""
     examples = [Example(request.inputs, np.zeros(0, np.int32)) for request in requests]
     return pad_batch(examples, BatchShape(group.rows, group.length, 1))
 
@@ -164,7 +164,7 @@ def make_search_inputs(
     words: TargetWords,
     weights: Sequence[float] | None,
 ) -> SearchInputs:
-    """The arrays that steer the search of one group."""
+    """Returns the arguments of the search of one group."""
     rows = group.rows
     prefix_size, num_phrases, phrase_size = requests[0].table_sizes
     prefix = None
@@ -226,7 +226,7 @@ def _rules(
 
 
 def _per_row(values: Sequence[int], rows: int, dtype: type = np.int32) -> Integer[Array, " B"]:
-    """One number for each row; 0 in unused rows."""
+    """Returns one number for each row; 0 in unused rows."""
     padded = np.zeros(rows, dtype)
     padded[: len(values)] = values
     return jax.device_put(padded)
@@ -237,12 +237,12 @@ def _scalar(value: float) -> Float[Array, ""]:
 
 
 def _seed(seed: int, inputs: Int[np.ndarray, " s"]) -> int:
-    """The seed of a sentence's samples, which does not depend on other sentences."""
+    """Returns the seed of a sentence's samples, which does not depend on other sentences."""
     return zlib.crc32(inputs.astype("<i4").tobytes(), seed & 0xFFFFFFFF)
 
 
 def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.ndarray, " V"]:
-    """True for tokens that no translation may contain.
+    """Returns True for tokens that no translation may contain.
 
     These are padding, BOS and the unknown word (unless the config allows them), tags of languages,
     and `config.forbidden`.

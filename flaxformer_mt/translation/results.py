@@ -1,4 +1,4 @@
-"""What a translator returns, and how the translations of segments become that of their line."""
+"""The results of a translator, and the translation of a line from those of its segments."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ class TokenDetails(NamedTuple):
         return [(int(source), target) for target, source in enumerate(without_eos.argmax(axis=1))]
 
     def as_json(self, *, with_attention: bool) -> dict[str, Any]:
-        """The values that the commands `translate` and `score` write."""
+        """Returns the values that the commands `translate` and `score` write."""
         values = {
             "source_tokens": self.source_tokens,
             "tokens": self.target_tokens,
@@ -78,7 +78,7 @@ NO_DETAILS = TokenDetails([], [], [], np.zeros((0, 0), np.float32))
 
 
 def make_hypothesis(tokens: list[int], score: float, vocabulary: Vocabulary) -> Hypothesis:
-    """The hypothesis with its text, which is one line even if tokens spell line breaks."""
+    """Returns the hypothesis with its text, in one line even if tokens spell line breaks."""
     text = " ".join(vocabulary.detokenize(tokens).splitlines())
     return Hypothesis(text, tokens, score)
 
@@ -106,7 +106,7 @@ def join_lines(
 def join_segments(
     segments: Sequence[Sequence[Hypothesis]], vocabulary: Vocabulary
 ) -> list[Hypothesis]:
-    """The hypotheses of a line, from the hypotheses of each of its segments.
+    """Returns the hypotheses of a line, from the hypotheses of each of its segments.
 
     The i-th hypothesis of a split line consists of the i-th of every segment, or of its last one if
     it has fewer. Scores are added.
@@ -130,7 +130,7 @@ def _concatenate(parts: Sequence[Hypothesis], vocabulary: Vocabulary) -> Hypothe
 
 
 def _concatenate_details(parts: Sequence[TokenDetails]) -> TokenDetails:
-    """The details of a line; only the EOS of the last part remains."""
+    """Returns the details of a line; only the EOS of the last part remains."""
     *others, last = parts
 
     def concatenate(name: str) -> list[Any]:

@@ -35,7 +35,7 @@ def score_examples(
     *,
     with_attention: bool,
 ) -> list[TargetScore]:
-    """The score of every target as a translation of its source, in order.
+    """Returns the score of every target as a translation of its source, in order.
 
     Args:
       limits: the length limit of the search for each target, in tokens.
@@ -52,7 +52,7 @@ def score_examples(
     )
 
     def dispatch(group: Group) -> Scored:
-        """Start the scoring of one group on the devices; returns before it ends."""
+        """Starts the scoring of one group on the devices; returns before it ends."""
         free_end = None
         if config.forced_end == "free":
             free_end = np.zeros(group.rows, bool)

@@ -54,14 +54,14 @@ class Ensemble:
         self.mesh = mesh_of(self.params)
         self.num_devices = self.mesh.size if self.mesh else 1
         self.on_cpu = jax.default_backend() == "cpu"
-        # XLA:CPU would run groups that are dispatched ahead at the same time, in the same caches.
+        # XLA:CPU runs groups that are dispatched ahead concurrently: they contend for CPU caches.
         self.window = 0 if self.on_cpu else 2
 
 
 def schedule(
     requests: Sequence[Request], config: DecodingConfig, ensemble: Ensemble
 ) -> list[Group]:
-    """Groups of requests that one call of a program searches.
+    """Returns groups of requests; one call of a program searches a group.
 
     Raises ValueError for a request whose prefix and phrases are too long for every program.
     """
@@ -96,7 +96,7 @@ def search(
     suppressed: Bool[np.ndarray, " V"],
     words: TargetWords,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of every request, in the order of `requests`, best first.
+    """Returns the hypotheses of every request, in the order of `requests`, best first.
 
     Raises ValueError if the score of a best hypothesis is not finite.
     """
@@ -128,7 +128,7 @@ def search_group(
     suppressed: Bool[np.ndarray, " V"],
     words: TargetWords,
 ) -> Hypotheses:
-    """Start the search of one group on the devices; returns before it ends."""
+    """Starts the search of one group on the devices; returns before it ends."""
     batch = make_batch(requests, group)
     target = words.vocabulary
     program = SearchProgram(

@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 def tag_lines(
     lines: Sequence[str], tokenizer: Tokenizer, language: str | None, *, first_line: int = 1
 ) -> list[str]:
-    """The lines, each with the tag of the target language in front if the model has such tags.
+    """Returns the lines, each with the tag of the target language if the model has such tags.
 
     Blank lines and lines that begin with a tag do not change. If no language is given and the model
     needs one, each line must begin with a tag.
@@ -82,9 +82,9 @@ def segment_lines(
     first_line: int,
     quiet: bool = False,
 ) -> list[Segment]:
-    """The segments of all lines, in order, with a warning for each line that is too long.
+    """Returns the segments of all lines, in order; warns about each line that is too long.
 
-    Each segment of a split line begins with the tag of the line. `quiet` leaves the warnings out.
+    Each segment of a split line begins with the tag of the line. `quiet` suppresses the warnings.
     """
     vocabulary = tokenizer.source
     segments = []
@@ -142,7 +142,7 @@ def truncate(
     side: Literal["source", "target"],
     quiet: bool = False,
 ) -> Int[np.ndarray, " s"]:
-    """`tokens` as an array; if more than `limit`, the first limit - 1 and EOS, with a warning."""
+    """Returns `tokens` as an array; warns and keeps limit - 1 and EOS if they are too many."""
     if len(tokens) > limit:
         if not quiet:
             _warn(line, len(tokens), side, limit, f"only the first {limit - 1} are read")

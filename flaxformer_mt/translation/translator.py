@@ -1,4 +1,4 @@
-"""Translate text with a trained model.
+"""Translates text with a trained model.
 
 translator = Translator.load("workdir")
 print(translator.translate("A dog runs.")[0])
@@ -53,7 +53,7 @@ TokenMask = Bool[np.ndarray, " V"]
 
 
 class Translator:
-    """Translates and scores sentences. Make it once, use it often, also from several threads.
+    """Translates and scores sentences. Make it once and use it often, also from several threads.
 
     Programs are compiled at first use.
     """
@@ -69,7 +69,7 @@ class Translator:
         checkpoint: str = "",
         target_language: str = "",
     ) -> None:
-        """Combine a model, its parameters and its tokenizer.
+        """Combines a model, its parameters and its tokenizer.
 
         `checkpoint` names the parameters, for messages: "averaged" or the number of a step.
         `target_language` decides how BLEU splits words (strategy "mbr").
@@ -96,7 +96,7 @@ class Translator:
         which: str | int = "auto",
         dtype: Dtype | None = None,
     ) -> "Translator":
-        """The translator of the model that was trained in `workdir`.
+        """Returns the translator of the model that was trained in `workdir`.
 
         `which` names its parameters: "averaged", "best", "last", the number of a step, or "auto":
         the first of those three that exists. It computes in `dtype`; None = as in training.
@@ -120,10 +120,11 @@ class Translator:
     def ensemble(
         cls, members: Sequence["Translator"], weights: Sequence[float] = ()
     ) -> "Translator":
-        """A translator whose token probabilities are the (weighted) mean of those of its members.
+        """Returns a translator with the (weighted) mean of its members' token probabilities.
 
-        Everything else is as in the first member.
-        Raises ValueError if the vocabularies differ, or for weights that do not fit.
+        It has all other settings from the first member.
+        Raises ValueError if the vocabularies differ, or unless there is one weight above 0 for each
+        member.
         """
         weights = check_ensemble([member.tokenizer for member in members], weights)
         first = members[0]
@@ -169,7 +170,7 @@ class Translator:
         progress: Callable[[int, int], None] | None = None,
         **changes: Any,
     ) -> Any:
-        """Translate one sentence, or many.
+        """Translates one sentence, or many.
 
         Args:
           sentences: one string, or a list, generator or open text file of them. A blank sentence
@@ -252,9 +253,9 @@ class Translator:
         config: DecodingConfig,
         suppressed: TokenMask | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of every request, in order: `translate` without the work on text.
+        """Returns the hypotheses of every request, in order: `translate` without the work on text.
 
-        `suppressed` is that of `suppressed_tokens`, if it is known already.
+        `suppressed` is the result of `suppressed_tokens`, if it is known already.
         """
         if suppressed is None:
             suppressed = suppressed_tokens(self.tokenizer, config)
@@ -277,10 +278,10 @@ class Translator:
         first_line: int = 1,
         **changes: Any,
     ) -> Any:
-        """The score of each target as a translation of its source, or of one pair.
+        """Returns the score of each target as a translation of its source, or of one pair.
 
         A target is text, or tokens with EOS at the end (as in `Hypothesis.tokens`). A text has
-        several tokenizations; only the tokens of a hypothesis have exactly the score that the
+        several tokenizations, and only the tokens of a hypothesis have exactly the score that the
         search reported. Longer texts than the limits are truncated, with a warning. (For a line
         that it splits, `translate` reports the sum of the scores of its segments.)
         The other arguments are as in `translate`. The score depends on
@@ -325,7 +326,7 @@ class Translator:
         *,
         quiet: bool = False,
     ) -> list[Request]:
-        """The requests of all lines, checked."""
+        """Returns the requests of all lines, after all checks."""
         segments = segment_lines(
             tag_lines(lines, self.tokenizer, target_language, first_line=first_line),
             self.tokenizer,

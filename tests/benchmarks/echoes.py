@@ -1,4 +1,4 @@
-"""Contenders without work, for processes that tests start."""
+"""Contenders without work, for the processes that tests start."""
 
 import os
 import time
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Echo:
-    """Answers what it was made with and asked, and notes in a file that it was its turn."""
+    """Answers with its arguments and the request, and writes its name into a file at each turn."""
 
     def __init__(self, *, device: str, name: str, turns: str, seconds: float = 0.01) -> None:
-        print("what libraries print is no answer")
+        print("output of libraries is no answer")
         self.name, self.turns, self.seconds = name, Path(turns), seconds
         self.facts = {"device": device}
 
@@ -32,7 +32,7 @@ class Failing:
 
 
 class Slow:
-    """Is never ready, and notes in a file which process that is."""
+    """Is never ready, and writes its process id into a file."""
 
     def __init__(self, *, device: str, process: str) -> None:
         del device

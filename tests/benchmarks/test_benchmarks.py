@@ -1,4 +1,4 @@
-"""The scripts from end to end on a tiny task: ours, and what is installed of the others."""
+"""The scripts from end to end on a tiny task: ours, and the toolkits that are installed."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def rows(file: Path) -> dict[str, dict]:
     return {row["contender"]: row for row in lines}
 
 
-def test_batches_reach_contenders_as_they_are(text, tmp_path):
+def test_batches_reach_contenders_unchanged(text, tmp_path):
     _, data = untrained(make_config("tiny", text.data_config()), tmp_path / "workdir")
     batches = sample_batches(data, 5)
     again = read(write(tmp_path / "batches", batches))
@@ -101,13 +101,13 @@ def test_decoding(text, workdir, tmp_path, capsys):
     out = tmp_path / "rows.jsonl"
     given = ["--workdir", str(workdir), "--beam", "1", "--batch", "8", "--engine-types", "float32"]
     given += ["--sentences", "8", "--contenders", "ours", "ctranslate2", "--out", str(out)]
-    given += ["--lengths", "6"]  # of its own accord a model that has learnt nothing never ends
+    given += ["--lengths", "6"]  # an untrained model never writes EOS
     assert decode.main([*arguments(text), *given]) == 0
     found = rows(out)
     assert found["ours float32"]["details"]["compiled later"] == 0
     assert all(", 6 tokens each, 8 sentences of " in row["case"] for row in found.values())
     assert len(found) == 2 and all(
-        row["details"]["found the same"] == "100.0%" for row in found.values()
+        row["details"]["equal translations"] == "100.0%" for row in found.values()
     )
     assert "**decode: 128 wide, 2+2 layers, beam 1, batch 8, 8 sentences of" in (
         capsys.readouterr().out

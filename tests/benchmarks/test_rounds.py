@@ -1,4 +1,4 @@
-"""Processes that answer, take turns, and are compared within rounds."""
+"""Contender processes answer, work in turn, and are compared within rounds."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def echo(name: str, directory: Path, **job) -> Entry:
     return Entry(name, ECHO, {"name": name, "turns": str(directory / "turns"), **job})
 
 
-def test_they_take_turns_and_tell_what_came_of_it(tmp_path):
+def test_contenders_alternate_and_return_answers(tmp_path):
     entries = [echo("a", tmp_path), echo("b", tmp_path, seconds=0.02)]
     with ready(entries, tmp_path, QUICK) as children:
         assert [child.ready["device"] for child in children] == ["cpu", "cpu"]
@@ -43,13 +43,13 @@ def test_they_take_turns_and_tell_what_came_of_it(tmp_path):
     assert all(child._process.returncode == 0 for child in children)
 
 
-def test_each_works_in_a_process_of_its_own(tmp_path):
+def test_each_contender_has_its_own_process(tmp_path):
     with ready([echo("a", tmp_path), echo("b", tmp_path)], tmp_path, QUICK) as children:
         assert len({os.getpid(), *(child._process.pid for child in children)}) == 3
 
 
 def test_ours_sets_malloc_before_other_libraries_start_threads():
-    """As its own commands do (see `host_memory`)."""
+    """As our commands do (see `host_memory`)."""
     code = (
         "import sys, benchmarks.child; "
         "print('flaxformer_mt.runtime.host_memory' in sys.modules, 'numpy' in sys.modules)"
@@ -60,7 +60,7 @@ def test_ours_sets_malloc_before_other_libraries_start_threads():
     assert found.stdout == "True False\n"
 
 
-def test_a_failure_is_told_with_its_last_words(tmp_path):
+def test_a_failure_is_reported_with_its_last_message(tmp_path):
     entry = Entry("unlucky", "tests.benchmarks.echoes:Failing", {})
     child = Child(entry, log=tmp_path / "log")
     for _ in range(2):
@@ -69,12 +69,12 @@ def test_a_failure_is_told_with_its_last_words(tmp_path):
     child.close()
 
 
-def test_last_words_without_a_traceback():
+def test_last_message_without_a_traceback():
     assert last_words("one\ntwo\n") == "one\ntwo"
     assert last_words("") == ""
 
 
-def test_who_fails_is_left_out_and_the_others_go_on(tmp_path, capsys):
+def test_a_failing_contender_is_removed_and_the_others_continue(tmp_path, capsys):
     entries = [Entry("unlucky", "tests.benchmarks.echoes:Failing", {}), echo("a", tmp_path)]
     with ready(entries, tmp_path, QUICK) as children:
         unlucky, _ = children
@@ -87,7 +87,7 @@ def test_who_fails_is_left_out_and_the_others_go_on(tmp_path, capsys):
 
 
 def test_the_limits_of_the_machine_are_no_contender(tmp_path):
-    """They may be asked alone; but where contenders were there, one of those must be left."""
+    """They can be measured alone. But if there were contenders, at least one must be left."""
     entries = [echo("limits of b", tmp_path), Entry("a", "tests.benchmarks.echoes:Failing", {})]
     with ready(entries, tmp_path, QUICK) as children:
         assert list(alternate(children[:1], QUICK)) == ["limits of b"]
@@ -95,8 +95,8 @@ def test_the_limits_of_the_machine_are_no_contender(tmp_path):
             alternate(children, QUICK)
 
 
-def test_who_is_named_twice_takes_part_once(tmp_path):
-    """Such as --workers 0 1 on one core."""
+def test_equal_names_are_measured_once(tmp_path):
+    """For example with --workers 0 1 on one core."""
     twice = [echo("a", tmp_path), echo("a", tmp_path)]
     with ready(twice, tmp_path, QUICK) as children:
         assert list(alternate(children, QUICK)) == ["a"]
@@ -104,7 +104,7 @@ def test_who_is_named_twice_takes_part_once(tmp_path):
     assert (tmp_path / "turns").read_text() == "aaaaaa"
 
 
-def test_alone_each_is_started_anew_in_each_round(tmp_path, capsys):
+def test_compete_alone_starts_each_contender_again_in_each_round(tmp_path, capsys):
     entries = [Entry("b", "tests.benchmarks.echoes:Failing", {}), echo("a", tmp_path)]
     assert list(compete_alone(entries, tmp_path, QUICK)) == ["a"]
     assert capsys.readouterr().err.count("a gets ready") == 3
@@ -112,7 +112,7 @@ def test_alone_each_is_started_anew_in_each_round(tmp_path, capsys):
         compete_alone(entries[:1], tmp_path, QUICK)
 
 
-def test_nothing_stays_behind_when_it_is_told_to_end(tmp_path):
+def test_sigterm_leaves_no_process_and_no_file(tmp_path):
     noted, folder = tmp_path / "process", tmp_path / "tmp"
     folder.mkdir()
     code = (
@@ -133,12 +133,12 @@ def test_nothing_stays_behind_when_it_is_told_to_end(tmp_path):
         os.kill(int(noted.read_text()), 0)
 
 
-def test_where_rows_go_is_tried_before_anything_starts(tmp_path):
+def test_an_unwritable_output_is_refused_before_anything_starts(tmp_path):
     with pytest.raises(OSError), workplace(Settings(out=str(tmp_path))):
         pytest.fail("it started")
 
 
-def test_what_is_not_installed_is_left_out(tmp_path, capsys):
+def test_a_contender_that_is_not_installed_is_left_out(tmp_path, capsys):
     lacking = Entry("c", ECHO, {}, needs=("no_such_package",))
     with ready([lacking, echo("a", tmp_path)], tmp_path, QUICK) as children:
         assert [child.name for child in children] == ["a"]
@@ -150,8 +150,8 @@ def test_what_is_not_installed_is_left_out(tmp_path, capsys):
     assert "c is left out: pip install -e '.[bench]'" in capsys.readouterr().err
 
 
-def test_a_ratio_is_the_median_of_those_within_rounds():
-    """The second round was slow for both: ratios of medians would be 2 / 3, 3 / 2."""
+def test_a_ratio_is_the_median_of_the_ratios_within_rounds():
+    """The second round was slow for both: the ratios of the medians would be 2 / 3 and 3 / 2."""
     a = Sample({}, [{"seconds": 1.0}, {"seconds": 20.0}, {"seconds": 2.0}])
     b = Sample({}, [{"seconds": 3.0}, {"seconds": 50.0}, {"seconds": 1.0}])
     found = ratios({"a": a, "b": b})
@@ -160,6 +160,6 @@ def test_a_ratio_is_the_median_of_those_within_rounds():
 
 
 @pytest.mark.parametrize("cpus", [[4096], [min(allowed_cpus()), 4096]])
-def test_a_cpu_that_is_not_there_is_refused(cpus):
+def test_a_cpu_that_does_not_exist_is_refused(cpus):
     with pytest.raises(ValueError, match="cannot use the CPUs .*4096.: there are"):
         pin(cpus)

@@ -1,4 +1,4 @@
-"""Fingerprints: the same for the same data, another for each thing that changes the batches."""
+"""Fingerprints: equal for equal data, and different after any change of the batches."""
 
 import dataclasses
 
@@ -42,13 +42,13 @@ def test_the_same_data_has_the_same_fingerprints(config):
 
 
 @pytest.mark.parametrize("line", ["a b\tb\n", "a\tb a\n", "b a\tb a\n"])
-def test_a_line_that_changes_is_seen_in_its_corpus_alone(config, tmp_path, line):
+def test_a_changed_line_changes_the_fingerprint_of_its_corpus_only(config, tmp_path, line):
     before = build(config).fingerprints
     (tmp_path / "a.tsv").write_text("a b\tb a\n" * 19 + line + "a\tb\n")
     assert changed(before, build(config).fingerprints) == ["a.tsv has changed"]
 
 
-def test_where_sentences_end_and_what_cuts_batches_is_seen():
+def test_sentence_ends_and_batch_settings_change_the_fingerprint():
     tokens, offsets, moved = np.full(3, 9, np.int32), np.array([0, 1, 3]), np.array([0, 2, 3])
     epochs = Epochs(
         pairs=TokenizedPairs(tokens, offsets, tokens, offsets),
@@ -73,25 +73,25 @@ def test_where_sentences_end_and_what_cuts_batches_is_seen():
         {"train": CorpusConfig(pairs=("a.tsv", "b.tsv"), weights=(1.0, 2.0))},
     ],
 )
-def test_what_decides_the_batches_beside_the_pairs_is_seen(config, changes):
+def test_settings_of_the_batches_change_the_fingerprint(config, changes):
     before = build(config).fingerprints
     now = build(dataclasses.replace(config, **changes)).fingerprints
     (line,) = changed(before, now)
     assert line.startswith("the way from pairs to batches has changed")
 
 
-def test_another_order_of_the_corpora_is_seen(config):
+def test_the_order_of_the_corpora_changes_the_fingerprint(config):
     before = build(config).fingerprints
     turned = dataclasses.replace(config, train=CorpusConfig(pairs=("b.tsv", "a.tsv")))
     assert changed(before, build(turned).fingerprints) == ["the order of the corpora has changed"]
 
 
-def test_the_seed_is_seen(config):
+def test_the_seed_changes_the_fingerprint(config):
     (line,) = changed(build(config).fingerprints, build(config, seed=1).fingerprints)
     assert "the seed" in line
 
 
-def test_corpora_that_come_and_go_are_named(config):
+def test_new_and_missing_corpora_are_named(config):
     before = build(config).fingerprints
     twice = dataclasses.replace(config, train=CorpusConfig(pairs=("a.tsv", "a.tsv")))
     now = build(twice).fingerprints

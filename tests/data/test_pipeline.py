@@ -209,7 +209,7 @@ def test_sampling_gives_the_same_text_in_other_pieces_and_resumes(config, build)
     assert texts(data, epochs[0]) == texts(data, epochs[1])
     lengths = [sum(batch.inputs_segment_ids.sum() for batch in batches) for batches in epochs]
     assert lengths[0] != lengths[1]
-    for epoch in range(2, 8):  # whatever is drawn, the shapes chosen at the start hold it
+    for epoch in range(2, 8):  # the shapes chosen at the start fit every sample
         assert len(data.epochs.plan(epoch).order) == 197
     again = data.train_iterator()
     again.set_state(json.loads(json.dumps({"epoch": 1, "index": 1})))

@@ -1,4 +1,4 @@
-"""Against sacreBLEU itself, pair by pair."""
+"""Utilities and ranking against sacreBLEU, pair by pair."""
 
 import logging
 
@@ -33,7 +33,8 @@ CAT, CATS, DOG = "the cat sat on the mat .", "the cats sat on a mat .", "a dog r
 def pair_by_pair(
     candidates: list[str], samples: list[str], utility: Utility, tokenize: str = "13a"
 ) -> list[float]:
-    """By sacreBLEU's functions for one sentence; it logs that the text looks tokenised."""
+    """Returns the score by sacreBLEU's functions for one sentence (it logs that the text looks
+    tokenised)."""
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
 
     def value(candidate: str, sample: str) -> float:

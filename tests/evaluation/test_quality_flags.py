@@ -1,4 +1,4 @@
-"""Faults made by hand, and translations that are right though they look odd."""
+"""Faults made by hand, and correct translations that look odd."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def flags(
     at_limit: bool = False,
     **config: float,
 ) -> dict[str, str]:
-    """What is found where each word is a token; one target token has all the attention."""
+    """Returns the flags if each word is a token; one target token has all the attention."""
     source_tokens, target_tokens = ([*text.split(), EOS] for text in (source, target))
     found = check(
         source,
@@ -96,9 +96,9 @@ class TestLoop:
     def test_what_the_source_repeats_may_be_repeated(self) -> None:
         assert flags("ha ha ha ha ha !", "hi hi hi hi hi !") == {}
         assert "loop" in flags("ha ha ha ha !", "hi hi hi hi hi !")
-        # The same, where the source is one token of its own: its characters are looked at too.
+        # The source is one token here, so its characters are compared.
         assert flags("hahahahaha !", "ha ha ha ha ha !") == {}
-        # And its tokens, for a stretch of too many characters.
+        # A stretch of many characters is compared by tokens.
         verse = "I would like to dance . "
         assert flags(verse * 4, "Ich will tanzen . " * 4) == {}
 

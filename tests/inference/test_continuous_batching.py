@@ -22,7 +22,7 @@ LIMITS = np.array([12, 3, 12, 0, 9, 12, 1, 12, 5, 12, 12, 2, 0, 12, 0, 0])
 
 @flax.struct.dataclass
 class TablesOfSlots:
-    """As `toy_models.TableCache`; the tables are those of the sentences in the slots."""
+    """Like `toy_models.TableCache`, with the tables of the sentences in the slots."""
 
     tables: jax.Array  # [B P V]
     prefix: jax.Array  # [B K]
@@ -45,7 +45,7 @@ def tables():
 
 @functools.partial(jax.jit, static_argnames=("beam_size", "slots"))
 def found_in_slots(tables, options, beam_size, slots: int) -> Any:
-    """The hypotheses of all sentences, searched in so many slots; 0 = without a queue."""
+    """Returns the hypotheses of all sentences, searched in `slots` slots; 0 = without a queue."""
     search = make_search(beam_size, BEAMS, VOCAB, jnp.float32(0.8), LENGTH)
     options = SentenceOptions(jnp.asarray(LIMITS), **options)
     rows = slots or len(LIMITS)

@@ -1,4 +1,4 @@
-"""Sentences dealt out to several devices are translated as on one."""
+"""Sentences that are distributed to several devices get the same translations as on one."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Several models that vote on every token, and what the source has been looked at."""
+"""Ensembles: the mean of probabilities, and the attention that the source received."""
 
 import dataclasses
 import functools
@@ -47,7 +47,7 @@ def start(models, params, *source, with_coverage=True):
     return empty_ensemble_cache(models, sources, **sizes).replace_rows(jnp.arange(2), sources)
 
 
-def test_the_vote_is_the_weighted_mean_of_probabilities(rng):
+def test_an_ensemble_is_the_weighted_mean_of_probabilities(rng):
     logits = [jnp.asarray(rng.normal(size=(2, 3, VOCAB)), jnp.float32) for _ in range(3)]
     weights = jnp.array([0.5, 0.3, 0.2])
     found = jax.nn.softmax(combine(logits, weights))
@@ -58,7 +58,7 @@ def test_the_vote_is_the_weighted_mean_of_probabilities(rng):
 
 @pytest.mark.parametrize("members", [1, 2])
 def test_steps_equal_teacher_forcing_and_count_the_attention(rng, members):
-    """Over hypotheses that are selected on the way; models of different shapes."""
+    """Hypotheses are selected between the steps; the models have different shapes."""
     made, params = models({}, {"d_model": 12, "num_decoder_layers": 1, "norm": "pre"})
     made, params = made[:members], params[:members]
     weights = jnp.array([0.6, 0.4]) if members == 2 else None

@@ -1,4 +1,4 @@
-"""Length programs: chosen by the sentence alone, nothing lost."""
+"""Groups: each sentence alone decides its program, and no sentence is lost."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def group(lengths):
     return group_by_length(lengths, (16, 32, 50), tokens_per_batch=128, max_rows=6)
 
 
-def test_every_sentence_is_in_one_group_that_holds_it():
+def test_every_sentence_is_in_one_group_that_fits_it():
     lengths = np.random.default_rng(0).integers(1, 51, size=100).tolist()
     groups = group(lengths)
     assert sorted(place for one in groups for place in one.members) == list(range(100))
@@ -46,7 +46,7 @@ def test_the_program_of_a_sentence_does_not_depend_on_the_others():
     assert (alone.length, alone.rows) == (together.length, together.rows) == (32, 4)
 
 
-def test_a_length_over_the_budget_gets_a_row_all_the_same():
+def test_a_length_over_the_budget_still_gets_a_row():
     assert group_by_length([300], (300,), tokens_per_batch=128, max_rows=6)[0].rows == 1
 
 
@@ -60,7 +60,7 @@ def test_the_number_of_rows_does_not_follow_from_the_slots(length, max_slots, sl
     assert (group.slots, group.rows) == (slots, 2 * rows)
 
 
-def test_run_ahead_keeps_order_and_bounds_what_is_under_way():
+def test_run_ahead_keeps_order_and_limits_pending_groups():
     groups, under_way = group([5] * 40), []
 
     def dispatch(one):
@@ -75,7 +75,7 @@ def test_run_ahead_keeps_order_and_bounds_what_is_under_way():
     assert handed_back == [(one, one.members[0]) for one in groups]
 
 
-def test_longest_first_by_what_they_hold_and_not_by_their_program():
+def test_members_are_sorted_by_size_and_not_by_program():
     (group,) = group_by_length(
         [16, 16, 16], (16,), tokens_per_batch=128, max_rows=6, sizes=[3, 12, 7]
     )

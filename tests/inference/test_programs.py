@@ -1,4 +1,4 @@
-"""What the compiler made of a search."""
+"""Properties of the compiled search."""
 
 import dataclasses
 import re
@@ -31,7 +31,7 @@ def compiled(
     kernels: KernelChoice = "cpu",
     dtype: str = "float32",
 ) -> jax.stages.Compiled:
-    """A search in 64 slots, for as many sentences as there are limits."""
+    """Returns a compiled search in 64 slots, for one sentence for each limit."""
     config = dataclasses.replace(CONFIG, dtype=dtype)
     model = Transformer(config, VOCAB, VOCAB, 2, choose_kernels(kernels, "cpu"))
     params = init_params(model, jax.random.key(0))
@@ -51,7 +51,7 @@ def compiled_text(*given: Any, **options: Any) -> str:
 @pytest.mark.parametrize("kernels", ["reference", "cpu"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_loop_never_copies_the_past(beam_size, kernels):
-    """Keys and values are copied once at most, before the loop: where they are made (all zeros)."""
+    """Keys and values are copied at most once, before the loop, where they are created."""
     options = SearchInputs(
         SentenceOptions(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1)
     )

@@ -104,7 +104,7 @@ def sentences(rng: np.random.Generator, lengths: list[int]) -> list[list[str]]:
 
 @functools.partial(jax.jit, static_argnames="model")
 def log_probs(params, batch, *, model):
-    """log p(any token | source, target before it) [B T V], teacher-forced."""
+    """Returns log p(any token | source, target before it) [B T V], teacher-forced."""
     return jax.nn.log_softmax(model.apply({"params": params}, *batch))
 
 
@@ -163,7 +163,7 @@ def test_the_same_probabilities(changes, rng, tmp_path):
         np.testing.assert_allclose(one.scores[0], total, atol=1e-4)
 
 
-def test_every_reason_is_given_at_once(tmp_path):
+def test_all_reasons_are_given_in_one_message(tmp_path):
     changes = {"positions": "bucketed", "num_position_buckets": 8, "max_distance": 200}
     loaded = load(dataclasses.replace(TINY, local_window=5, **changes))
     with pytest.raises(ValueError) as error:
@@ -263,7 +263,7 @@ def test_special_tokens_have_names_that_no_word_has(rng, tmp_path):
     np.testing.assert_allclose(found.log_probs, expected, atol=1e-4)
 
 
-def test_the_padding_that_starts_a_marian_target_is_never_chosen(rng, tmp_path):
+def test_the_padding_token_that_starts_a_marian_target_is_never_chosen(rng, tmp_path):
     loaded = load(dataclasses.replace(TINY, output_bias=True))
     loaded.params["logits_bias"] = jnp.zeros(16).at[0].set(100.0)
     loaded.tokenizer.target.bos_id = 0

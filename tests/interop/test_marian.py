@@ -363,7 +363,7 @@ def test_the_config_tells_the_size_of_the_vocabulary(tmp_path):
     assert read_marian(tmp_path).config.data.tokenizer.vocab_size == ids["vocab_size"]
 
 
-def test_a_pickle_is_not_read_unasked(tmp_path):
+def test_a_pickle_is_read_only_on_request(tmp_path):
     write_directory(tmp_path)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(ValueError, match="a pickle: such files can run code.*--allow-pickle"):

@@ -34,7 +34,7 @@ def make_segments(length, *rows):
 
 
 def random_heads(batch=1, length=128, heads=2, width=64, dtype=jnp.float32, source_length=None):
-    """Queries, keys and values."""
+    """Returns queries, keys and values."""
     lengths = (length, source_length or length, source_length or length)
     keys = jax.random.split(jax.random.key(0), 3)
     return [
@@ -108,7 +108,7 @@ def narrow_values(heads):
 
 
 def refusal(attend, heads, bias=None, local_window=0):
-    """Returns what the kernel says, and checks that the reference then computes the result."""
+    """Returns the kernel's message, and checks that the reference computes the result."""
     segments = jnp.ones(heads[0].shape[:2], jnp.int32)
     positions = jnp.arange(segments.shape[1])[None]
     context = attention_context(

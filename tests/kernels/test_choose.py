@@ -1,4 +1,4 @@
-"""The choice of kernels, its description, and everything without them."""
+"""The choice of kernels, its description, and training and translation without them."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""The statistics of the hashed dropout mask: what makes it as good as independent coin tosses."""
+"""The statistics of the hashed dropout mask: it is as good as independent random bits."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def test_keeps_the_right_share_and_the_mean(rate):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_rows_and_columns_are_kept_alike(axis):
+def test_rows_and_columns_are_kept_equally_often(axis):
     kept = mask(2).mean(axis)
     expected_sd = np.sqrt(0.3 * 0.7 / SIZE[axis])
     assert 0.85 * expected_sd < kept.std() < 1.15 * expected_sd
@@ -45,7 +45,7 @@ def test_keys_give_unrelated_masks():
 
 
 def test_keys_do_not_give_shifted_copies():
-    """The weakness of `hash(index + key)`: one key's sequence found in another's, moved along."""
+    """`hash(index + key)` would have this weakness: keys give shifted copies of one sequence."""
     one, other = mask(4).ravel() - 0.7, mask(5).ravel() - 0.7
     spectrum = np.fft.rfft(one) * np.conj(np.fft.rfft(other))
     correlations = np.fft.irfft(spectrum) / (one.std() * other.std() * one.size)
@@ -58,7 +58,7 @@ def test_a_key_gives_one_mask():
 
 @pytest.mark.parametrize("drop", [dropout, reference.dropout], ids=["hashed", "reference"])
 def test_the_mask_of_a_row_depends_on_its_number_alone(drop):
-    """So devices and micro-batches may divide a batch in any way."""
+    """So a batch can be divided among devices and micro-batches in any way."""
     x, key, rows = jnp.ones((256, 64)), jax.random.key(6), jnp.array([7, 200, 3])
     whole, part = drop(x, 0.3, key, jnp.arange(256)), drop(x[:3], 0.3, key, rows)
     assert np.array_equal(part, whole[rows])

@@ -29,7 +29,7 @@ def attend(q, k, v, mask):
 
 
 def numpy_attention(q, k, v, mask):
-    """softmax(Q K^T / sqrt(d_k)) V, one query at a time, over the allowed keys alone."""
+    """Returns softmax(Q K^T / sqrt(d_k)) V, one query at a time, over the allowed keys only."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     batch, length, heads, _ = q.shape
     shared_by = heads // k.shape[2]
@@ -63,7 +63,7 @@ def test_equals_jax(rng, kv_heads):
     np.testing.assert_allclose(attend(q, k, v, mask), theirs, atol=1e-5)
 
 
-def test_masked_keys_weigh_nothing_and_rows_without_keys_stay_finite(rng):
+def test_masked_keys_have_weight_0_and_fully_masked_rows_stay_finite(rng):
     q, k = draw(rng, 2, 5, 3, 4), draw(rng, 2, 5, 3, 4)
     segments = jnp.array([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
     weights = attention_weights(q, k, segment_mask(segments, segments))
@@ -71,7 +71,7 @@ def test_masked_keys_weigh_nothing_and_rows_without_keys_stay_finite(rng):
     assert jnp.all(jnp.isfinite(weights))
 
 
-def test_a_neighborhood_is_centred_and_follows_positions():
+def test_a_local_window_is_centred_and_follows_positions():
     positions = jnp.array([[0, 1, 2, 3, 0, 1]])  # two packed sentences
     segments = jnp.array([[1, 1, 1, 1, 2, 2]])
     near = local_window_mask(positions, positions, 3) & segment_mask(segments, segments)
@@ -87,13 +87,13 @@ def test_a_neighborhood_is_centred_and_follows_positions():
 
 
 def project(params, name, x):
-    """x W + b of one projection, in float64: [B T N H]"""
+    """Returns x W + b of one projection, in float64: [B T N H]."""
     kernel, bias = (np.asarray(params[name][key], np.float64) for key in ("kernel", "bias"))
     return np.einsum("BTD,DNH->BTNH", x, kernel) + bias
 
 
 def apply_self_attention(rng, make_relation, positions, mask, *, kv_heads=2, value_width=3):
-    """(params, x, output) of a self-attention layer with random parameters."""
+    """Returns (params, x, output) of a self-attention layer with random parameters."""
     layer = MultiHeadAttention(4, kv_heads, 8, 6, value_width, make_relation)
     x = draw(rng, *positions.shape, 8)
     context = AttentionContext(mask, positions, positions)
@@ -109,7 +109,7 @@ def apply_self_attention(rng, make_relation, positions, mask, *, kv_heads=2, val
 
 
 def numpy_self_attention(params, x, score, value, mask):
-    """The layer with score(q_i, k_j, i, j, head) and value(v_j, i, j), in plain loops."""
+    """Returns the output by loops, with score(q_i, k_j, i, j, head) and value(v_j, i, j)."""
     q, k, v = (project(params, name, x) for name in ("query", "key", "value"))
     batch, length, heads, _ = q.shape
     shared_by = heads // k.shape[2]
@@ -152,7 +152,7 @@ def test_relative_positions_equal_shaw(rng, mask):
 
 
 def test_rotary_positions_equal_roformer(rng):
-    """Su et al. 2021, section 3.2: complex numbers turned by e^(i m theta)."""
+    """Su et al. 2021, section 3.2: complex numbers multiplied by e^(i m theta)."""
     params, x, found = apply_self_attention(rng, Rotary, POSITIONS, MASK)
 
     def turned(vector, position):
@@ -168,7 +168,7 @@ def test_rotary_positions_equal_roformer(rng):
 
 
 def t5_bucket(distance, bidirectional, num_buckets, max_distance):
-    """Raffel et al. 2020, section 2.1, for one distance, in whole numbers where they are whole."""
+    """Returns the bucket of one distance: Raffel et al. 2020, section 2.1."""
     bucket = 0
     if bidirectional:
         num_buckets //= 2
@@ -198,8 +198,8 @@ def test_bucketed_bias_equals_t5(rng, bidirectional):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_steps_equal_the_whole(rng):
-    """Self-attention of one token after another over a store == causal attention at once."""
+def test_steps_equal_the_whole_sequence(rng):
+    """Self-attention token by token over a store == causal attention over all tokens."""
     module = MultiHeadAttention(num_heads=2, num_kv_heads=2, d_model=8, key_width=4, value_width=4)
     length = 5
     x = draw(rng, 3, length, 8)
@@ -224,8 +224,8 @@ def test_steps_equal_the_whole(rng):
 
 
 @pytest.mark.parametrize(("positions", "learns"), [("sinusoidal", False), ("rotary", True)])
-def test_the_bias_of_keys_learns_only_where_softmax_sees_it(positions, learns):
-    """Else its gradient is rounding, another on every number of devices, and Adam amplifies it."""
+def test_the_bias_of_keys_is_trained_only_if_softmax_depends_on_it(positions, learns):
+    """Otherwise its gradient is rounding noise, which Adam amplifies."""
     config = TransformerConfig(d_model=16, num_heads=2, positions=positions)
     module = self_attention(config, REFERENCE, bidirectional=True)
     x = jax.random.normal(jax.random.key(0), (2, 5, 16))
@@ -237,7 +237,7 @@ def test_the_bias_of_keys_learns_only_where_softmax_sees_it(positions, learns):
         return module(x, keys_values, context, dropout_rows=None)
 
     variables = nn.init(output, module)(jax.random.key(1), x)
-    # A bias that is not 0 must not change what there is to see.
+    # Also with a bias that is not 0.
     gradients = jax.grad(lambda v: jnp.sum(jnp.sin(nn.apply(output, module)(v, x))))(variables)
     gradients = nn.unbox(gradients)["params"]
     assert bool(jnp.any(gradients["key"]["bias"] != 0)) == learns

@@ -22,7 +22,7 @@ def test_equals_the_formula():
 
 
 def test_a_fixed_offset_is_a_rotation():
-    """Why the paper chose them: PE[pos + k] is the same linear function of PE[pos] for all pos."""
+    """The paper's reason for sinusoids: PE[pos + k] is a linear function of PE[pos]."""
     table = sinusoids(64, 8).astype(np.float64)
     rotation, *_ = np.linalg.lstsq(table[:-5], table[5:], rcond=None)
     np.testing.assert_allclose(table[:-5] @ rotation, table[5:], atol=1e-5)
@@ -50,7 +50,7 @@ def test_learned_positions_choose_the_row_and_end_where_the_table_ends():
         added.apply({"params": {"table": table}}, x, positions, length=5)
 
 
-def test_positions_that_work_elsewhere_add_nothing():
+def test_relative_schemes_add_nothing_to_embeddings():
     x, positions = jnp.ones((1, 4, 6)), jnp.array([[0, 1, 0, 2]])
     for kind in ("relative", "bucketed", "rotary", "none"):
         added = make_added_positions(kind, 0)

@@ -1,4 +1,4 @@
-"""What must be equal, in every variant: cached and forced, padded and not, packed and not."""
+"""Every variant: cached == teacher-forced, padded == unpadded, packed == unpacked."""
 
 import dataclasses
 import functools
@@ -28,14 +28,14 @@ TINY = TransformerConfig(
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_compilation():
-    """The many small programs of this file run once each: XLA need not polish them."""
+    """Compiles without optimisations: the many small programs of this file run once each."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
 
 
-# Every choice at least once; the combinations are drawn, so that no two choices hide each other.
+# Every choice at least once, in random combinations, so that no choice hides another.
 CHOICES = {
     "num_kv_heads": (0, 1, 2),
     "key_width": (0, 6),
@@ -59,7 +59,7 @@ CHOICES = {
 
 
 def draw_variants(count: int) -> list[TransformerConfig]:
-    """Each field goes through its values in a random order, again and again."""
+    """Returns configs in which each field takes all its values, in random order."""
     rng = np.random.default_rng(0)
     columns = {
         name: np.concatenate([rng.permutation(len(values)) for _ in range(count)])[:count]
@@ -76,7 +76,7 @@ VARIANTS = [pytest.param(config, id=f"{i}") for i, config in enumerate([TINY, *d
 
 @functools.cache
 def build(config: TransformerConfig) -> tuple[Transformer, dict]:
-    """A model with random parameters: zeros and ones would hide one in the wrong place."""
+    """Returns a model with random parameters: zeros and ones would hide a misplaced one."""
     model = Transformer(config, VOCAB, VOCAB, BOS)
     one = jnp.ones((1, 1), jnp.int32)
     shapes = jax.eval_shape(model.init, jax.random.key(0), one, one, one, one, one, one)
@@ -91,7 +91,7 @@ def build(config: TransformerConfig) -> tuple[Transformer, dict]:
 
 @functools.cache
 def forward(config: TransformerConfig):
-    """The compiled forward pass: (params, *batch) -> logits"""
+    """Returns the compiled forward pass: (params, *batch) -> logits."""
     return jax.jit(build(config)[0].apply)
 
 
@@ -136,7 +136,7 @@ def test_cached_decoding_equals_teacher_forcing(config, rng):
 @pytest.mark.parametrize("config", VARIANTS)
 @pytest.mark.parametrize("kernels", [REFERENCE, CPU_KERNELS], ids=["reference", "cpu"])
 def test_each_hypothesis_continues_its_own_past(config, kernels, rng):
-    """First each continues itself, so that they fill a second page; then random parents."""
+    """First each hypothesis continues itself, to fill a second page; then parents are random."""
     model, params = build(config)
     model = model.clone(kernels=kernels)
     beams, length, apart = (2, 3), 40, 25
@@ -215,7 +215,7 @@ def test_packed_equals_unpacked(config, rng):
 
 
 def pack(pairs: list[Example]) -> Batch:
-    """All pairs in the first row of a batch of shape WIDE, which they fill; the second is empty."""
+    """Returns all pairs in the first row of a batch of shape WIDE; its second row is empty."""
     rows = {}
     for side in ("inputs", "targets"):
         sentences = [getattr(pair, side) for pair in pairs]
@@ -227,7 +227,7 @@ def pack(pairs: list[Example]) -> Batch:
 
 
 @pytest.mark.parametrize("config", VARIANTS)
-def test_a_step_of_training_reaches_every_parameter(config, rng):
+def test_every_parameter_has_a_gradient(config, rng):
     model, params = build(config)
     batch = pad_batch(examples(rng, [(7, 9), (8, 8)]), WIDE)
 
@@ -241,7 +241,7 @@ def test_a_step_of_training_reaches_every_parameter(config, rng):
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients(params["params"])):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         assert np.isfinite(gradient).all(), name
-        # Shifting all keys by one vector shifts all scores of a query alike: no gradient.
+        # One vector added to all keys changes all scores of a query equally: no gradient.
         assert np.abs(gradient).max() > 1e-7 or name.endswith("key/bias"), name
 
 
@@ -348,9 +348,9 @@ def test_a_config_that_makes_no_sense_is_refused(change, message):
 
 
 @pytest.mark.parametrize(("name", "value"), [("positions", "alibi"), ("activation", "gelu_new")])
-def test_a_choice_that_there_is_not_is_refused(name, value):
-    """By the config itself: unknown positions would be none, without a word."""
+def test_an_unknown_choice_is_refused(name, value):
+    """The config refuses it: unknown positions would mean no positions, without a message."""
     config = dataclasses.replace(TINY)
-    object.__setattr__(config, name, value)  # past the type checks that only tests have
+    object.__setattr__(config, name, value)  # without the type checks of the tests
     with pytest.raises(ValueError, match=rf"model\.{name} must be one of \w+, .*, got '{value}'"):
         config.__post_init__()

@@ -20,7 +20,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def page_faults(prepare: str, megabytes: int, count: int = 1) -> int:
-    """Counts those of a thread that allocates and frees `count` blocks 20 times."""
+    """Returns the page faults of a thread that allocates and frees `count` blocks 20 times."""
     program = PROGRAM.format(prepare=prepare, megabytes=megabytes, count=count)
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     return int(result.stdout)

@@ -1,4 +1,4 @@
-"""The search, proved on toy models whose optimum is known by reasoning or by trying all."""
+"""Beam search on toy models whose optimum is known by reasoning or exhaustive search."""
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ NEVER = -1e9
 
 
 def table(probabilities: dict[tuple[int, ...], dict[int, float]]) -> np.ndarray:
-    """One sentence's model, from the probabilities of the next token after each prefix."""
+    """Returns the model of one sentence, from the next token's probabilities after each prefix."""
     logits = np.full((1, 101, 6), NEVER, np.float32)
     logits[..., EOS] = 0.0
     for tokens, following in probabilities.items():
@@ -42,7 +42,7 @@ def table(probabilities: dict[tuple[int, ...], dict[int, float]]) -> np.ndarray:
     return logits
 
 
-# The tempting start A (0.6) leads nowhere; the best sentence starts with B.
+# The first token A is more probable (0.6), but the best sentence starts with B.
 #
 #            0.6 .-- A --.-- 0.34 -> A EOS      0.6 * 0.34 * 1 = 0.204
 #           .---'         `- 0.33 -> B EOS      0.6 * 0.33 * 1 = 0.198
@@ -52,7 +52,7 @@ def table(probabilities: dict[tuple[int, ...], dict[int, float]]) -> np.ndarray:
 GARDEN_PATH = table({(): {A: 0.6, B: 0.4}, (A,): {A: 0.34, B: 0.33, EOS: 0.33}, (B,): {EOS: 1.0}})
 
 
-def test_greedy_and_beam_one_take_the_tempting_start_and_beam_two_does_not():
+def test_greedy_and_beam_one_take_the_more_probable_start_and_beam_two_does_not():
     for beam_size, best in ((None, (A, A, EOS)), (1, (A, A, EOS)), (2, (B, EOS))):
         found = search(GARDEN_PATH, [5], beam_size=beam_size)
         assert sentences(found, 0) == [best]
@@ -72,7 +72,7 @@ def test_length_penalty_prefers_longer_sentences(alpha, best):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_a_beam_as_wide_as_the_space_is_exhaustive_search(alpha):
-    """n-best lists, order and scores equal those of trying all 15 (or fewer) sentences."""
+    """n-best lists, order and scores equal those of all 15 (or fewer) sentences."""
     limits = [4, 4, 2, 1, 0]
     tables = random_tables(0, len(limits))
     found = search(tables, limits, beam_size=16, num_hypotheses=16, alpha=alpha)
@@ -151,7 +151,7 @@ def test_stopping_early_changes_nothing(batch, num_hypotheses, monkeypatch):
         search_batch(tables, limits, num_hypotheses=num_hypotheses, alpha=alpha) for alpha in alphas
     ]
     monkeypatch.setattr(module, "should_stop", lambda *_, **__: jnp.zeros(len(limits), bool))
-    jax.clear_caches()  # or the program compiled before would run
+    jax.clear_caches()  # else the program compiled before would run
     full = [
         search_batch(tables, limits, num_hypotheses=num_hypotheses, alpha=alpha) for alpha in alphas
     ]
@@ -160,7 +160,7 @@ def test_stopping_early_changes_nothing(batch, num_hypotheses, monkeypatch):
 
 
 def test_the_loop_ends_when_nothing_can_win():
-    """After "B EOS" (0.4), found in step 2, no live one (at most 0.204) can win: 2 steps of 50."""
+    """After "B EOS" (0.4) in step 2, no live hypothesis (at most 0.204) can win: 2 of 50 steps."""
     steps = []
 
     def counting_step(tokens, cache):
@@ -192,7 +192,7 @@ def test_should_stop_compares_with_the_best_that_can_still_be_reached():
 
 
 def test_a_bonus_changes_the_ranks_and_not_the_scores():
-    """As a coverage penalty: here a made-up one of the prefix; all sentences are tried."""
+    """Like a coverage penalty; here a function of the prefix, compared with all sentences."""
     tables = random_tables(12, 3)
     bonus = {"coverage_bonus": lambda cache: -(cache.prefix % 5).astype(jnp.float32)}
     found = search(tables, [4] * 3, beam_size=16, num_hypotheses=16, alpha=0.7, **bonus)

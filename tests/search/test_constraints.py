@@ -1,4 +1,4 @@
-"""Phrases that must appear: they always do, and they cost as little as can be."""
+"""Phrases that must appear: they always appear, and they lower the score as little as possible."""
 
 import functools
 import itertools
@@ -23,7 +23,7 @@ from flaxformer_mt.search.constraints import Banks, automaton, make_banks
 from flaxformer_mt.search.rules import ForcedPrefix, NoRepeatedNgram
 
 VOCAB = 12
-NOT_BOUNDARY = (10, 11)  # tokens that go on with a word
+NOT_BOUNDARY = (10, 11)  # tokens that continue a word
 
 
 def boundary(vocab_size: int) -> np.ndarray:
@@ -42,7 +42,7 @@ def banks(phrases, *, vocab_size=VOCAB, size=(4, 4), whole_words=True) -> Banks:
 
 
 def contains(tokens, phrase, *, whole_words=True) -> bool:
-    """By definition: the phrase stands there, and no token goes on with its last word."""
+    """Returns whether the phrase is there, and no token continues its last word."""
     return any(
         tuple(tokens[i : i + len(phrase)]) == tuple(phrase)
         and not (whole_words and tokens[i + len(phrase)] in NOT_BOUNDARY)
@@ -66,7 +66,7 @@ phrases_of_a_sentence = st.lists(
     seed=st.integers(0, 10_000),
 )
 def test_every_phrase_appears_even_with_a_random_model(phrases, room, whole_words, beam_size, seed):
-    """With as little room as will do, or more; also after a prefix and with rules against it."""
+    """With the least sufficient length or more; also after a prefix and against rules."""
     prefix = np.array([[A, B, 10, A]] * 4)
     lengths = [0, 0, 2, 4]
     needed = [sum(map(len, of_one)) + 1 for of_one in phrases]
@@ -87,7 +87,7 @@ def test_every_phrase_appears_even_with_a_random_model(phrases, room, whole_word
 
 
 @pytest.mark.parametrize("beam_size", [1, 3, 8])
-def test_a_sentence_without_phrases_is_searched_as_ever(beam_size):
+def test_a_sentence_without_phrases_gets_an_ordinary_beam_search(beam_size):
     limits = [9, 7, 9, 1, 0, 5]
     tables = random_tables(21, 6, vocab_size=VOCAB)
     plain = search(tables, limits, beam_size=beam_size, num_hypotheses=beam_size, alpha=0.6)
@@ -106,7 +106,7 @@ def test_a_sentence_without_phrases_is_searched_as_ever(beam_size):
 
 
 def test_a_beam_as_wide_as_the_space_finds_the_best_sentence_with_the_phrases():
-    """Among all sentences of at most 5 tokens; it must not stop where it would with a free one."""
+    """Among all sentences of at most 5 tokens. It must not stop where a free search would."""
     phrases = [[(A, B)], [(B,), (A,)], [(B, B, A)], [(A, A)], [(A, B), (B, A)], []]
     tables = random_tables(22, 6)
     tables[..., EOS] += 1.0
@@ -122,7 +122,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_best_sentence_with_the_phrases():
         ]
         best = max(every, key=functools.partial(log_prob, tables[row]))
         (tokens,) = sentences(found, row)
-        # A hypothesis that would end must go on with a phrase: others may be missed, not by much.
+        # A hypothesis that would end must continue with a phrase, so the best one may be missed.
         assert tokens in every
         assert found.scores[row, 0] == pytest.approx(log_prob(tables[row], tokens), rel=1e-4)
         changed += tokens != sentences(plain, row)[0]
@@ -130,8 +130,8 @@ def test_a_beam_as_wide_as_the_space_finds_the_best_sentence_with_the_phrases():
     assert changed >= 3
 
 
-def test_banks_find_better_places_than_the_masks_alone(monkeypatch):
-    """Dealing out the beam makes phrases come where the model likes them best."""
+def test_banks_find_better_translations_than_masks_alone(monkeypatch):
+    """With banks, phrases appear where the model gives them the highest probability."""
     tables = random_tables(23, 40, vocab_size=VOCAB)
     tables[..., EOS] -= 1.0
     phrases = [[(4 + row % 6, 5)] for row in range(40)]
@@ -143,7 +143,7 @@ def test_banks_find_better_places_than_the_masks_alone(monkeypatch):
 
 
 def test_a_sentence_with_its_phrase_ends_though_others_are_more_probable():
-    """The model would write any word but B for ever, and after B it would end."""
+    """The model would write any word but B without end, and end after B."""
     tables = np.full((1, 10_007, VOCAB), 10.0, np.float32)
     tables[..., : EOS + 1], tables[..., B] = -20.0, -5.0
     tables[0, (0 * 7 + B), EOS] = 20.0  # after B alone
@@ -177,18 +177,18 @@ def test_states_follow_all_phrases_at_once():
         history.append(state[0, 0].tolist())
     assert history == [
         [1, 0, 0, met],
-        [2, 1, 1, met],  # "A B" and "B" are spelt: does the word end here?
-        [met, 2, met, met],  # it did
+        [2, 1, 1, met],  # "A B" and "B" are spelt; the word may continue
+        [met, 2, met, met],  # it ended
         [met, 3, met, met],
-        [met, 0, met, met],  # 10 goes on with the word of "B A 10"
+        [met, 0, met, met],  # 10 continues the word of "B A 10"
         [met, 1, met, met],
         [met, 0, met, met],
     ]
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_phrase_that_waits_for_its_word_to_end_is_not_spoilt_by_the_next(beam_size):
-    """After "4 5 8 9" the token 10 would write "9 10", but the first phrase would be lost."""
+def test_a_phrase_whose_word_has_not_ended_is_not_undone_by_the_next(beam_size):
+    """After "4 5 8 9" the token 10 would complete "9 10" and undo the first phrase."""
     phrases = [[(4, 5, 8, 9), (9, 10)]] * 30
     tables = random_tables(25, 30, vocab_size=VOCAB)
     wishes = {"selection": banks(phrases)}
@@ -200,7 +200,7 @@ def test_a_phrase_that_waits_for_its_word_to_end_is_not_spoilt_by_the_next(beam_
         assert all(contains(tokens, phrase) for phrase in phrases[row])
 
 
-def test_a_phrase_that_begins_inside_of_a_word_gives_up_whole_words():
+def test_whole_words_are_not_checked_if_a_phrase_begins_inside_a_word():
     phrases = [[(10, 4), (5,)]]
     tables = random_tables(24, 1, vocab_size=VOCAB)
     found = search(tables, [4], beam_size=4, wishes={"selection": banks(phrases)})

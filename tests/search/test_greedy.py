@@ -6,7 +6,7 @@ from toy_models import teacher_forced_score as score_of
 
 
 def plain_greedy(table: np.ndarray, limit: int) -> tuple[int, ...]:
-    """Greedy search by definition, in plain Python."""
+    """Returns the result of greedy search by definition, in plain Python."""
     log_probs = log_softmax(table)
     log_probs[:, [PAD, UNK, BOS]] = -np.inf
     tokens, prefix = [], 0
@@ -16,11 +16,11 @@ def plain_greedy(table: np.ndarray, limit: int) -> tuple[int, ...]:
     return tuple(tokens if EOS in tokens else [*tokens, EOS])
 
 
-def test_greedy_search_is_what_it_is_by_definition():
+def test_greedy_search_equals_its_definition():
     limits = [12, 12, 4, 1, 0, 12, 12, 12]
     tables = random_tables(3, len(limits), vocab_size=300)  # more than a block of top_k
     tables[..., EOS] += 3.0
-    tables[..., UNK] += 20.0  # the favourite, and forbidden
+    tables[..., UNK] += 20.0  # the most probable token, but suppressed
     found = search(tables, limits, alpha=0.6)
     for row, limit in enumerate(limits):
         if limit == 0:

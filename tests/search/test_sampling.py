@@ -1,4 +1,4 @@
-"""Draws, against the probabilities of toy models."""
+"""Samples against the probabilities of toy models."""
 
 import functools
 from collections import Counter
@@ -11,7 +11,7 @@ from toy_models import EOS, all_hypotheses, log_softmax, random_tables, search, 
 from flaxformer_mt.search.sampling import Sampler, WithoutReplacement
 
 LIMIT = 3
-DRAWS = 4000
+NUM_SAMPLES = 4000
 
 
 def sampler(rows: int, seed: int = 0, **given) -> Sampler:
@@ -21,7 +21,7 @@ def sampler(rows: int, seed: int = 0, **given) -> Sampler:
 
 
 def probabilities(table: np.ndarray, temperature: float = 1.0) -> dict[tuple[int, ...], float]:
-    """Of every sentence, with the limit and the suppressed tokens as the search has them."""
+    """Returns the probability of every sentence, with the search's limit and suppressed tokens."""
     allowed = table.astype(np.float64) / temperature
     allowed[:, :EOS] = -1e9
     log_probs = log_softmax(allowed)
@@ -36,9 +36,9 @@ def probabilities(table: np.ndarray, temperature: float = 1.0) -> dict[tuple[int
     return found
 
 
-def check_frequencies(drawn, expected, number) -> None:
-    """Within 4.5 standard deviations, each of them."""
-    counts = Counter(drawn)
+def check_frequencies(samples, expected, number) -> None:
+    """Asserts that each count is within 4.5 standard deviations."""
+    counts = Counter(samples)
     assert set(counts) <= set(expected)
     for what, probability in expected.items():
         spread = 4.5 * np.sqrt(number * probability * (1 - probability)) + 1
@@ -46,18 +46,18 @@ def check_frequencies(drawn, expected, number) -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
-def test_sentences_are_drawn_with_their_probabilities(temperature):
+def test_sentences_are_sampled_with_their_probabilities(temperature):
     table = random_tables(5, 1)
     tables = np.repeat(table, 8, axis=0)
     choose = sampler(8, temperature=temperature)
-    number = DRAWS // 8
+    number = NUM_SAMPLES // 8
     found = search(tables, [LIMIT] * 8, num_hypotheses=number, wishes={"choose": choose})
-    drawn = [tokens for row in range(8) for tokens in sentences(found, row)]
-    assert len(drawn) == DRAWS
-    check_frequencies(drawn, probabilities(table[0], temperature), DRAWS)
+    samples = [tokens for row in range(8) for tokens in sentences(found, row)]
+    assert len(samples) == NUM_SAMPLES
+    check_frequencies(samples, probabilities(table[0], temperature), NUM_SAMPLES)
 
 
-def test_top_k_and_top_p_leave_the_most_probable(rng):
+def test_top_k_and_top_p_keep_the_most_probable(rng):
     scores = jnp.asarray(rng.normal(size=(2, 3, 50)), jnp.float32)
     log_probs = log_softmax(np.asarray(scores))
     for top_k in (1, 7, 49, 50, 60):
@@ -73,7 +73,7 @@ def test_top_k_and_top_p_leave_the_most_probable(rng):
         np.testing.assert_allclose(np.exp(tempered).sum(-1), 1, rtol=1e-5)
 
 
-def test_one_choice_left_is_greedy_search():
+def test_sampling_from_one_token_is_greedy_search():
     tables = random_tables(6, 5)
     expected = search(tables, [9] * 5)
     found = search(tables, [9] * 5, wishes={"choose": sampler(5, top_k=1)})
@@ -81,19 +81,19 @@ def test_one_choice_left_is_greedy_search():
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
 
 
-def test_the_seed_of_a_sentence_decides_alone():
+def test_samples_depend_on_the_seed_of_the_sentence_only():
     tables = random_tables(7, 4)
     seeds = jnp.array([3, 1, 4, 1], jnp.uint32)
     order = np.array([2, 0, 3, 1])
-    draw = functools.partial(search, num_hypotheses=5)
-    found = draw(tables, [9] * 4, wishes={"choose": Sampler(seeds, jnp.float32(1))})
-    moved = draw(tables[order], [9] * 4, wishes={"choose": Sampler(seeds[order], jnp.float32(1))})
+    sample = functools.partial(search, num_hypotheses=5)
+    found = sample(tables, [9] * 4, wishes={"choose": Sampler(seeds, jnp.float32(1))})
+    moved = sample(tables[order], [9] * 4, wishes={"choose": Sampler(seeds[order], jnp.float32(1))})
     np.testing.assert_array_equal(found.tokens[order], moved.tokens)
-    other = draw(tables, [9] * 4, wishes={"choose": Sampler(seeds + 1, jnp.float32(1))})
+    other = sample(tables, [9] * 4, wishes={"choose": Sampler(seeds + 1, jnp.float32(1))})
     assert (found.tokens != other.tokens).any()
 
 
-def test_as_many_draws_without_replacement_as_sentences_are_all_of_them():
+def test_as_many_samples_without_replacement_as_sentences_are_all_sentences():
     tables = random_tables(8, 3)
     selection = WithoutReplacement(sampler(3))
     found = search(
@@ -104,7 +104,7 @@ def test_as_many_draws_without_replacement_as_sentences_are_all_of_them():
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_draws_without_replacement_have_the_right_probabilities(temperature):
+def test_samples_without_replacement_have_the_right_probabilities(temperature):
     """Of ordered pairs: p(first) * p(second) / (1 - p(first)).
 
     With more beginnings than hypotheses, so that noise that forgot its prefix would show.
@@ -127,7 +127,7 @@ def test_draws_without_replacement_have_the_right_probabilities(temperature):
     check_frequencies(pairs, expected, number)
 
 
-def test_draws_report_the_score_of_the_model():
+def test_samples_report_the_score_of_the_model():
     tables = random_tables(10, 4)
     choose = {"choose": sampler(4, temperature=0.7, top_k=3)}
     selection = {"selection": WithoutReplacement(sampler(4, temperature=0.7))}

@@ -18,7 +18,7 @@ FORBIDDEN = [PAD, UNK, BOS]
 
 
 def plain_search(table, *, normalization, early_stopping, forced_end, renormalize):
-    """[(score, tokens)], best first."""
+    """Returns [(score, tokens)], best first."""
 
     def score(log_prob, length):
         base = length if normalization == "average" else (5 + length) / 6
@@ -103,7 +103,7 @@ def test_beam_search_keeps_the_rules(tables, found, place):
 
 
 def test_the_options_matter(found):
-    """Each pair of them finds other translations, or other scores for the same."""
+    """Any two combinations find other translations, or other scores."""
     for place, one in enumerate(found):
         for other in found[place + 1 :]:
             assert (one.tokens != other.tokens).any() or (one.scores != other.scores).any()
@@ -112,7 +112,7 @@ def test_the_options_matter(found):
     assert (heuristic.tokens != found[2].tokens).any()
 
 
-def test_greedy_search_keeps_them_too(tables):
+def test_greedy_search_keeps_the_rules_too(tables):
     plain = search(tables, [LIMIT] * 60)
     scaled = search(tables, [LIMIT] * 60, alpha=1.0, length_normalization="average")
     np.testing.assert_array_equal(plain.tokens, scaled.tokens)
@@ -124,7 +124,7 @@ def test_greedy_search_keeps_them_too(tables):
     assert (renormalized.scores > plain.scores).all()
 
 
-def test_what_may_not_be_chosen():
+def test_suppressed_tokens_are_not_chosen():
     words = WordVocabulary([(f"w{i}", 1) for i in range(12)])
 
     def suppressed(**given) -> list[int]:

@@ -1,4 +1,4 @@
-"""Models without parameters, for proofs about the search: a table gives the next token."""
+"""Models without parameters for tests of the search: a table gives the next token."""
 
 import functools
 import itertools
@@ -19,7 +19,7 @@ PAD, UNK, BOS, EOS, A, B = range(6)
 
 @flax.struct.dataclass
 class TableCache:
-    """Remembers the whole prefix of each hypothesis, as a number: a wrong `select` shows."""
+    """Stores the whole prefix of each hypothesis as a number, so that a wrong `select` is seen."""
 
     tables: jax.Array  # [B P V]
     prefix: jax.Array  # [B K]
@@ -29,7 +29,7 @@ class TableCache:
 
 
 def table_step(tokens, cache):
-    """Logits tables[b, number of the prefix]; the number is 0 before BOS."""
+    """Returns the logits tables[b, number of the prefix]; the number is 0 before BOS."""
     num_prefixes = cache.tables.shape[1]
     prefix = jnp.where(tokens == BOS, 0, (cache.prefix * 7 + tokens) % num_prefixes)  # [B K]
     logits = jnp.take_along_axis(cache.tables, prefix[..., None], axis=1)  # [B K V]
@@ -107,12 +107,12 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
 
 
 def log_prob(table: np.ndarray, tokens) -> float:
-    """What the model says of one hypothesis."""
+    """Returns the model's log-probability of one hypothesis."""
     return teacher_forced_score(table, tokens, 0.0)
 
 
 def teacher_forced_score(table: np.ndarray, tokens, alpha: float) -> float:
-    """The score of one hypothesis (EOS included) by definition, in plain Python and float64."""
+    """Returns the score of one hypothesis by definition, in plain Python and float64."""
     log_probs, prefix, total = log_softmax(table), 0, 0.0
     for token in tokens:
         total += log_probs[prefix, token]
@@ -121,7 +121,7 @@ def teacher_forced_score(table: np.ndarray, tokens, alpha: float) -> float:
 
 
 def all_hypotheses(vocab_size: int, limit: int):
-    """Every sequence of allowed tokens with EOS at the end, of at most `limit` tokens."""
+    """Returns all sequences of at most `limit` allowed tokens with EOS at the end."""
     words = [token for token in range(vocab_size) if token > EOS]
     for length in range(limit):
         for prefix in itertools.product(words, repeat=length):
@@ -129,7 +129,7 @@ def all_hypotheses(vocab_size: int, limit: int):
 
 
 def sentences(found: Hypotheses, row: int) -> list[tuple[int, ...]]:
-    """The hypotheses of one sentence, without padding and empty places."""
+    """Returns the hypotheses of one sentence, without padding and empty entries."""
     return [
         tuple(tokens[:length].tolist())
         for tokens, length in zip(found.tokens[row], found.lengths[row], strict=True)

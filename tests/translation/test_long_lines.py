@@ -1,4 +1,4 @@
-"""Cutting text that is too long."""
+"""Text that is too long is split into pieces."""
 
 import hypothesis
 import hypothesis.strategies as st

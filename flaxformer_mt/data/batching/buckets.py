@@ -116,9 +116,9 @@ def _borders(lengths: Int[np.ndarray, "n"]) -> Int[np.ndarray, "X"]:
 def _similar_fractions(
     source_counts: Int[np.ndarray, "X"], target_counts: Int[np.ndarray, "Y"]
 ) -> Bool[np.ndarray, "X Y"]:
-    """Whether a source length and a target length exclude similar fractions of the pairs.
+    """Returns whether source and target lengths exclude similar fractions of the pairs.
 
-    Other combinations are no good shapes: one side excludes pairs that the other side fits. Without
+    Other combinations are bad shapes: one side excludes pairs that fit the other side. Without
     them the search takes milliseconds.
     """
     source_fraction = np.cumsum(source_counts) / np.sum(source_counts)  # [X]

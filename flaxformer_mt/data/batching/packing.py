@@ -1,8 +1,8 @@
 """Packs several pairs into a row: one batch shape for all lengths, and little padding.
 
 The result equals that of Grain's `BestFitPackIterDataset` (`tests/data/batching/test_packing.py`).
-Grain's takes 40 microseconds a pair, 20 seconds for 513,000 pairs before the first step. This one
-sees lengths alone and takes 2 seconds.
+Grain's takes 40 microseconds a pair: 20 seconds for 513,000 pairs before the first step. This one
+uses only the lengths and takes 2 seconds.
 """
 
 from collections.abc import Sequence

@@ -102,6 +102,6 @@ def open_source(spec: str, directory: Path, languages: tuple[str, str]) -> PairS
 
 
 def is_here(spec: str, directory: Path) -> bool:
-    """Whether the data of a source is on this machine. Downloads nothing."""
+    """Returns whether the data of a source is on this machine. Downloads nothing."""
     kind, match = find_source_kind(spec)
     return kind.is_here(SourceRequest(match=match, directory=directory))

@@ -44,7 +44,7 @@ class TfdsPairs:
 
 
 def is_prepared(name: str) -> bool:
-    """Whether TFDS has the data set on disk. Looks at the files, because TFDS might download."""
+    """Returns whether TFDS has the data set on disk, by its files: TFDS itself might download."""
     home = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
     return any((home / name.split(":")[0]).glob("*/dataset_info.json"))
 

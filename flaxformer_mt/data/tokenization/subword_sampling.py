@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
-# Words are frequent, whole sentences (Chinese has no spaces) are not. Large enough for all words of
-# a small corpus, because a cycle of more words than the cache has would never find any.
+# Words are frequent; whole sentences (Chinese has no spaces) are not. Large enough for all words of
+# a small corpus: if an epoch had more words than the cache, none would be found again.
 _CACHED_WORDS = 1 << 16
 _LONGEST_CACHED = 32
 # SentencePiece scores unknown characters with the lowest piece score minus this.

@@ -57,7 +57,7 @@ class Tokenizer:
 
     @property
     def needs_tag(self) -> bool:
-        """Whether every source text must begin with a tag. (Not for Marian: some need none.)"""
+        """Whether every source text must begin with a tag (False for Marian: some need none)."""
         return bool(self.languages) and not isinstance(self.source, MarianVocabulary)
 
     @functools.cached_property

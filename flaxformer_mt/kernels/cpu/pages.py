@@ -1,8 +1,8 @@
 """Keys and values in pages, so that a CPU computes nothing for slots that are not in use.
 
-The arithmetic of a token is dear on a CPU. A cache has room for the longest translation, but most
-of it is empty most of the time. Here it consists of pages of growing length, and pages that no
-hypothesis of the batch sees are skipped (XLA's conditionals cost a CPU nothing).
+A cache has room for the longest translation, but most of it is empty most of the time. Here the
+cache consists of pages of growing length. Pages that no hypothesis of the batch sees are skipped
+(conditionals cost nothing on XLA:CPU).
 
 Results do not depend on the other sentences of a batch: a skipped page would have added exactly 0.
 """
@@ -69,7 +69,7 @@ class Pages:
         keys, values = [], []
         pages = zip(self._spans(), self.keys, self.values, strict=True)
         for (start, end), old_keys, old_values in pages:
-            # A slot of another page becomes one beyond the end, each another one.
+            # A slot of another page becomes a number beyond the end, a different one for each slot.
             beyond = end - start + jnp.arange(slots.shape[1])
             here = jnp.where((slots >= start) & (slots < end), slots - start, beyond)
             keys.append(old_keys.at[rows, :, :, here].set(new_keys, **how))
@@ -114,7 +114,7 @@ class Pages:
 
 
 def _unless_skipped(used: Bool[Array, ""], product, factors, otherwise: float) -> Array:
-    """Returns the product of the factors, or an array of `otherwise` where nobody needs it."""
+    """Returns the product of the factors, or an array of `otherwise` if the page is not used."""
     shape = jax.eval_shape(product, *factors).shape
     return jax.lax.cond(used, product, lambda *_: jnp.full(shape, otherwise, jnp.float32), *factors)
 

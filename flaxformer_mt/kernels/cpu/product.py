@@ -3,7 +3,7 @@
 XLA:CPU is fast where the rows of the left factor are contiguous in memory, and where it returns
 float32. The product x W and the gradient of x are like that. The gradient of W, x^T g, is not, and
 takes two to three times as long. So one of its factors is transposed in memory first, which is
-cheap. `benchmarks/ablations.md` has the numbers.
+cheap. `benchmarks/tried.md` has the numbers.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Padding: what goes in can be read off again, and what is too large is refused."""
+"""Padding: a batch contains exactly its examples, and too large examples are refused."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def make_example(inputs: list[int], targets: list[int]) -> Example:
 
 
 @given(st.lists(st.tuples(ids, ids), max_size=5))
-def test_segment_ids_select_exactly_the_tokens_that_went_in(pairs):
+def test_segment_ids_select_exactly_the_tokens_of_the_examples(pairs):
     batch = pad_batch([make_example(*pair) for pair in pairs], BatchShape(5, 6, 7))
     for tokens, positions, segment_ids, side, length in [
         (batch.inputs, batch.inputs_positions, batch.inputs_segment_ids, 0, 6),
@@ -31,7 +31,7 @@ def test_segment_ids_select_exactly_the_tokens_that_went_in(pairs):
         assert not tokens[padding].any() and not positions[padding].any()
 
 
-def test_what_does_not_fit_is_refused():
+def test_examples_that_do_not_fit_are_refused():
     example = make_example([5, 6, 3], [5, 3])
     with pytest.raises(ValueError, match="3 source tokens but the batch has 2"):
         pad_batch([example], BatchShape(1, 2, 2))

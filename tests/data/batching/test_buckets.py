@@ -1,4 +1,4 @@
-"""Batch shapes: within their bounds whatever the lengths, and as good as exhaustive search."""
+"""Batch shapes: within their bounds for any lengths, and as good as exhaustive search."""
 
 import itertools
 
@@ -20,14 +20,14 @@ def choose(pairs, **options) -> tuple[BatchShape, ...]:
 
 
 def cells(pairs, corners) -> int:
-    """Cells that the pairs take, each in the first of the nested corners that holds it."""
+    """Returns the cells of all pairs, each in the first of the nested corners that fits it."""
     return sum(
         next(s + t for s, t in corners if source <= s and target <= t) for source, target in pairs
     )
 
 
 @given(lengths, st.integers(1, 6), st.sampled_from([1, 2, 8]), st.integers(960, 5000))
-def test_shapes_are_few_nested_bounded_and_hold_every_pair(pairs, num_buckets, multiple, tokens):
+def test_shapes_are_few_nested_bounded_and_fit_every_pair(pairs, num_buckets, multiple, tokens):
     shapes = choose(
         pairs, tokens_per_batch=tokens, num_buckets=num_buckets, rows_multiple_of=multiple
     )
@@ -47,8 +47,8 @@ def test_shapes_are_few_nested_bounded_and_hold_every_pair(pairs, num_buckets, m
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=12),
     st.integers(1, 3),
 )
-def test_no_nested_choice_pads_less(pairs, num_buckets):
-    # So few lengths that every border is tried: compare with every chain there is.
+def test_padding_is_minimal_among_nested_shapes(pairs, num_buckets):
+    # There are few lengths, so every border is a candidate: compare with all chains.
     shapes = choose(pairs, tokens_per_batch=1000, num_buckets=num_buckets)
     largest = tuple(int(length) for length in np.max(pairs, axis=0))
     corners = list(itertools.product(range(1, 5), range(1, 5)))
@@ -63,7 +63,7 @@ def test_no_nested_choice_pads_less(pairs, num_buckets):
 
 
 @given(lengths)
-def test_bucket_of_is_the_first_shape_that_holds_the_pair(pairs):
+def test_bucket_of_is_the_first_shape_that_fits_the_pair(pairs):
     shapes = [BatchShape(1, 10, 20), BatchShape(1, 40, 20), BatchShape(1, 60, 90)]
     source, target = np.array(pairs).T
     for (s, t), bucket in zip(pairs, bucket_of(shapes, source, target), strict=True):

@@ -1,4 +1,4 @@
-"""The training stream: what is restored goes on exactly where it stood."""
+"""The training stream: a restored iterator continues exactly where it stopped."""
 
 import functools
 import itertools

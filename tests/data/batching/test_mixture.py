@@ -1,4 +1,4 @@
-"""Mixtures of corpora: how often each is seen, by temperature."""
+"""Mixtures of corpora: the share of each in an epoch, by temperature."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Packing: every pair once, in rows that hold what the pairs were, at the same loss as unpacked."""
+"""Packing: every pair once and unchanged, with the same loss as unpacked."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ VOCAB_SIZE = 50
 
 
 def make_pairs(lengths) -> TokenizedPairs:
-    """Random tokens, in pairs of these (source, target) lengths."""
+    """Returns pairs of random tokens with these (source, target) lengths."""
     rng = np.random.default_rng(0)
 
     def side(lengths):
@@ -54,7 +54,7 @@ def plan(pairs: TokenizedPairs, epoch: int = 0) -> BatchPlan:
 
 
 def unpack(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The tokens of both sides of every pair in the batch, by its segment ids."""
+    """Returns the tokens of both sides of every pair in the batch, by its segment ids."""
     found = []
     for row in range(len(batch.inputs)):
         numbers = range(1, max(batch.inputs_segment_ids[row].max(), 0) + 1)
@@ -75,7 +75,7 @@ def unpack(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     st.integers(0, 3),
     st.sampled_from([7, 4096]),
 )
-def test_an_epoch_is_every_pair_once_as_it_was(lengths, epoch, chunk_size):
+def test_an_epoch_has_every_pair_once_and_unchanged(lengths, epoch, chunk_size):
     pairs = make_pairs(lengths)
     expected = Counter(
         (tuple(example.inputs.tolist()), tuple(example.targets.tolist()))
@@ -131,7 +131,7 @@ def test_rows_are_as_many_as_the_bound_allows():
         packed_shape(tokens_per_batch=799, **bounds)
 
 
-def test_a_restored_iterator_goes_on_as_the_uninterrupted_one_does():
+def test_a_restored_iterator_continues_like_the_uninterrupted_one():
     from flaxformer_mt.data.batching.iterator import BatchIterator
 
     pairs = random_pairs(200)
@@ -159,7 +159,7 @@ def test_a_restored_iterator_goes_on_as_the_uninterrupted_one_does():
 @pytest.mark.parametrize(
     ("positions", "local_window"), [("sinusoidal", 0), ("rotary", 0), ("relative", 5)]
 )
-def test_the_loss_of_packed_pairs_is_that_of_pairs_apart(positions, local_window):
+def test_the_loss_of_packed_pairs_is_that_of_unpacked_pairs(positions, local_window):
     pairs = random_pairs(60)
     model = Transformer(
         TransformerConfig(
@@ -180,7 +180,7 @@ def test_the_loss_of_packed_pairs_is_that_of_pairs_apart(positions, local_window
     params = jax.jit(model.init)(jax.random.key(0), *apart.batch(0))["params"]
 
     def total(plan: BatchPlan) -> tuple[float, int]:
-        """Of the whole plan: the sum of the loss, and the number of tokens."""
+        """Returns the sum of the loss and the number of tokens of the whole plan."""
         loss, tokens = 0.0, 0
         for batch in map(plan.batch, range(len(plan))):
             logits = forward(params, batch)

@@ -1,4 +1,4 @@
-"""Batch plans: every pair as often as it should be, the same for any number of processes."""
+"""Batch plans: every pair the right number of times, for any number of processes."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 
 
 def make_pairs(source_lengths, target_lengths) -> TokenizedPairs:
-    """Pair i holds the token i on both sides, as often as its lengths say."""
+    """Returns pairs; pair i consists of token i on both sides, repeated to its lengths."""
 
     def side(lengths):
         tokens = np.repeat(np.arange(len(lengths)), lengths).astype(np.int32)
@@ -91,7 +91,7 @@ def test_the_order_is_a_function_of_seed_and_epoch():
     np.testing.assert_array_equal(once.shape_of, again.shape_of)
     for other in (plan(pairs, shapes, seed=2, epoch=2), plan(pairs, shapes, seed=1, epoch=3)):
         assert other.order.tolist() != once.order.tolist()
-    # Shuffled all over: not sorted by bucket, and neighbours in the corpus are not neighbours here.
+    # Shuffled globally: not sorted by bucket, and not in the order of the corpus.
     assert np.any(np.diff(once.shape_of) < 0) and np.any(np.diff(once.shape_of) > 0)
     assert np.mean(np.abs(np.diff(once.order)) == 1) < 0.1
 
@@ -141,7 +141,7 @@ def test_padding_counts_every_cell_of_every_batch():
     assert this.padding == pytest.approx(1 - real / cells)
 
 
-def test_what_is_left_of_a_bucket_fills_the_next_unless_nearly_full():
+def test_a_partial_batch_moves_to_the_next_bucket_unless_nearly_full():
     shapes = [BatchShape(10, 8, 8), BatchShape(5, 16, 16)]
     lengths = [8] * 13 + [16] * 2
     this = plan_in_order(make_pairs(lengths, lengths), shapes)
@@ -151,13 +151,13 @@ def test_what_is_left_of_a_bucket_fills_the_next_unless_nearly_full():
     assert this.shape_of.tolist() == [0, 0, 1]  # 9 short rows and 1 empty one
 
 
-def test_a_pair_that_no_shape_holds_is_never_lost():
+def test_a_pair_longer_than_every_shape_is_refused():
     with pytest.raises(ValueError, match="1 pairs are longer than the largest batch shape"):
         plan(make_pairs([3, 9], [3, 3]), [BatchShape(2, 8, 8)])
 
 
 def test_multi30k_pads_less_than_a_tenth(shared_data):
-    # Words in place of pieces: nearly the same lengths, without learning a tokenizer first.
+    # Words instead of pieces have nearly the same lengths, and need no tokenizer.
     sides = [(shared_data / "multi30k" / f"train.{language}") for language in ("en", "de")]
     lengths = [
         [len(line.split()) + 1 for line in side.read_text(encoding="utf-8").strip().split("\n")]

@@ -64,7 +64,7 @@ def tokenizer(request, corpus, tmp_path_factory) -> Tokenizer:
         ("A >>fr<< dog", "", "A >>fr<< dog"),
     ],
 )
-def test_a_tag_stands_at_the_very_beginning(text, tag, rest):
+def test_a_tag_is_at_the_very_beginning(text, tag, rest):
     assert split_tag(text) == (tag, rest)
 
 
@@ -131,7 +131,7 @@ def test_a_tag_is_one_token_before_those_of_the_text(tokenizer, corpus):
             assert source.pieces[first] == tag
             assert rest == source.tokenize(text)
             assert source.tokenize(f"{tag}   {text}") == [first, *rest]
-        # Before nothing it is nothing, so that blank text stays blank.
+        # A tag without text gives no token, so that blank text stays blank.
         assert source.tokenize(f"{tag} ") == source.tokenize("") == [source.eos_id]
     assert languages_in(source.pieces) == LANGUAGES
     assert languages_in(tokenizer.target.pieces) == (LANGUAGES if tokenizer.shared else ())
@@ -218,7 +218,7 @@ def test_a_held_out_sentence_is_dropped_for_every_target_language(tmp_path):
     assert data.test == read_pairs(config, config.test) == ((">>de<< a dog ", "ein Hund"),)
 
 
-def test_lines_get_the_tag_that_is_asked_for(tokenizer):
+def test_lines_get_the_tag_of_the_requested_language(tokenizer):
     lines = ["the dog", ">>fr<< a cat", " ", "", ">>zh-TW<< "]
     assert tag_lines(lines, tokenizer, "fr") == [">>fr<< the dog", *lines[1:]]
     tagged = [">>fr<< a cat", ">>zh-TW<< a cat", "", ">>fr<< "]
@@ -239,7 +239,7 @@ def test_lines_without_a_language_that_is_known_are_refused(tokenizer, line, lan
         tag_lines(["", line], tokenizer, language, first_line=7)
 
 
-def test_a_model_without_tags_takes_text_as_it_is_and_no_language(tokenizer):
+def test_a_model_without_tags_leaves_text_unchanged_and_refuses_a_language(tokenizer):
     plain = dataclasses.replace(tokenizer, languages=())
     lines = ["the dog", ">>fr<< the dog"]
     assert tag_lines(lines, plain, None) == lines
@@ -282,7 +282,7 @@ def translator(corpus, tmp_path_factory) -> Translator:
     return Translator(model, params, tokenizer, config, max_source_length=16)
 
 
-def test_a_language_asked_for_is_the_tag_before_every_sentence(translator):
+def test_a_requested_language_is_the_tag_before_every_sentence(translator):
     texts = ["the dog", "", "a big tree " * 20]
     tagged = [text and f">>zh-TW<< {text}" for text in texts]
     with pytest.warns(UserWarning, match="line 3"):

@@ -1,4 +1,4 @@
-"""The vocabularies of Marian models. That they equal `transformers`' own is in tests/parity."""
+"""The vocabularies of Marian models. tests/parity compares them with `transformers`."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def test_ids_are_those_of_the_json_and_pieces_those_of_the_model(source):
     assert source.detokenize(source.tokenize("the cat")) == "the cat"
 
 
-def test_a_piece_that_the_json_lacks_is_the_unknown_word_and_leaves_no_trace(source):
+def test_a_piece_that_the_json_lacks_is_unknown_and_not_in_the_text(source):
     ids = source.tokenize("the ☃ cat")
     assert ids.count(source.unk_id) == 1
     assert source.detokenize(ids) == "the  cat"
@@ -46,7 +46,7 @@ def test_a_language_is_one_token_at_the_beginning_alone(source):
     assert language not in source.tokenize(f"the {LANGUAGE} cat")
 
 
-def test_the_languages_of_the_json_may_be_asked_for_but_need_not(tmp_path):
+def test_the_languages_of_the_json_are_optional(tmp_path):
     write_tokenizer(tmp_path / "model")
     config = TokenizerConfig(kind="marian", source_model="model")
     options = {"directory": tmp_path / "workdir", "data_directory": tmp_path}
@@ -149,7 +149,7 @@ def test_damaged_files_are_named(tmp_path, name, content, message):
 
 
 @pytest.mark.parametrize("name", ["source.spm", "target.spm", "vocab.json"])
-def test_lacking_files_are_named(tmp_path, name):
+def test_missing_files_are_named(tmp_path, name):
     write_tokenizer(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(FileNotFoundError, match=name.replace(".", r"\.")):

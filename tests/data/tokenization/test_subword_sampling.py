@@ -19,7 +19,7 @@ NAMES = list(PROBABILITIES)
 
 
 def segmentations(text: str):
-    """Every way to cut `text` into pieces of the table."""
+    """Returns all segmentations of `text` into pieces of the table."""
     for cuts in itertools.product([False, True], repeat=len(text) - 1):
         borders = [0, *(place + 1 for place, cut in enumerate(cuts) if cut), len(text)]
         pieces = tuple(text[i:j] for i, j in itertools.pairwise(borders))
@@ -28,7 +28,7 @@ def segmentations(text: str):
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
-def test_segmentations_are_drawn_in_proportion_to_their_probability_to_the_alpha(alpha, rng):
+def test_segmentations_are_sampled_in_proportion_to_their_probability_to_the_alpha(alpha, rng):
     weights = {
         pieces: math.prod(PROBABILITIES[piece] for piece in pieces) ** alpha
         for pieces in segmentations("abcab")
@@ -92,7 +92,7 @@ def test_merges_are_taken_in_their_order(rng):
 
 
 @pytest.mark.parametrize("sampler", [UnigramSampler, BpeDropout])
-def test_what_is_remembered_of_a_word_changes_nothing(sampler, monkeypatch):
+def test_the_cache_of_words_changes_nothing(sampler, monkeypatch):
     words = ["abcd", "abcabcab", "a", "dcba", "ab?d", ""] * 50
     remembering, rng = sampler(BPE_TABLE, 0.4), np.random.default_rng(0)
     cuts = [remembering.sample(word, rng.random) for word in words]
@@ -101,7 +101,7 @@ def test_what_is_remembered_of_a_word_changes_nothing(sampler, monkeypatch):
     assert [sampler(BPE_TABLE, 0.4).sample(word, rng.random) for word in words] == cuts
 
 
-def test_dropout_skips_merges_as_often_as_asked(rng):
+def test_dropout_skips_merges_with_its_probability(rng):
     draws = [tuple(bpe("ab", 0.3, rng)) for _ in range(5000)]
     assert draws.count(("a", "b")) / 5000 == pytest.approx(0.3, abs=0.03)
     every = {tuple(bpe("abcd", 0.5, rng)) for _ in range(500)}

@@ -25,7 +25,7 @@ def lines() -> tuple[str, ...]:
 
 @cache
 def model(model_type="unigram", byte_fallback=True, **options) -> bytes:
-    """A SentencePiece model as someone else might have made it."""
+    """Returns a SentencePiece model with settings that other projects use."""
     file = io.BytesIO()
     settings_of_model: Any = OURS | options
     SentencePieceTrainer.train(
@@ -97,7 +97,7 @@ def test_breaks_spelled_in_bytes_become_spaces():
     assert vocabulary.detokenize([4 + byte for byte in "a\nb\u2028c".encode()]) == "a b c"
 
 
-def test_a_model_keeps_its_ids_and_gets_those_it_lacks_at_its_end():
+def test_a_model_keeps_its_ids_and_missing_special_tokens_follow_them():
     t5 = SentencePieceVocabulary(model(pad_id=0, eos_id=1, unk_id=2, bos_id=-1))
     size = SentencePieceProcessor(model_proto=t5.to_bytes()).get_piece_size()
     assert (t5.pad_id, t5.eos_id, t5.unk_id, t5.bos_id, t5.size) == (0, 1, 2, size, size + 1)
@@ -147,7 +147,7 @@ def test_without_randomness_the_pieces_are_those_of_sentencepiece(options, rng):
     vocabulary = SentencePieceVocabulary(model(**options), harmless)
     for line in (*lines(), "", " two  spaces ", "the 猫猫 sees 猫a", "x" * 50, "ＡＢＣ…", "▁a▁"):
         sampled, plain = vocabulary.sample(line, rng.random), vocabulary.tokenize(line)
-        # The same pieces, if not in the same order: equally good cuts of "green green" may differ.
+        # Equal pieces, perhaps in another order: "green green" has equally good segmentations.
         assert sorted(sampled) == sorted(plain), line
         assert vocabulary.detokenize(sampled) == vocabulary.detokenize(plain), line
 
@@ -157,7 +157,7 @@ def test_sampling_off_is_tokenize(rng):
     assert vocabulary.sample("the cat", rng.random) == vocabulary.tokenize("the cat")
 
 
-def test_models_that_cannot_be_sampled_from(rng):
+def test_models_without_sampling_are_refused(rng):
     with pytest.raises(ValueError, match="type unigram or BPE.*Set sampling_alpha to 0"):
         SentencePieceVocabulary(model("char"), 0.1).sample("the cat", rng.random)
     with pytest.raises(ValueError, match="user-defined symbols such as '<sep>'"):
