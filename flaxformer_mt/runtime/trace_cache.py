@@ -170,7 +170,7 @@ def _find_compiled(file: Path, run: Any, num_results: int, leaves: list[Any]) ->
     return compiled
 
 
-def _devices(leaves: list[Any]) -> list[jax.Device]:
+def _devices(leaves: list[Any]) -> list[Any]:
     """Returns the devices of the arguments, in the order of their mesh."""
     for x in leaves:
         mesh = getattr(getattr(x, "sharding", None), "mesh", None)
@@ -180,7 +180,7 @@ def _devices(leaves: list[Any]) -> list[jax.Device]:
     return list(found) or jax.devices()[:1]
 
 
-def _machine(devices: list[jax.Device]) -> str:
+def _machine(devices: list[Any]) -> str:
     """Returns everything that a compiled program depends on beyond its trace."""
     processor = platform.processor()
     with contextlib.suppress(OSError):

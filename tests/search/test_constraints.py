@@ -72,12 +72,14 @@ def test_every_phrase_appears_even_with_a_random_model(phrases, room, whole_word
     needed = [sum(map(len, of_one)) + 1 for of_one in phrases]
     limits = [n + length + room for n, length in zip(needed, lengths, strict=True)]
     tables = random_tables(seed, 4, vocab_size=VOCAB)
-    wishes = {
+    sentence_options = {
         "selection": banks(phrases, whole_words=whole_words),
         "prefix": ForcedPrefix(jnp.asarray(prefix), jnp.asarray(lengths)),
         "rules": (NoRepeatedNgram(2),),
     }
-    found = search(tables, limits, beam_size=beam_size, length=30, wishes=wishes)
+    found = search(
+        tables, limits, beam_size=beam_size, length=30, sentence_options=sentence_options
+    )
     for row, of_one in enumerate(phrases):
         (tokens,) = sentences(found, row)
         assert tokens[: lengths[row]] == tuple(prefix[row, : lengths[row]])
@@ -98,7 +100,7 @@ def test_a_sentence_without_phrases_gets_an_ordinary_beam_search(beam_size):
         beam_size=beam_size,
         num_hypotheses=beam_size,
         alpha=0.6,
-        wishes={"selection": banks(phrases)},
+        sentence_options={"selection": banks(phrases)},
     )
     for row in (0, 2, 3, 4, 5):
         np.testing.assert_array_equal(found.tokens[row], plain.tokens[row])
@@ -111,7 +113,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_best_sentence_with_the_phrases():
     tables = random_tables(22, 6)
     tables[..., EOS] += 1.0
     selection = banks(phrases, vocab_size=6)
-    found = search(tables, [5] * 6, beam_size=40, wishes={"selection": selection})
+    found = search(tables, [5] * 6, beam_size=40, sentence_options={"selection": selection})
     plain = search(tables, [5] * 6, beam_size=40)
     changed = 0
     for row, of_one in enumerate(phrases):
@@ -136,9 +138,11 @@ def test_banks_find_better_translations_than_masks_alone(monkeypatch):
     tables[..., EOS] -= 1.0
     phrases = [[(4 + row % 6, 5)] for row in range(40)]
     search_them = functools.partial(search, tables, [12] * 40, beam_size=6)
-    dealt = search_them(wishes={"selection": banks(phrases)}).scores
+    dealt = search_them(sentence_options={"selection": banks(phrases)}).scores
     monkeypatch.setattr(Banks, "priority", lambda self, candidates: candidates.totals)
-    crowded = search_them(wishes={"selection": banks(phrases)}, num_hypotheses=2).scores[:, :1]
+    crowded = search_them(sentence_options={"selection": banks(phrases)}, num_hypotheses=2).scores[
+        :, :1
+    ]
     assert dealt.mean() > crowded.mean() + 0.3
 
 
@@ -147,8 +151,8 @@ def test_a_sentence_with_its_phrase_ends_though_others_are_more_probable():
     tables = np.full((1, 10_007, VOCAB), 10.0, np.float32)
     tables[..., : EOS + 1], tables[..., B] = -20.0, -5.0
     tables[0, (0 * 7 + B), EOS] = 20.0  # after B alone
-    wishes = {"selection": banks([[(B,)]])}
-    found = search(tables, [12], beam_size=3, wishes=wishes)
+    sentence_options = {"selection": banks([[(B,)]])}
+    found = search(tables, [12], beam_size=3, sentence_options=sentence_options)
     assert sentences(found, 0) == [(B, EOS)]
 
 
@@ -191,8 +195,8 @@ def test_a_phrase_whose_word_has_not_ended_is_not_undone_by_the_next(beam_size):
     """After "4 5 8 9" the token 10 would complete "9 10" and undo the first phrase."""
     phrases = [[(4, 5, 8, 9), (9, 10)]] * 30
     tables = random_tables(25, 30, vocab_size=VOCAB)
-    wishes = {"selection": banks(phrases)}
-    found = search(tables, [7] * 30, beam_size=beam_size, wishes=wishes)
+    sentence_options = {"selection": banks(phrases)}
+    found = search(tables, [7] * 30, beam_size=beam_size, sentence_options=sentence_options)
     first = {tokens[0] for row in range(30) for tokens in sentences(found, row)}
     assert first == {4, 9}  # both orders came up
     for row in range(30):
@@ -203,6 +207,6 @@ def test_a_phrase_whose_word_has_not_ended_is_not_undone_by_the_next(beam_size):
 def test_whole_words_are_not_checked_if_a_phrase_begins_inside_a_word():
     phrases = [[(10, 4), (5,)]]
     tables = random_tables(24, 1, vocab_size=VOCAB)
-    found = search(tables, [4], beam_size=4, wishes={"selection": banks(phrases)})
+    found = search(tables, [4], beam_size=4, sentence_options={"selection": banks(phrases)})
     (tokens,) = sentences(found, 0)
     assert all(contains(tokens, phrase, whole_words=False) for phrase in phrases[0])

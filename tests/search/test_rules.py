@@ -34,10 +34,12 @@ def tables() -> np.ndarray:
     return random_tables(11, 6)
 
 
-def check_is_the_best_allowed(tables, wishes, allowed) -> None:
+def check_is_the_best_allowed(tables, sentence_options, allowed) -> None:
     """All that are `allowed(row, tokens)`, in the order of the model, with its scores."""
     limits = [LIMIT] * len(tables)
-    found = search(tables, limits, beam_size=WIDE, num_hypotheses=WIDE, wishes=wishes)
+    found = search(
+        tables, limits, beam_size=WIDE, num_hypotheses=WIDE, sentence_options=sentence_options
+    )
     for row, table in enumerate(tables):
         every = [tokens for tokens in all_hypotheses(6, LIMIT) if allowed(row, tokens)]
         expected = sorted(every, key=lambda tokens: -log_prob(table, tokens))
@@ -48,13 +50,15 @@ def check_is_the_best_allowed(tables, wishes, allowed) -> None:
 
 def test_min_length(tables):
     lengths = [0, 1, 2, 3, 4, 5]
-    wishes = {"rules": (MinLength(jnp.array(lengths), EOS),)}
-    check_is_the_best_allowed(tables, wishes, lambda row, tokens: len(tokens) >= lengths[row])
+    sentence_options = {"rules": (MinLength(jnp.array(lengths), EOS),)}
+    check_is_the_best_allowed(
+        tables, sentence_options, lambda row, tokens: len(tokens) >= lengths[row]
+    )
 
 
 def test_the_limit_is_stronger_than_the_min_length(tables):
-    wishes = {"rules": (MinLength(jnp.full(6, 9), EOS),)}
-    check_is_the_best_allowed(tables, wishes, lambda row, tokens: len(tokens) == LIMIT)
+    sentence_options = {"rules": (MinLength(jnp.full(6, 9), EOS),)}
+    check_is_the_best_allowed(tables, sentence_options, lambda row, tokens: len(tokens) == LIMIT)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -72,17 +76,20 @@ def test_a_prefix_is_kept_whatever_the_rules_say(tables):
     for row, prefix in enumerate(prefixes):
         tokens[row, : len(prefix)] = prefix
     lengths = jnp.array([len(prefix) for prefix in prefixes])
-    wishes = {"prefix": ForcedPrefix(jnp.asarray(tokens), lengths)}
+    sentence_options = {"prefix": ForcedPrefix(jnp.asarray(tokens), lengths)}
 
     def begins(row, tokens):
         return tokens[: len(prefixes[row])] == prefixes[row]
 
-    check_is_the_best_allowed(tables, wishes, begins)
+    check_is_the_best_allowed(tables, sentence_options, begins)
     found = search(
-        tables, [LIMIT] * 6, beam_size=4, wishes={**wishes, "rules": (NoRepeatedNgram(1),)}
+        tables,
+        [LIMIT] * 6,
+        beam_size=4,
+        sentence_options={**sentence_options, "rules": (NoRepeatedNgram(1),)},
     )
     assert all(begins(row, sentences(found, row)[0]) for row in range(6))
-    greedy = search(tables, [LIMIT] * 6, wishes=wishes)
+    greedy = search(tables, [LIMIT] * 6, sentence_options=sentence_options)
     assert all(begins(row, sentences(greedy, row)[0]) for row in range(6))
 
 
@@ -124,7 +131,9 @@ def test_a_completion_is_all_that_begins_with_its_text():
         return tokens[: len(prefixes[row])] == prefixes[row] and rest.startswith(words[row])
 
     wide = 160  # all 156 sentences of at most 4 tokens fit
-    found = search(tables, [4] * 6, beam_size=wide, num_hypotheses=wide, wishes={"prefix": prefix})
+    found = search(
+        tables, [4] * 6, beam_size=wide, num_hypotheses=wide, sentence_options={"prefix": prefix}
+    )
     for row, table in enumerate(tables):
         every = [tokens for tokens in all_hypotheses(9, 4) if begins(row, tokens)]
         complete = [tokens for tokens in sentences(found, row) if begins(row, tokens)]
@@ -132,14 +141,16 @@ def test_a_completion_is_all_that_begins_with_its_text():
         # The limit can end a sentence before its text is complete. Requests have a higher limit.
         assert all(len(t) == 4 for t in sentences(found, row) if not begins(row, t))
     for beam_size in (None, 2):
-        found = search(tables, [6] * 6, beam_size=beam_size, wishes=repeated)
+        found = search(tables, [6] * 6, beam_size=beam_size, sentence_options=repeated)
         assert all(begins(row, sentences(found, row)[0]) for row in range(6))
 
 
 def test_a_penalty_for_repetition_changes_the_order_and_not_the_score(tables):
     factor = 1.7
-    wishes = {"rules": (RepetitionPenalty(jnp.float32(factor)),)}
-    found = search(tables, [LIMIT] * 6, beam_size=WIDE, num_hypotheses=WIDE, wishes=wishes)
+    sentence_options = {"rules": (RepetitionPenalty(jnp.float32(factor)),)}
+    found = search(
+        tables, [LIMIT] * 6, beam_size=WIDE, num_hypotheses=WIDE, sentence_options=sentence_options
+    )
     changed = 0
     for row, table in enumerate(tables):
         log_probs = log_softmax(table)
@@ -161,8 +172,8 @@ def test_a_penalty_for_repetition_changes_the_order_and_not_the_score(tables):
 
 
 def test_greedy_search_keeps_rules(tables):
-    wishes = {"rules": (MinLength(jnp.full(6, 4), EOS), NoRepeatedNgram(2))}
-    found = search(tables, [12] * 6, wishes=wishes)
+    sentence_options = {"rules": (MinLength(jnp.full(6, 4), EOS), NoRepeatedNgram(2))}
+    found = search(tables, [12] * 6, sentence_options=sentence_options)
     for row in range(6):
         (tokens,) = sentences(found, row)
         pairs = list(zip(tokens, tokens[1:], strict=False))

@@ -51,7 +51,7 @@ def test_sentences_are_sampled_with_their_probabilities(temperature):
     tables = np.repeat(table, 8, axis=0)
     choose = sampler(8, temperature=temperature)
     number = NUM_SAMPLES // 8
-    found = search(tables, [LIMIT] * 8, num_hypotheses=number, wishes={"choose": choose})
+    found = search(tables, [LIMIT] * 8, num_hypotheses=number, sentence_options={"choose": choose})
     samples = [tokens for row in range(8) for tokens in sentences(found, row)]
     assert len(samples) == NUM_SAMPLES
     check_frequencies(samples, probabilities(table[0], temperature), NUM_SAMPLES)
@@ -76,7 +76,7 @@ def test_top_k_and_top_p_keep_the_most_probable(rng):
 def test_sampling_from_one_token_is_greedy_search():
     tables = random_tables(6, 5)
     expected = search(tables, [9] * 5)
-    found = search(tables, [9] * 5, wishes={"choose": sampler(5, top_k=1)})
+    found = search(tables, [9] * 5, sentence_options={"choose": sampler(5, top_k=1)})
     np.testing.assert_array_equal(found.tokens, expected.tokens)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
 
@@ -86,10 +86,12 @@ def test_samples_depend_on_the_seed_of_the_sentence_only():
     seeds = jnp.array([3, 1, 4, 1], jnp.uint32)
     order = np.array([2, 0, 3, 1])
     sample = functools.partial(search, num_hypotheses=5)
-    found = sample(tables, [9] * 4, wishes={"choose": Sampler(seeds, jnp.float32(1))})
-    moved = sample(tables[order], [9] * 4, wishes={"choose": Sampler(seeds[order], jnp.float32(1))})
+    found = sample(tables, [9] * 4, sentence_options={"choose": Sampler(seeds, jnp.float32(1))})
+    moved = sample(
+        tables[order], [9] * 4, sentence_options={"choose": Sampler(seeds[order], jnp.float32(1))}
+    )
     np.testing.assert_array_equal(found.tokens[order], moved.tokens)
-    other = sample(tables, [9] * 4, wishes={"choose": Sampler(seeds + 1, jnp.float32(1))})
+    other = sample(tables, [9] * 4, sentence_options={"choose": Sampler(seeds + 1, jnp.float32(1))})
     assert (found.tokens != other.tokens).any()
 
 
@@ -97,7 +99,7 @@ def test_as_many_samples_without_replacement_as_sentences_are_all_sentences():
     tables = random_tables(8, 3)
     selection = WithoutReplacement(sampler(3))
     found = search(
-        tables, [4] * 3, beam_size=16, num_hypotheses=16, wishes={"selection": selection}
+        tables, [4] * 3, beam_size=16, num_hypotheses=16, sentence_options={"selection": selection}
     )
     for row in range(3):
         assert sorted(sentences(found, row)) == sorted(all_hypotheses(6, 4))
@@ -114,7 +116,11 @@ def test_samples_without_replacement_have_the_right_probabilities(temperature):
     tables = np.repeat(table, number, axis=0)
     selection = WithoutReplacement(sampler(number, seed=77, temperature=temperature))
     found = search(
-        tables, [LIMIT] * number, beam_size=2, num_hypotheses=2, wishes={"selection": selection}
+        tables,
+        [LIMIT] * number,
+        beam_size=2,
+        num_hypotheses=2,
+        sentence_options={"selection": selection},
     )
     pairs = [tuple(sentences(found, row)) for row in range(number)]
     of_one = probabilities(table[0], temperature)
@@ -132,8 +138,15 @@ def test_samples_report_the_score_of_the_model():
     choose = {"choose": sampler(4, temperature=0.7, top_k=3)}
     selection = {"selection": WithoutReplacement(sampler(4, temperature=0.7))}
     for found in (
-        search(tables, [LIMIT] * 4, num_hypotheses=3, alpha=0.6, wishes=choose),
-        search(tables, [LIMIT] * 4, beam_size=3, num_hypotheses=3, alpha=0.6, wishes=selection),
+        search(tables, [LIMIT] * 4, num_hypotheses=3, alpha=0.6, sentence_options=choose),
+        search(
+            tables,
+            [LIMIT] * 4,
+            beam_size=3,
+            num_hypotheses=3,
+            alpha=0.6,
+            sentence_options=selection,
+        ),
     ):
         for row, table in enumerate(tables):
             log_probs = log_softmax(table)

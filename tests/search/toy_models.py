@@ -66,11 +66,11 @@ def make_search(beam_size, num_hypotheses, vocab_size, alpha, length, **options)
 
 @functools.partial(jax.jit, static_argnames=("beam_size", "num_hypotheses", "length", "options"))
 def compiled_search(
-    tables, limits, alpha, wishes, *, beam_size, num_hypotheses, length, options=()
+    tables, limits, alpha, sentence_options, *, beam_size, num_hypotheses, length, options=()
 ) -> Hypotheses:
     cache = TableCache(tables, jnp.zeros((len(tables), beam_size or num_hypotheses), jnp.int32))
     how = make_search(beam_size, num_hypotheses, tables.shape[-1], alpha, length, **dict(options))
-    return run(how, table_step, cache, SentenceOptions(limits, **wishes))
+    return run(how, table_step, cache, SentenceOptions(limits, **sentence_options))
 
 
 def search(
@@ -81,18 +81,18 @@ def search(
     num_hypotheses=1,
     alpha=0.0,
     length=None,
-    wishes=None,
+    sentence_options=None,
     **options,
 ) -> Any:
     """Beam search, or greedy search if `beam_size` is None, over tables [B P V].
 
-    `wishes` are pytrees (rules, prefix, selection, choose), `options` what is static.
+    `sentence_options` are pytrees (rules, prefix, selection, choose), `options` what is static.
     """
     found = compiled_search(
         jnp.asarray(tables),
         jnp.asarray(limits, jnp.int32),
         jnp.float32(alpha),
-        wishes or {},
+        sentence_options or {},
         beam_size=beam_size,
         num_hypotheses=num_hypotheses,
         length=length or max(limits),
