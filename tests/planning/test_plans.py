@@ -35,7 +35,8 @@ def largest_of(config: Config) -> list[AssumedBatch]:
 
 
 def num_params(config: Config) -> int:
-    model = Transformer(config.model, *[config.data.tokenizer.vocab_size] * 2, 2)
+    size = config.data.tokenizer.vocab_size
+    model = Transformer(config.model, size, size, 2)
     shapes = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
     return sum(x.size for x in jax.tree.leaves(shapes))
 
