@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import absl.logging  # noqa: F401 - creates the logger "absl"
 
@@ -34,7 +34,7 @@ def _hide_closed_event_loops() -> None:
     """
     show = sys.unraisablehook
 
-    def show_others(event: "sys.UnraisableHookArgs") -> None:
+    def show_others(event: Any) -> None:
         if str(event.exc_value) != "Event loop is closed":
             show(event)
 

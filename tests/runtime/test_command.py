@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 from tiny_run import CONFIG
 
 from flaxformer_mt.cli import exit_code
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.runtime import host_memory
+from flaxformer_mt.runtime import command, host_memory
 from flaxformer_mt.train import train
 
 ONE_STEP = dataclasses.replace(
@@ -131,3 +132,13 @@ def test_another_failed_assertion_keeps_its_traceback():
 
     with pytest.raises(AssertionError, match="a bug"):
         exit_code(fail)
+
+
+def test_unfinished_writes_after_a_failed_one_print_nothing(monkeypatch):
+    shown = []
+    monkeypatch.setattr("sys.unraisablehook", shown.append)
+    command._hide_closed_event_loops()
+    other = types.SimpleNamespace(exc_value=RuntimeError("another bug"))
+    for value in (types.SimpleNamespace(exc_value=RuntimeError("Event loop is closed")), other):
+        sys.unraisablehook(value)
+    assert shown == [other]
