@@ -59,6 +59,7 @@ def draw_attention(
     subfigures = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
     for subfigure, part in zip(subfigures, parts, strict=True):
         _draw_part(subfigure, part, cell)
+    figure.draw_without_rendering()  # the layout of a low picture is right at the second drawing
     return figure
 
 
