@@ -68,6 +68,7 @@ def draw_attention(
     subfigures = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
     for subfigure, part in zip(subfigures, parts, strict=True):
         _draw_part(subfigure, part, cell)
+    figure.draw_without_rendering()  # the layout of a low picture is right at the second drawing
     return figure
 
 
@@ -94,11 +95,11 @@ def _select(kind: Kind, labelled: LabelledWeights, layer: int | None, head: int 
 
 def _size(part: _Part, cell: float) -> tuple[float, float]:
     """Width and height in inches of all tables of one kind, with their labels."""
-    letter = min(0.33 * cell, 0.07)
+    letter = min(0.39 * cell, 0.08)  # width of a letter in inches
     queries, keys = part.labelled.queries, part.labelled.keys
     width = len(part.heads) * (cell * len(keys) + 0.12) + letter * max(map(len, queries))
     height = len(part.layers) * (cell * len(queries) + 0.3) + letter * max(map(len, keys))
-    return max(width + 1.0, _TITLE_WIDTH), height + 0.85
+    return max(width + 1.0, _TITLE_WIDTH), height + 0.9
 
 
 def _draw_part(figure: "SubFigure", part: _Part, cell: float) -> None:

@@ -16,6 +16,7 @@ from flaxformer_mt.runtime.files import is_regular, open_output
 T = TypeVar("T")
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
 FIRST_BATCH = 512
+"""Items of the first batch. Later batches are larger, because full batches are faster."""
 
 
 @runtime_checkable  # the type checks of the tests need it
