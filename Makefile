@@ -1,8 +1,8 @@
-# make demo    install, train the built-in demo, show its translations (about 5 minutes on 2 cores)
-# make test    lint, types, tests (half an hour on 2 cores)
-# make parity  models, tokenizers and searches against Hugging Face's; installs torch first
-# make plans   the recipes compiled for TPUs, without a TPU; installs libtpu first
-# make clean   forget the demo's training run, so that `make demo` trains anew
+# make demo      install, train the built-in demo, show its translations (about 5 minutes on 2 cores)
+# make test      lint, types, and the tests that are not marked slow
+# make test-all  the slow tests: long runs, notebooks, real sizes, comparison with Hugging Face's
+#                models, recipes compiled for TPUs; installs torch and libtpu first
+# make clean     forget the demo's training run, so that `make demo` trains anew
 
 # The first Python of at least 3.11; choose another one with `make demo PYTHON=python3.12`.
 PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
@@ -11,23 +11,20 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 IN_VENV := .venv/bin/python -m
 PIP_INSTALL := $(IN_VENV) pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test parity plans clean
+.PHONY: demo test test-all clean
 
 demo: .venv/installed
 	$(IN_VENV) flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
+# Most tests are small models whose compilation takes longer than their run.
 test: .venv/installed-test
 	$(IN_VENV) ruff check .
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) pyright
-	$(IN_VENV) pytest -n 2 --dist loadfile
+	JAX_DISABLE_MOST_OPTIMIZATIONS=true $(IN_VENV) pytest -n 2 --dist worksteal -m "not slow"
 
-parity: .venv/installed-parity
-	$(IN_VENV) pytest -n 2 --dist loadfile tests/parity
-
-# Compiling takes a core and gigabytes: one at a time.
-plans: .venv/installed-plans
-	$(IN_VENV) pytest tests/planning tests/test_plan.py
+test-all: .venv/installed-test-all
+	$(IN_VENV) pytest -n 2 --dist worksteal -m slow -o timeout=900
 
 clean:
 	rm -rf runs/demo
@@ -45,12 +42,7 @@ clean:
 	$(PIP_INSTALL) -e '.[test]'
 	@touch $@
 
-.venv/installed-parity: .venv/installed-test
-	@echo "Installing torch and transformers ..."
-	$(PIP_INSTALL) -e '.[parity]'
-	@touch $@
-
-.venv/installed-plans: .venv/installed-test
-	@echo "Installing libtpu ..."
-	$(PIP_INSTALL) -e '.[tpu]'
+.venv/installed-test-all: .venv/installed-test
+	@echo "Installing torch, transformers and libtpu ..."
+	$(PIP_INSTALL) -e '.[parity,tpu]'
 	@touch $@

@@ -8,6 +8,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 FASTER = {
     "NUM_STEPS = 400": "NUM_STEPS = 4",

@@ -6,6 +6,8 @@ import pytest
 
 from flaxformer_mt import plan
 
+pytestmark = pytest.mark.slow
+
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None,
     reason="libtpu is not installed: pip install -e '.[tpu]' compiles for TPUs without one",

@@ -51,6 +51,7 @@ def assert_same_run(workdir: Path, other: Path) -> None:
         np.testing.assert_allclose(one, two, atol=5e-3)
 
 
+@pytest.mark.slow
 def test_accumulated_micro_batches_are_the_same_run(whole, tmp_path):
     process = start(CONFIG, tmp_path, "--mesh.tokens-per-device", "64", devices=1)
     output, _ = process.communicate(timeout=200)
@@ -58,6 +59,7 @@ def test_accumulated_micro_batches_are_the_same_run(whole, tmp_path):
     assert_same_run(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 def test_sharded_parameters_are_the_same_run_and_resume_unsharded(whole, tmp_path):
     half = changed(CONFIG, mesh={"fsdp": 4, "tensor": 2}, training={"num_steps": 7})
     train(half, str(tmp_path), quiet=True)
@@ -80,6 +82,7 @@ def test_two_processes_are_the_same_run_and_one_resumes_it(whole, tmp_path):
     assert_same_run(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 def test_two_processes_train_score_and_translate_as_one(whole, tmp_path):
     processes = [start(CONFIG, tmp_path, devices=1, **place) for place in two_processes()]
     outputs = [process.communicate(timeout=200)[0] for process in processes]
@@ -161,6 +164,7 @@ def test_a_missing_newest_checkpoint_is_named(whole, tmp_path, caplog):
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 def test_sigterm_during_a_validation_saves_at_once(tmp_path):
     """The validation of 3,000 pairs with beam 8 would take minutes."""
     config = changed(
@@ -200,6 +204,7 @@ def without_compilation(monkeypatch) -> None:
     monkeypatch.setattr(Validation, "__call__", validate)
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed_leaves_the_files_of_an_uninterrupted_run(
     tmp_path, monkeypatch, without_compilation
 ):
@@ -297,6 +302,7 @@ def test_a_nonfinite_update_stops_the_run_and_names_the_batch(tmp_path):
         train(config, str(tmp_path), quiet=True)
 
 
+@pytest.mark.slow
 def test_a_run_with_a_moving_average_resumes(tmp_path):
     config = changed(CONFIG, training={"ema_decay": 0.9})
     train(config, str(tmp_path / "whole"), quiet=True)
@@ -306,6 +312,7 @@ def test_a_run_with_a_moving_average_resumes(tmp_path):
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"lora_rank": 2}, {"trainable": ("decoder.*",)}], ids=["lora", "decoder alone"]
 )

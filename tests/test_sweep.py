@@ -7,6 +7,8 @@ import pytest
 
 from flaxformer_mt import sweep
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 import dataclasses
 from flaxformer_mt.config import Config

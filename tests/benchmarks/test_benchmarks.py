@@ -18,6 +18,8 @@ from benchmarks.task import (
 )
 from flaxformer_mt.data.sources.demo_text import open_demo
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["--wait", "0", "--repeats", "1"]
 
 

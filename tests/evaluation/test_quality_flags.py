@@ -56,7 +56,10 @@ def test_empty_translation_is_an_omission() -> None:
     assert flags("...", "") == {}
 
 
-@pytest.mark.parametrize("test_set", ["multi30k/val", "newstest-en-de/newstest2014"])
+@pytest.mark.parametrize(
+    "test_set",
+    ["multi30k/val", pytest.param("newstest-en-de/newstest2014", marks=pytest.mark.slow)],
+)
 def test_references_are_left_alone_and_faults_are_not(shared_data: Path, test_set: str) -> None:
     paths = [shared_data / f"{test_set}.{language}" for language in ("en", "de")]
     sides = [path.read_text(encoding="utf-8").split("\n") for path in paths]

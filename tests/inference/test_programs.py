@@ -18,6 +18,8 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.loop import SentenceOptions
 from flaxformer_mt.search.rules import MinLength
 
+pytestmark = pytest.mark.slow
+
 VOCAB, LAYERS = 40, 2
 CONFIG = TransformerConfig(
     d_model=16, d_ff=24, num_heads=2, num_encoder_layers=1, num_decoder_layers=LAYERS

@@ -205,10 +205,16 @@ def test_without_torch_there_is_no_bfloat16(tmp_path, monkeypatch):
         export(load(TINY), tmp_path / "export", "int8_bfloat16")
 
 
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "bfloat16" in name else ())
+        for name in QUANTIZATIONS
+    ],
+)
 def test_quantizations(quantization, rng, tmp_path):
     if "bfloat16" in quantization:
-        pytest.importorskip("torch", reason="needs torch: make parity")
+        pytest.importorskip("torch", reason="needs torch: make test-all")
     loaded = load(dataclasses.replace(TINY, tie_embeddings="all"))
     exact = export(loaded, tmp_path / "exact")
     directory = export(loaded, tmp_path / "export", quantization)

@@ -140,6 +140,7 @@ def test_a_model_with_word_vocabularies_is_verified(file, tmp_path):
     verify_export(directory, "ctranslate2", loaded, config, exact=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["<pad>", "</s>"])
 def test_an_imported_marian_model_is_exported_to_ctranslate2(tmp_path, padding):
     """Also one in which one token is EOS, padding and the start of a target."""

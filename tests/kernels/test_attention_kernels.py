@@ -213,6 +213,7 @@ def compiled_text(attend, topology, mesh_shape, shape, key_heads=None):
 COLLECTIVES = r"all-gather|all-reduce|all-to-all|collective-permute"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("jax_cuda13_plugin") is None,
     reason="jax_cuda13_plugin is not installed: pip install -e '.[gpu]'",
@@ -227,6 +228,7 @@ def test_cudnn_attention_compiles_for_a_gpu(topology, mesh, key_heads):
     assert not re.findall(COLLECTIVES, text)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None,
     reason="libtpu is not installed: pip install -e '.[tpu]'",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from marian_directories import OURS, our_model
 
-pytest.importorskip("torch", reason="needs the extra [parity]: make parity")
-pytest.importorskip("transformers", reason="needs the extra [parity]: make parity")
+pytest.importorskip("torch", reason="needs the extra [parity]: make test-all")
+pytest.importorskip("transformers", reason="needs the extra [parity]: make test-all")
 
 import dataclasses
 
@@ -16,6 +16,8 @@ import torch
 
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.interop.marian.convert import read_marian, write_marian
+
+pytestmark = pytest.mark.slow
 
 SEARCH = {"max_length": 20}  # without it the import warns
 MODELS = {

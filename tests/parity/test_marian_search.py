@@ -7,8 +7,8 @@ import warnings
 import jax
 import pytest
 
-pytest.importorskip("torch", reason="needs the extra [parity]: make parity")
-pytest.importorskip("transformers", reason="needs the extra [parity]: make parity")
+pytest.importorskip("torch", reason="needs the extra [parity]: make test-all")
+pytest.importorskip("transformers", reason="needs the extra [parity]: make test-all")
 
 import hugging_face
 from hugging_face import SENTENCES, Theirs
@@ -21,6 +21,8 @@ from flaxformer_mt.interop.marian.convert import read_marian, write_marian
 from flaxformer_mt.interop.marian.generation import EARLY_STOPPING
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.translator import Translator
+
+pytestmark = pytest.mark.slow
 
 LIMIT = 12
 # Some of their translations end, others reach the limit: see below.

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from marian_directories import OURS, our_model, write_tokenizer
 
-pytest.importorskip("torch", reason="needs the extra [parity]: make parity")
-pytest.importorskip("transformers", reason="needs the extra [parity]: make parity")
+pytest.importorskip("torch", reason="needs the extra [parity]: make test-all")
+pytest.importorskip("transformers", reason="needs the extra [parity]: make test-all")
 
 import dataclasses
 
@@ -16,6 +16,8 @@ import hugging_face
 from flaxformer_mt.data.tokenization.marian_vocabulary import read_marian_vocabularies
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.interop.marian.convert import write_marian
+
+pytestmark = pytest.mark.slow
 
 TEXTS = [
     "the cat",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="needs the extra [parity]: make parity")
-pytest.importorskip("transformers", reason="needs the extra [parity]: make parity")
+pytest.importorskip("torch", reason="needs the extra [parity]: make test-all")
+pytest.importorskip("transformers", reason="needs the extra [parity]: make test-all")
 
 from marian_directories import ENGLISH, OURS, our_model
 
@@ -14,6 +14,8 @@ from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.interop.marian.convert import write_marian
 from flaxformer_mt.interop.options import VerifyConfig
 from flaxformer_mt.interop.verify import VerificationFailed, verify_export
+
+pytestmark = pytest.mark.slow
 
 WORDS = ENGLISH.split()
 LINES = [" ".join(WORDS[i % 7 : i % 7 + 1 + i % 4]) for i in range(12)]

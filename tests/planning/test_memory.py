@@ -80,6 +80,7 @@ def test_memory_in_the_message_of_a_compiler():
     assert requested_bytes("no such thing") == 0
 
 
+@pytest.mark.slow
 def test_a_real_step_fits_its_limit():
     config = load_config("configs/demo.py")
     small = TransformerConfig(

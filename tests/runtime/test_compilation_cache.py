@@ -11,6 +11,8 @@ from tiny_run import CONFIG
 from flaxformer_mt.runtime.compilation_cache import delete_oldest
 from flaxformer_mt.train import train
 
+pytestmark = pytest.mark.slow
+
 TRANSLATE = """
 import sys, jax
 from flaxformer_mt.inference import programs

@@ -4,10 +4,13 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import pytest
 from tiny_run import CONFIG
 
 from flaxformer_mt import train
 from flaxformer_mt.training.loop import MAX_PENDING
+
+pytestmark = pytest.mark.slow
 
 
 @jax.jit

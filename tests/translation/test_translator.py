@@ -521,6 +521,7 @@ def test_no_program_is_compiled_twice(translator):
     assert num_programs() == compiled + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "search",
     [
@@ -576,6 +577,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_other_sentences_change_nothing_at_the_sizes_of_a_real_model(rng, beam_size, kind):
