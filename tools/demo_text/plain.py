@@ -38,12 +38,11 @@ from tools.demo_text.phrases import (
 )
 from tools.demo_text.plain_clauses import (
     ASKED_FOR,
-    INTRANSITIVE,
+    COMMANDS,
     LOCATED,
     OWNERS,
     PRONOUNS,
     SPOUSES,
-    TRANSITIVE,
     TRANSPORT,
     complete,
     draw_adjective,
@@ -189,7 +188,6 @@ def weather(dice: Dice) -> Sentence:
     return _asked(dice, clause)
 
 
-COMMANDS = tuple(v for v in (*INTRANSITIVE, *TRANSITIVE) if not v.simple)
 MANNERS = tuple(a for a in ADJECTIVES if a.english in ("quiet", "friendly", "polite", "happy"))
 
 

@@ -60,8 +60,6 @@ TRANSPORT = "transport vehicle"
 
 ANYTHING = " ".join(dict.fromkeys(noun.kind for noun in NOUNS))
 THINGS = " ".join(kind for kind in ANYTHING.split() if kind not in LIVING.split())
-POSSESSION = (HAVE, HAVE, LIKE, LIKE, WANT)
-TRANSITIVE = tuple(verb for verb in VERBS if verb.objects) + POSSESSION
 # Verbs of any object, and of any thing or animal: "I see the house", "she buys a flower".
 OF_ANYTHING = ["see", "love", "need", "find", "draw", "look", "have", "like", "want", "show"]
 OF_ANYTHING += ["forget", "dream"]
@@ -79,12 +77,22 @@ def _without_object(verb: Verb) -> Verb:
     return dataclasses.replace(verb, english=english_parts, objects="", preposition="")
 
 
-ALONE = tuple(verb for verb in VERBS if not verb.objects)
+# "The train is arriving", but hardly a command: `simple` says both in the varied sentences.
+UNWILLING = ["arrive", "lose"]
+PLAIN_VERBS = tuple(
+    dataclasses.replace(verb, simple=False) if _base(verb) in UNWILLING else verb for verb in VERBS
+)
+POSSESSION = (HAVE, HAVE, LIKE, LIKE, WANT)
+TRANSITIVE = tuple(verb for verb in PLAIN_VERBS if verb.objects) + POSSESSION
+ALONE = tuple(verb for verb in PLAIN_VERBS if not verb.objects)
 LEFT_ALONE = tuple(_without_object(verb) for verb in VERBS if _base(verb) in OBJECTLESS)
 INTRANSITIVE = ALONE + ALONE + LEFT_ALONE
 LOCATED = tuple(v for v in (*INTRANSITIVE, *TRANSITIVE) if v.place or v.destination)
 LOCATED = tuple(v for v in LOCATED if not v.preposition)
 ASKED_FOR = tuple(v for v in TRANSITIVE if not v.preposition)
+COMMANDS = tuple(
+    v for v in (*INTRANSITIVE, *TRANSITIVE) if not v.simple and _base(v) not in UNWILLING
+)
 
 
 # ------------------------------------------------------------------ noun phrases
@@ -218,7 +226,7 @@ def draw_deed(
     subject = subject or draw_somebody(dice, TRANSPORT if arrives else LIVING)
     tense = _tense(dice, verb, subject)
     negated = dice.chance(12) if negated is None else negated
-    refused = ("must",) * negated + ("want",) * verb.simple
+    refused = ("must",) * negated + ("want",) * (_base(verb) == "need")
     modals = tuple(m for m in MODALS if m.english not in refused)
     modal = dice.choose(modals) if tense == "modal" else None
     return complete(dice, Clause(subject, verb, tense, modal, negated))
