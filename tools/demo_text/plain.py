@@ -12,6 +12,7 @@ from tools.demo_text.lexicon import (
     BE,
     DEGREES,
     LIVING,
+    MODALS,
     NOMINATIVE,
     NOUNS,
     PORTABLE,
@@ -74,7 +75,7 @@ def _given_to(dice: Dice, clause: Clause) -> Clause:
 
 def question(dice: Dice) -> Sentence:
     """Does the dog sleep? / Schläft der Hund?"""
-    clause = draw_deed(dice)
+    clause = draw_deed(dice, subject=YOU if dice.chance(25) else None)
     return english.question(_given_to(dice, clause)) + "?", german.question(clause) + "?"
 
 
@@ -85,7 +86,8 @@ def question_word(dice: Dice) -> Sentence:
         clause = draw_deed(dice, subject=WHO, negated=False)
         return english.statement(clause) + "?", german.statement(clause) + "?"
     verbs = LOCATED if ask == "where" else ASKED_FOR
-    clause = draw_deed(dice, verbs=verbs, negated=False)
+    subject = YOU if dice.chance(25) else None
+    clause = draw_deed(dice, verbs=verbs, subject=subject, negated=False)
     if ask == "where":
         wo = "wohin" if clause.verb.destination else "wo"
         clause = clause._replace(place=None)
@@ -178,9 +180,14 @@ def _identified(dice: Dice, subject: Phrase, noun: Noun) -> Sentence:
     return english.statement(ours), german.statement(other)
 
 
+WILL = next(modal for modal in MODALS if modal.english == "will")
+
+
 def weather(dice: Dice) -> Sentence:
     """It is raining. / Es regnet."""
-    clause = Clause(IT, RAIN, dice.choose(("now", "habit", "past")), negated=dice.chance(15))
+    tense = dice.choose(("now", "habit", "past", "modal"))
+    modal = WILL if tense == "modal" else None
+    clause = Clause(IT, RAIN, tense, modal, negated=dice.chance(15))
     if dice.chance(50):
         clause = clause._replace(time=dice.choose(times_in(clause.tense)))
     elif dice.chance(30):
