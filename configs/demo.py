@@ -2,11 +2,20 @@
 
     python -m flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
-On two CPU cores `make demo` took 4 minutes 26 seconds, installation included. Training sees each of
-the 40,000 pairs 3 times. Held-out, beam 4, the mean of the last 5 checkpoints:
+Training sees each of the 80,000 pairs twice, so there is no dropout. With a vocabulary of 1,500 an
+epoch has 565 batches, with 1,000 it has 732.
 
-    BLEU 96.68   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+The held-out pairs, beam 4, the mean of the last 5 checkpoints:
+
+    BLEU 98.28   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+
+    python -m tools.demo_text.check --workdir runs/demo
+
+translates 200 hand-written short sentences, 196 of them right, and the examples of the documentation,
+and prints the mistakes.
 """
+
+import dataclasses
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
@@ -21,18 +30,18 @@ config = Config(
         train=CorpusConfig(pairs=("demo:train",)),
         validation=CorpusConfig(pairs=("demo:validation",)),
         test=CorpusConfig(pairs=("demo:test",)),
-        tokenizer=TokenizerConfig(vocab_size=1000),
+        tokenizer=TokenizerConfig(vocab_size=1500),
         max_source_length=64,
         max_target_length=64,
         tokens_per_batch=2048,
         num_buckets=4,
     ),
-    model=preset("tiny"),
+    model=dataclasses.replace(preset("tiny"), dropout=0.0),
     training=TrainingConfig(
-        num_steps=1250,
+        num_steps=1150,
         learning_rate=4e-3,
         warmup_steps=250,
-        validate_every=625,
+        validate_every=575,
         validation_beam_size=4,
         validation_pairs=200,
         checkpoint_every=50,

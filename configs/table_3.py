@@ -110,7 +110,7 @@ def rows(base: Config, *, depths: tuple[int, ...]) -> dict[str, Config]:
 
 config = Config(
     data=DataConfig(
-        train=CorpusConfig(pairs=("demo:train",)),
+        train=CorpusConfig(pairs=("demo:train:40000",)),
         validation=CorpusConfig(pairs=("demo:validation:300",)),
         tokenizer=TokenizerConfig(vocab_size=1000),
         max_source_length=48,

@@ -6,6 +6,9 @@ from typing import NamedTuple
 from tools.demo_text.lexicon import BE, Verb
 from tools.demo_text.phrases import ENGLISH_OBJECT, Clause, join_words
 
+ARE = ("am", "is", "are", "are")
+WERE = ("was", "was", "were", "were")
+
 
 class EnglishVerb(NamedTuple):
     """The forms of an English verb: open, opens, opened, opening; and its particle."""
@@ -26,6 +29,8 @@ def verb_forms(verb: Verb) -> EnglishVerb:
         third = base + "es"
     elif base[-1] == "y" and base[-2] not in "aeiou":
         third = base[:-1] + "ies"
+    elif base == "have":
+        third = "has"
     return EnglishVerb(base, third, past, progressive, " ".join(particle))
 
 
@@ -40,7 +45,7 @@ class VerbGroup(NamedTuple):
 def _group(clause: Clause, inverted: bool) -> VerbGroup:
     """The verb with the auxiliary that tense, negation and question ask for."""
     person, tense = clause.subject.person, clause.tense
-    be = (("was", "was", "were") if tense == "past" else ("am", "is", "are"))[person]
+    be = (WERE if tense == "past" else ARE)[person]
     if clause.verb is BE:
         return VerbGroup(be, "", "")
     forms = verb_forms(clause.verb)
@@ -53,9 +58,9 @@ def _group(clause: Clause, inverted: bool) -> VerbGroup:
         main, third, particle = "want", "wants", f"to {forms.base} {forms.particle}".rstrip()
     # Do-support: only negation and inversion need the auxiliary; elsewhere it melts into the verb.
     if clause.negated or inverted:
-        do = "did" if tense == "past" else ("do", "does", "do")[person]
+        do = "did" if tense == "past" else ("do", "does", "do", "do")[person]
         return VerbGroup(do, main, particle)
-    return VerbGroup("", past if tense == "past" else (main, third, main)[person], particle)
+    return VerbGroup("", past if tense == "past" else third if person == 1 else main, particle)
 
 
 def _rest(clause: Clause, time: bool = True) -> list[str]:
@@ -96,3 +101,9 @@ def infinitive(clause: Clause) -> str:
     """The clause without its subject: "to pick up his brother"."""
     forms = verb_forms(clause.verb)
     return join_words("to", forms.base, forms.particle, *_rest(clause))
+
+
+def imperative(clause: Clause) -> str:
+    """The clause as a command: "open the door", "do not open the door", "be quiet"."""
+    base, _, _, _, particle = verb_forms(clause.verb)
+    return join_words("do not" if clause.negated else "", base, particle, *_rest(clause))

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from tools.demo_text.lexicon import BE, DATIVE, NOMINATIVE, Adverbial, Verb
 from tools.demo_text.phrases import Clause, join_words, prepositional
 
-HABEN = ("habe", "hat", "haben")
-SEIN = ("bin", "ist", "sind")
-WAR = ("war", "war", "waren")
+HABEN = ("habe", "hat", "haben", "hast")
+SEIN = ("bin", "ist", "sind", "bist")
+WAR = ("war", "war", "waren", "warst")
 
 
 class GermanVerb(NamedTuple):
@@ -25,7 +25,7 @@ class GermanVerb(NamedTuple):
 
     prefix: str
     infinitive: str
-    present: tuple[str, str, str]
+    present: tuple[str, str, str, str]
     participle: str
 
 
@@ -37,7 +37,10 @@ def verb_forms(verb: Verb) -> GermanVerb:
     stem = infinitive.removesuffix("n").removesuffix("e")
     # The first person adds -e to the stem; ich weiß, like the modals, is like er weiß.
     first = stem + "e" if third.endswith("t") else third
-    return GermanVerb(prefix, infinitive, (first, third, infinitive), participle)
+    # Du adds -st, of which a stem in -s or -z keeps the -t alone: du liest, du tanzt.
+    short = third.removesuffix("t")
+    second = short + ("t" if short[-1] in "sßz" else "st")
+    return GermanVerb(prefix, infinitive, (first, third, infinitive, second), participle)
 
 
 def _brackets(clause: Clause) -> tuple[str, str]:
@@ -61,19 +64,21 @@ def _brackets(clause: Clause) -> tuple[str, str]:
 def _middle(clause: Clause, time: bool = True) -> list[str]:
     """The middle field, from the known to the new.
 
-    Pronouns, definite persons and definite datives come first; other definite objects after the
-    time (hat Peter heute das Buch gegeben), but before it with nicht, which stands behind both
-    (hat Peter das Buch heute nicht gegeben); indefinite objects later still. An object with kein
-    needs no nicht. Last comes what is bound to the verb: company, place, prepositional object,
-    predicate.
+    Pronouns, es before others, definite persons and definite datives come first; other definite
+    objects after the time (hat Peter heute das Buch gegeben), but before it with nicht, which
+    stands behind both (hat Peter das Buch heute nicht gegeben); indefinite objects later still. An
+    object with kein needs no nicht. Last comes what is bound to the verb: company, place,
+    prepositional object, predicate.
     """
     verb = clause.verb
     early, late, new, bound = [], [], [], ""
-    for phrase, case in ((clause.recipient, DATIVE), (clause.object, verb.case)):
+    es = clause.object is not None and clause.object.english == "it"
+    objects = [(clause.recipient, DATIVE), (clause.object, verb.case)]
+    for phrase, case in reversed(objects) if es else objects:
         if phrase and verb.preposition:
             bound = prepositional(verb.preposition, phrase.german[case])
         elif phrase:
-            first = phrase.human or case == DATIVE or clause.negated
+            first = phrase.human or case == DATIVE or clause.negated or es
             (new if not phrase.definite else early if first else late).append(phrase.german[case])
     kein = clause.object is not None and clause.object.negative
     return [
@@ -127,3 +132,24 @@ def infinitive(clause: Clause) -> str:
     prefix, infinitive, *_ = verb_forms(clause.verb)
     verb = f"{prefix}zu{infinitive}" if prefix else f"zu {infinitive}"
     return join_words("um", *_middle(clause), verb)
+
+
+def imperative(clause: Clause) -> str:
+    """The clause as a command to one whom we call du: "mach die Tür nicht auf"."""
+    return join_words(_command(clause.verb), *_middle(clause), verb_forms(clause.verb).prefix)
+
+
+@cache
+def _command(verb: Verb) -> str:
+    """The imperative: schlaf, hilf, warte.
+
+    Verbs that change e to i in the third person do it here too, those that change a to ä do not.
+    Some stems are hard to say without an -e.
+    """
+    if verb is BE:
+        return "sei"
+    _, infinitive, (_, third, *_), _ = verb_forms(verb)
+    stem, changed = infinitive.removesuffix("n").removesuffix("e"), third.removesuffix("t")
+    if "e" in stem and "i" in changed and "i" not in stem:
+        return changed
+    return stem + ("e" if stem.endswith(("d", "t", "n", "lg", "nk", "tz", "er")) else "")

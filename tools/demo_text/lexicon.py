@@ -105,10 +105,10 @@ class Time(NamedTuple):
 
 
 class Modal(NamedTuple):
-    """A modal verb: English, German singular (ich, er), German plural."""
+    """A modal verb: English; German for ich, er, wir and du."""
 
     english: str
-    german: tuple[str, str, str]
+    german: tuple[str, str, str, str]
 
 
 NOUNS = (
@@ -393,6 +393,9 @@ VERBS = (
         subjects=LIVING,
     ),
 )
+HAVE = Verb("have had having", "haben hat gehabt", simple=True)
+LIKE = Verb("like liked liking", "mögen mag gemocht", simple=True)
+WANT = Verb("want wanted wanting", "wollen will gewollt", simple=True)
 RAIN = Verb("rain rained raining", "regnen regnet geregnet")
 BE = Verb("be was being", "sein ist gewesen", perfect="sein")
 REPORTS = (  # verbs with a clause: "Anna says that ...", "Anna asks whether ..."
@@ -404,11 +407,11 @@ REPORTS = (  # verbs with a clause: "Anna says that ...", "Anna asks whether ...
 )
 
 MODALS = (
-    Modal("can", ("kann", "kann", "können")),
-    Modal("must", ("muss", "muss", "müssen")),
-    Modal("should", ("sollte", "sollte", "sollten")),
-    Modal("want", ("will", "will", "wollen")),
-    Modal("will", ("werde", "wird", "werden")),
+    Modal("can", ("kann", "kann", "können", "kannst")),
+    Modal("must", ("muss", "muss", "müssen", "musst")),
+    Modal("should", ("sollte", "sollte", "sollten", "solltest")),
+    Modal("want", ("will", "will", "wollen", "willst")),
+    Modal("will", ("werde", "wird", "werden", "wirst")),
 )
 NAMES = (
     *((name, "f") for name in ("Anna", "Maria", "Julia", "Laura", "Emma", "Sophie")),

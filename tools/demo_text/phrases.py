@@ -29,7 +29,7 @@ class Phrase(NamedTuple):
     german: tuple[str, str, str]
     """Nominative, accusative, dative."""
     person: int = 1
-    """Which verb form it takes as subject: 0 ich, 1 er/sie/es, 2 wir/sie."""
+    """Which verb form it takes as subject: 0 ich, 1 er/sie/es, 2 wir/sie, 3 du."""
     gender: str = "m"
     """m, f, n, or p for every plural, where German has no genders."""
     human: bool = True
@@ -96,6 +96,9 @@ A = Determiner(("a", None), "ein", POSSESSIVE, MIXED_ADJECTIVE)
 BARE = Determiner((None, ""), "", UNDECLINED, STRONG_ADJECTIVE)
 # "does not buy a car / any cars": German negates the noun, kauft kein Auto / keine Autos.
 KEIN = Determiner(("a", "any"), "kein", POSSESSIVE, MIXED_ADJECTIVE, negative=True)
+NO = Determiner(("no", "no"), "kein", POSSESSIVE, MIXED_ADJECTIVE, negative=True)
+# "does not like cars": mag keine Autos.
+NOT_BARE = Determiner((None, ""), "kein", POSSESSIVE, MIXED_ADJECTIVE, negative=True)
 QUANTITIES = (
     Determiner((None, "two"), "zwei", UNDECLINED, STRONG_ADJECTIVE),
     Determiner((None, "three"), "drei", UNDECLINED, STRONG_ADJECTIVE),
@@ -112,6 +115,7 @@ POSSESSIVES = tuple(
         ("their", "ihr"),
     )
 )
+YOUR = Determiner(("your", "your"), "dein", POSSESSIVE, MIXED_ADJECTIVE, definite=True)
 
 
 def _german_noun(noun: Noun, plural: bool, case: int) -> str:
@@ -162,6 +166,7 @@ def name_phrase(name: str, gender: str) -> Phrase:
     return Phrase(name, (name, name, name), gender=gender)
 
 
+YOU = Phrase("you", ("du", "dich", "dir"), person=3)
 SPEAKER = Phrase("I", ("ich", "mich", "mir"), person=0)
 HE = Phrase("he", ("er", "ihn", "ihm"))
 SHE = Phrase("she", ("sie", "sie", "ihr"), gender="f")
@@ -185,6 +190,15 @@ def pronoun_for(phrase: Phrase) -> Phrase:
         raise ValueError(f"no pronoun is certain for {phrase.english!r}: draw a person of m or f")
     german = GERMAN_PRONOUN[phrase.gender]
     return german if phrase.human or phrase.gender == "p" else german._replace(english="it")
+
+
+def joined(first: Phrase, second: Phrase) -> Phrase:
+    """Both phrases with "and", which together are a plural."""
+    nominative, accusative, dative = (
+        f"{one} und {other}" for one, other in zip(first.german, second.german, strict=True)
+    )
+    english = f"{first.english} and {second.english}"
+    return Phrase(english, (nominative, accusative, dative), person=2, gender="p")
 
 
 def relative_pronoun(head: Phrase) -> Phrase:

@@ -5,18 +5,28 @@
 The pairs ask of a model what real translation asks: agreement of gender, case and number, word
 order that depends on the clause, verbs that split, negation that moves into the noun. The package
 contains the files, so that the generator itself need not be installed.
+
+The training text has two parts: varied sentences, as in the other splits, and then plain short ones
+as people type them. None of the sentences in `HAND_WRITTEN`, which measure those, is in it.
 """
 
+import itertools
 import lzma
 import sys
 import zlib
+from functools import cache
 from pathlib import Path
 
 from tools.demo_text.draw import Dice
+from tools.demo_text.plain import draw_plain
 from tools.demo_text.sentences import Sentence, draw_sentence
+from tools.demo_text.typed import as_typed, contract
 
-SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
-DIRECTORY = Path(__file__).parents[2] / "flaxformer_mt/data/sources/demo"
+VARIED = 40_000
+SIZES = {"train": VARIED + 40_000, "validation": 500, "test": 1_000}
+ROOT = Path(__file__).parents[2]
+DIRECTORY = ROOT / "flaxformer_mt/data/sources/demo"
+HAND_WRITTEN = ROOT / "tests/tools/demo_text/plain_sentences.tsv"
 
 
 def make_pair(split: str, index: int, *, seed: int = 0) -> Sentence:
@@ -30,12 +40,27 @@ def make_pair(split: str, index: int, *, seed: int = 0) -> Sentence:
     """
     if split not in SIZES:
         raise ValueError(f"the splits are {', '.join(SIZES)}; got {split!r}.")
-    attempt = 0
-    while True:
-        pair = draw_sentence(Dice(f"{seed} {split} {index} {attempt}"))
-        if split_of(pair[0]) == split:
-            return pair
-        attempt += 1
+    for attempt in itertools.count():
+        dice = Dice(f"{seed} {split} {index} {attempt}")
+        plain = index >= VARIED
+        pair = draw_plain(dice) if plain else draw_sentence(dice)
+        if split_of(pair[0]) != split:
+            continue
+        if split != "train" or words_of(pair[0]) not in hand_written():
+            return as_typed(dice, pair) if plain else pair
+    raise AssertionError("an endless loop ended")
+
+
+@cache
+def hand_written() -> frozenset[str]:
+    """Returns the words of every English sentence in `HAND_WRITTEN`."""
+    lines = HAND_WRITTEN.read_text(encoding="utf-8").splitlines()
+    return frozenset(words_of(line.split("\t")[0]) for line in lines)
+
+
+def words_of(english: str) -> str:
+    """Returns the sentence without what `as_typed` changes: small letters, contracted, no stop."""
+    return contract(english).lower().rstrip(".?!").replace(",", "")
 
 
 def split_of(english: str) -> str:

@@ -271,10 +271,10 @@ def test_english_third_person(words: str, third: str) -> None:
 @pytest.mark.parametrize(
     ("words", "present"),
     [
-        ("feed", ("füttere", "füttert", "füttern")),
-        ("work", ("arbeite", "arbeitet", "arbeiten")),
-        ("sleep", ("schlafe", "schläft", "schlafen")),
+        ("feed", ("füttere", "füttert", "füttern", "fütterst")),
+        ("work", ("arbeite", "arbeitet", "arbeiten", "arbeitest")),
+        ("sleep", ("schlafe", "schläft", "schlafen", "schläfst")),
     ],
 )
-def test_german_present(words: str, present: tuple[str, str, str]) -> None:
+def test_german_present(words: str, present: tuple[str, str, str, str]) -> None:
     assert german.verb_forms(verb(words)).present == present

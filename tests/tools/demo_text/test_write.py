@@ -16,7 +16,15 @@ from tools.demo_text.draw import (
     nouns_of,
 )
 from tools.demo_text.phrases import A, Determiner, noun_phrase
-from tools.demo_text.write import DIRECTORY, SIZES, make_pair, make_tsv, split_of
+from tools.demo_text.write import (
+    DIRECTORY,
+    SIZES,
+    VARIED,
+    make_pair,
+    make_tsv,
+    split_of,
+    words_of,
+)
 
 ROOT = Path(__file__).parents[3]
 SAMPLE = 20_000
@@ -51,6 +59,16 @@ def test_the_shipped_files_begin_as_the_generator_writes_them(split) -> None:
     shipped = lzma.decompress((DIRECTORY / f"{split}.tsv.xz").read_bytes())
     assert shipped.startswith(make_tsv(split, 300))
     assert shipped.count(b"\n") == SIZES[split]
+
+
+def test_the_shipped_training_text_goes_on_with_plain_sentences() -> None:
+    shipped = lzma.decompress((DIRECTORY / "train.tsv.xz").read_bytes()).decode().splitlines()
+    for index in range(VARIED, SIZES["train"], 400):
+        assert tuple(shipped[index].split("\t")) == make_pair("train", index)
+
+
+def test_words_of_a_sentence_are_the_same_however_it_is_typed() -> None:
+    assert words_of("Yesterday, Anna was not old.") == words_of("yesterday anna wasn't old")
 
 
 def test_a_pair_is_a_function_of_seed_split_and_index(sample) -> None:

@@ -1,0 +1,86 @@
+"""What a trained demo makes of hand-written sentences and of every example in the documentation.
+
+The tests that translate need the model of `make demo`, which they look for in runs/demo or in the
+directory that DEMO_WORKDIR names:
+
+    DEMO_WORKDIR=runs/demo python -m pytest tests/tools/demo_text/test_translations.py
+"""
+
+import lzma
+import os
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from flaxformer_mt import Translator
+from tools.demo_text.check import find_mistakes, read_sentences
+from tools.demo_text.write import DIRECTORY, words_of
+
+ROOT = Path(__file__).parents[3]
+WORKDIR = Path(os.environ.get("DEMO_WORKDIR", ROOT / "runs/demo"))
+HAND_WRITTEN = read_sentences("plain_sentences.tsv")
+SHOWN = read_sentences("shown_sentences.tsv")
+
+# Not the docstrings of a cell, which have three quotes.
+QUOTED_SENTENCE = re.compile(r'(?<!")"([A-Z][^"\n]*\.)"(?!")')
+
+
+@pytest.fixture(scope="module")
+def trained() -> Translator:
+    if not (WORKDIR / "checkpoints").is_dir():
+        pytest.skip(f"needs the trained demo, and {WORKDIR} has none: run `make demo`")
+    return Translator.load(str(WORKDIR))
+
+
+@pytest.fixture(scope="module")
+def training_text() -> list[str]:
+    lines = lzma.decompress((DIRECTORY / "train.tsv.xz").read_bytes()).decode().splitlines()
+    return [line.split("\t")[0] for line in lines]
+
+
+def documented_sentences() -> dict[str, str]:
+    """Each quoted sentence in the pages and in the code of the notebooks, and where it is."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in pages}
+    for path in (ROOT / "colab").glob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        code = [cell.source for cell in cells if cell.cell_type == "code"]
+        texts[path.name] = "\n".join(code)
+    return {s: name for name, text in texts.items() for s in QUOTED_SENTENCE.findall(text)}
+
+
+def test_there_are_200_hand_written_sentences() -> None:
+    assert len(HAND_WRITTEN) == 200
+    assert len({words_of(sentence) for sentence in HAND_WRITTEN}) == 200
+    for english, translations in {**HAND_WRITTEN, **SHOWN}.items():
+        assert translations and all(translations), english
+
+
+def test_no_hand_written_sentence_is_in_the_training_text(training_text) -> None:
+    seen = {words_of(sentence) for sentence in training_text}
+    assert not [sentence for sentence in HAND_WRITTEN if words_of(sentence) in seen]
+
+
+def test_the_training_text_has_every_word_of_the_sentences(training_text) -> None:
+    known = {word for sentence in training_text for word in words_of(sentence).split()}
+    for sentence in (*HAND_WRITTEN, *SHOWN):
+        assert set(words_of(sentence).split()) <= known, sentence
+
+
+def test_the_shown_sentences_are_those_of_the_documentation() -> None:
+    documented = documented_sentences()
+    translations = {text for right in SHOWN.values() for text in right}
+    missing = documented.keys() - SHOWN.keys() - translations
+    assert not missing, f"add to shown_sentences.tsv: {[(documented[s], s) for s in missing]}"
+    assert len(documented.keys() & SHOWN.keys()) >= 5
+
+
+def test_hand_written_sentences_come_out_right(trained) -> None:
+    mistakes = find_mistakes(trained, HAND_WRITTEN)
+    assert len(mistakes) <= 10, mistakes
+
+
+def test_every_shown_sentence_comes_out_right(trained) -> None:
+    assert not find_mistakes(trained, SHOWN)

@@ -1,0 +1,41 @@
+"""How people type: with short forms, in small letters, without stops."""
+
+import re
+
+from tools.demo_text.draw import Dice
+from tools.demo_text.sentences import Sentence
+
+AUXILIARIES = ["do", "does", "did", "is", "are", "was", "were", "should"]
+CONTRACTIONS = (
+    ("cannot", "can't"),
+    *((f"{verb} not", f"{verb}n't") for verb in AUXILIARIES),
+    ("will not", "won't"),
+    ("I am", "I'm"),
+    *((f"{who} is", f"{who}'s") for who in ("he", "she", "it", "what", "who", "where")),
+    *((f"{who} are", f"{who}'re") for who in ("we", "they", "you")),
+)
+
+
+def as_typed(dice: Dice, pair: Sentence) -> Sentence:
+    """The pair as somebody in a hurry types it: contracted, in small letters, without stops.
+
+    German keeps its capital letters.
+    """
+    ours, theirs = pair
+    if dice.chance(30):
+        ours = contract(ours)
+    if dice.chance(30):
+        ours = ours.replace(",", "")
+    if dice.chance(25):
+        ours = ours.lower()
+    if dice.chance(25):
+        ours, theirs = ours.rstrip(".?!"), theirs.rstrip(".?!")
+    return ours, theirs
+
+
+def contract(text: str) -> str:
+    """The text with short forms: "isn't", "I'm"."""
+    for long, short in CONTRACTIONS:
+        text = re.sub(rf"\b{long}\b", short, text)
+        text = re.sub(rf"\b{long.capitalize()}\b", short.capitalize(), text)
+    return text
