@@ -11,8 +11,8 @@ The held-out pairs, beam 4, the mean of the last 5 checkpoints:
 
     python -m tools.demo_text.check --workdir runs/demo
 
-translates 200 hand-written short sentences, 196 of them right, and the examples of the documentation,
-and prints the mistakes.
+translates 200 hand-written short sentences, 196 of them right, and the examples of the
+documentation, and prints the mistakes.
 """
 
 import dataclasses
