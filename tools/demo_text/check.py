@@ -44,7 +44,7 @@ def find_mistakes(
 
 def main() -> None:
     """Prints the mistakes in each file."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--workdir", default="runs/demo")
     translator = Translator.load(parser.parse_args().workdir)
     for name in ("plain_sentences.tsv", "shown_sentences.tsv"):
