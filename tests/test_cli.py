@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +49,14 @@ class Pair(NamedTuple):
 
 
 DETAILS = TokenDetails(["a", "</s>"], ["A", "</s>"], [-0.5, -1.0], np.eye(2, dtype=np.float32))
+
+
+@pytest.fixture
+def heard_signals() -> Iterator[None]:
+    """Makes SIGINT heard, which a shell ignores in the jobs that it starts in the background."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
 
 
 class Shouter:
@@ -413,6 +422,7 @@ class TestTranslate:
                 assert counts in capsys.readouterr().err
                 assert not (work / "out").exists()
 
+    @pytest.mark.usefixtures("heard_signals")
     @pytest.mark.parametrize("args", [[], ["--json"], ["--num-hypotheses=2"]])
     @pytest.mark.parametrize("content", [b"a\nb\nc\nd\ne\n", b"a\nb\n\nd\ne"])
     def test_an_interrupted_run_keeps_its_lines_and_goes_on_after_them(

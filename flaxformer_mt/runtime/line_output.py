@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from flaxformer_mt.runtime.files import is_regular, open_output
 
@@ -31,8 +31,8 @@ class Run(Protocol):
 class LineOutput:
     """Results of items (lines or pairs of lines), written in order."""
 
-    def __init__(self, file: BinaryIO, earlier: Sequence[str] = ()) -> None:
-        """Writes to `file`, which holds the `earlier` results of an interrupted run already."""
+    def __init__(self, file: Any, earlier: Sequence[str] = ()) -> None:
+        """Writes to the binary `file`, which has the `earlier` results of an interrupted run."""
         self._file, self.earlier = file, list(earlier)
         self.num_done = len(self.earlier)
 

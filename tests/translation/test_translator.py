@@ -901,11 +901,11 @@ def test_greedy_search_tracks_no_coverage_and_samples_stop_exactly(translator, m
         ({"beam_size": 5, "strategy": "sample", "num_hypotheses": 3}, 33, 53, 2067),
         ({"beam_size": 5, "strategy": "mbr", "num_samples": 300}, 33, 1, 2048),
         # A few sentences have few slots.
-        ({"beam_size": 1}, 32, 32, 32),
-        ({"beam_size": 5}, 6, 6, 6),
-        ({"beam_size": 5}, 7, 32, 2048),
-        ({"beam_size": 1, "max_rows_per_batch": 8}, 1, 8, 8),
-        ({"beam_size": 5, "strategy": "mbr", "num_samples": 300}, 1, 1, 1),
+        ({"beam_size": 1}, 32, 10, 40),
+        ({"beam_size": 5}, 32, 2, 32),
+        ({"beam_size": 5}, 33, 32, 2048),
+        ({"beam_size": 1, "max_rows_per_batch": 8}, 1, 8, 32),
+        ({"beam_size": 5, "strategy": "mbr", "num_samples": 300}, 1, 1, 32),
     ],
 )
 def test_a_cpu_searches_no_more_than_160_hypotheses_at_a_time(

@@ -239,7 +239,7 @@ def test_identity_keeps_chinese_punctuation(tmp_path):
         ({"max_lines": -1}, "max_lines must be"),
         ({"min_count": 0}, "min_count must be"),
         ({"sampling_alpha": 1.0}, "sampling_alpha must be"),
-        ({"kind": "word", "sampling_alpha": 0.1}, "words have no pieces"),
+        ({"kind": "word", "sampling_alpha": 0.1}, "needs kind='sentencepiece', got kind='word'"),
         ({"kind": "word", "source_model": "a"}, "source_model='a' does not go with kind='word'"),
         ({"target_vocab": "a"}, "target_vocab='a' does not go with kind='sentencepiece'"),
         ({"source_model": "a", "target_model": "b"}, "two files are given, a and b"),
