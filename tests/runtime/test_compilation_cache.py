@@ -62,7 +62,7 @@ def translate(
         check=True,
     )
     *messages, counts = done.stderr.splitlines()
-    messages = [text for text in messages if not text.startswith("compiling a program for")]
+    messages = [text for text in messages if "compiling a program for" not in text]
     found, not_found, traced = map(int, counts.split())
     return done.stdout, "\n".join(messages), (found, not_found, traced)
 
