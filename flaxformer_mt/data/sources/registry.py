@@ -11,7 +11,13 @@ from pathlib import Path
 
 from flaxformer_mt.data.sources.demo_text import open_demo
 from flaxformer_mt.data.sources.pair import PairSource
-from flaxformer_mt.data.sources.text_files import read_jsonl, read_tsv
+from flaxformer_mt.data.sources.public.mtdata_corpora import mtdata_text
+from flaxformer_mt.data.sources.public.multi30k import multi30k_text
+from flaxformer_mt.data.sources.public.opus import opus_text, zip_text
+from flaxformer_mt.data.sources.public.test_sets import sacrebleu_text
+from flaxformer_mt.data.sources.public.text_pair import is_kept
+from flaxformer_mt.data.sources.public.wmt import wmt_text
+from flaxformer_mt.data.sources.text_files import read_jsonl, read_text_pair, read_tsv
 from flaxformer_mt.data.sources.tfds import TfdsPairs, is_prepared
 
 
@@ -46,10 +52,32 @@ class SourceKind:
     """Whether the data is on this machine. Must not download anything."""
 
 
+_NAME = r"\w[\w.+-]*"
+
+
 def _refuse_grammar(request: SourceRequest) -> PairSource:
     raise ValueError(
         f"{request.match[0]!r} generated text that the package no longer contains. Use "
         "'demo:train', 'demo:validation' or 'demo:test': the first pairs are the same."
+    )
+
+
+def _public(
+    pattern: str, form: str, text: Callable[..., tuple[Path, Path]], folder: str
+) -> SourceKind:
+    """Returns a kind of public corpus, which lies on this machine as two text files.
+
+    Args:
+      pattern: its groups are the arguments of `text`, and the languages the last one.
+      form: the specification in error messages.
+      text: returns the text files, after downloading them the first time.
+      folder: format of the name that `text` gives the corpus.
+    """
+    return SourceKind(
+        pattern=pattern,
+        form=form,
+        open=lambda request: read_text_pair(*text(*request.match.groups(), request.languages)),
+        is_here=lambda request: is_kept(folder.format(*request.match.groups())),
     )
 
 
@@ -70,6 +98,41 @@ SOURCE_KINDS = (
             request.match["split"], int(request.match["count"] or 0), request.languages
         ),
         is_here=lambda request: True,
+    ),
+    _public(rf"wmt:({_NAME})", '"wmt:NAME", such as "wmt:europarl_v7"', wmt_text, "wmt/{}"),
+    _public(
+        rf"sacrebleu:({_NAME}(?:/{_NAME})?)",
+        '"sacrebleu:NAME", such as "sacrebleu:wmt14/full"',
+        sacrebleu_text,
+        "sacrebleu/{}",
+    ),
+    _public(
+        rf"opus:({_NAME})/({_NAME})",
+        '"opus:NAME/VERSION", such as "opus:Europarl/v8"',
+        opus_text,
+        "opus/{}/{}",
+    ),
+    SourceKind(
+        pattern=rf"multi30k:(?P<split>{_NAME})",
+        form='"multi30k:PART", such as "multi30k:train"',
+        open=lambda request: read_text_pair(
+            *multi30k_text(request.match["split"], request.languages, request.directory)
+        ),
+        is_here=lambda request: (
+            is_kept(f"multi30k/{request.match['split']}")
+            or any(request.directory.glob(f"{request.match['split']}.*"))
+        ),
+    ),
+    _public(
+        rf"mtdata:({_NAME})",
+        '"mtdata:ID", such as "mtdata:Statmt-europarl-10-deu-eng"',
+        mtdata_text,
+        "mtdata/{}",
+    ),
+    SourceKind(
+        pattern=r".*\.zip",
+        form='"file.zip" (of OPUS, with members such as *.de and *.en)',
+        open=lambda request: read_text_pair(*zip_text(request.file, request.languages)),
     ),
     SourceKind(
         pattern=r".*\.tsv(\.gz|\.xz)?",

@@ -1,0 +1,81 @@
+"""Every shipped recipe of public text downloads, extracts and reads it."""
+
+from pathlib import Path
+
+import pytest
+from public_web import STATMT, public_archives
+
+from flaxformer_mt.config import load_config
+from flaxformer_mt.data.sources.corpora import first_missing, open_corpus
+from flaxformer_mt.data.sources.pair import Pair
+
+CONFIGS = Path(__file__).parents[4] / "configs"
+PUBLIC = ("wmt:", "sacrebleu:", "opus:", "multi30k:", "mtdata:", "tfds:")
+RECIPES = [
+    path.stem
+    for path in CONFIGS.glob("*.py")
+    if any(f'"{kind}' in path.read_text() for kind in PUBLIC)
+]
+
+
+def open_set(recipe: str, split: str):
+    data = load_config(f"configs/{recipe}.py").data
+    return open_corpus(
+        getattr(data, split),
+        directory=data.directory,
+        source_language=data.source_language,
+        target_language=data.target_language,
+    )
+
+
+def test_there_are_recipes_of_public_text():
+    assert {"multi30k_en_de", "wmt14_en_de_base", "wmt14_en_fr_big"} <= set(RECIPES)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_reads_its_text(recipe, web):
+    web.serve(public_archives())
+    data = load_config(f"configs/{recipe}.py").data
+    for split in ("train", "validation", "test"):
+        assert first_missing(getattr(data, split), directory=data.directory)
+        corpus = open_set(recipe, split)
+        assert not first_missing(getattr(data, split), directory=data.directory)
+        for source in corpus.sources:
+            assert len(source) == 3
+            name, *rest = source[2].source.split()
+            assert rest == [data.source_language, "für", "2"]
+            assert source[2].target.split() == [name, data.target_language, "für", "2"]
+    before = len(web.requests)
+    open_set(recipe, "train")
+    assert len(web.requests) == before, "the second start downloads nothing"
+
+
+def test_the_recipes_read_the_corpora_of_the_paper(web):
+    web.serve(public_archives())
+    read = [
+        [source[0] for source in open_set(f"wmt14_en_{language}_base", "train").sources]
+        for language in ("de", "fr")
+    ]
+    assert read[0] == [
+        Pair(f"{name}.de-en en für 0", f"{name}.de-en de für 0")
+        for name in ("training/europarl-v7", "commoncrawl", "training/news-commentary-v9")
+    ]
+    assert [pair.target.split()[0] for pair in read[1]] == [
+        "training/europarl-v7.fr-en",
+        "commoncrawl.fr-en",
+        "un/undoc.2000.fr-en",
+        "training/news-commentary-v9.fr-en",
+        "giga-fren.release2.fixed",
+    ]
+    assert web.count(f"{STATMT}/wmt13/training-parallel-europarl-v7.tgz") == 1  # for both pairs
+
+
+def test_multi30k_is_read_from_the_data_directory_if_it_is_there(web, tmp_path):
+    (tmp_path / "train.en").write_text("a dog\n")
+    (tmp_path / "train.de").write_text("ein Hund\n")
+    data = load_config("configs/multi30k_en_de.py").data
+    corpus = open_corpus(
+        data.train, directory=str(tmp_path), source_language="en", target_language="de"
+    )
+    assert corpus.sources[0][0] == ("a dog", "ein Hund")
+    assert not web.requests
