@@ -177,8 +177,10 @@ def _reason(error: Exception) -> str:
     response = getattr(error, "response", None)
     if response is not None:
         return f"the server answers {response.status_code} {response.reason}"
-    while True:
-        inner = getattr(error, "reason", None) or next(iter(error.args), None)
-        if not isinstance(inner, Exception):
-            return str(error).strip().rstrip(".") or type(error).__name__
+    while inner := getattr(error, "reason", None) or next(filter(_is_error, error.args), None):
         error = inner
+    return str(error).strip().rstrip(".") or type(error).__name__
+
+
+def _is_error(value: object) -> bool:
+    return isinstance(value, Exception)

@@ -1,5 +1,7 @@
 """Every shipped recipe of public text downloads, extracts and reads it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,27 @@ def test_multi30k_is_read_from_the_data_directory_if_it_is_there(web, tmp_path):
     )
     assert corpus.sources[0][0] == ("a dog", "ein Hund")
     assert not web.requests
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["wmt14_en_de_base", "multi30k_en_de"])
+def test_the_command_of_a_recipe_trains(recipe, web, tmp_path):
+    web.serve(public_archives())
+    web.cut[f"{STATMT}/wmt13/training-parallel-europarl-v7.tgz"] = 100
+    command = f"{sys.executable} -m flaxformer_mt.train --config configs/{recipe}.py"
+    tiny = (
+        "--training.num-steps 2 --training.validate-every 2 --training.checkpoint-every 2 "
+        "--model.num-encoder-layers 1 --model.num-decoder-layers 1 --model.d-model 16 "
+        "--model.d-ff 16 --model.num-heads 2 "
+        "--data.tokenizer.kind word --data.tokenizer.vocab-size 50"
+    )
+    for _ in range(2):
+        done = subprocess.run(
+            [*command.split(), "--workdir", str(tmp_path / "run"), *tiny.split()],
+            cwd=CONFIGS.parent,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "Downloading http" not in done.stderr
+    assert (tmp_path / "run" / "config.json").exists()
