@@ -17,6 +17,7 @@ from flaxformer_mt.data.sources.public.opus import opus_text, zip_text
 from flaxformer_mt.data.sources.public.test_sets import sacrebleu_text
 from flaxformer_mt.data.sources.public.text_pair import is_kept
 from flaxformer_mt.data.sources.public.wmt import wmt_text
+from flaxformer_mt.data.sources.records import open_hugging_face, open_parquet
 from flaxformer_mt.data.sources.text_files import read_jsonl, read_text_pair, read_tsv
 from flaxformer_mt.data.sources.tfds import TfdsPairs, is_prepared
 
@@ -133,6 +134,19 @@ SOURCE_KINDS = (
         pattern=r".*\.zip",
         form='"file.zip" (of OPUS, with members such as *.de and *.en)',
         open=lambda request: read_text_pair(*zip_text(request.file, request.languages)),
+    ),
+    SourceKind(
+        pattern=r"hf:(?P<name>[^:\[]+):(?P<split>.+)",
+        form='"hf:NAME:SPLIT", such as "hf:wmt/wmt14#de-en:train"',
+        open=lambda request: open_hugging_face(
+            request.match["name"], request.match["split"], request.languages
+        ),
+        is_here=lambda request: Path(request.match["name"].partition("#")[0]).exists(),
+    ),
+    SourceKind(
+        pattern=r".*\.parquet",
+        form='"file.parquet"',
+        open=lambda request: open_parquet(request.file, request.languages),
     ),
     SourceKind(
         pattern=r".*\.tsv(\.gz|\.xz)?",

@@ -44,8 +44,8 @@ def mtdata_text(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
 
 def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
     """Writes the text of both languages to files in `folder`. Imports `mtdata`."""
-    from mtdata.cache import Cache
-    from mtdata.parser import Parser
+    from mtdata.cache import Cache  # pyright: ignore[reportMissingImports]
+    from mtdata.parser import Parser  # pyright: ignore[reportMissingImports]
 
     class FetchingCache(Cache):
         """Reads files that `fetch` downloads."""
@@ -72,7 +72,7 @@ def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
 
 
 def _find(name: str) -> Any:
-    from mtdata.index import INDEX
+    from mtdata.index import INDEX  # pyright: ignore[reportMissingImports]
 
     entries = {str(did): entry for did, entry in INDEX.entries.items() if len(did.langs) == 2}
     if name in entries:
@@ -86,7 +86,7 @@ def _find(name: str) -> Any:
 
 def _columns(entry: Any, languages: tuple[str, str]) -> list[int]:
     """Returns the places of the source and the target text in a record."""
-    from mtdata.iso.bcp47 import bcp47
+    from mtdata.iso.bcp47 import bcp47  # pyright: ignore[reportMissingImports]
 
     codes = [tag.lang for tag in entry.did.langs]
     wanted = [bcp47(language).lang for language in languages]
