@@ -72,26 +72,26 @@ def lock(path: Path) -> Iterator[None]:
 def _download(url: str, path: Path) -> None:
     partial = path.with_name(path.name + ".part")
     print(f"Downloading {url} to {path}", file=sys.stderr)
-    for number in range(_TRIES):
-        if number:
-            time.sleep(_WAIT_SECONDS * 2 ** (number - 1))
+    failures = 0  # in a row, without new bytes
+    while True:
+        before = _size(partial)
         try:
             _continue_download(url, partial)
             break
         except _BROKEN as error:
-            problem = error
+            failures = 1 if _size(partial) > before else failures + 1
             status = getattr(getattr(error, "response", None), "status_code", 0)
-            if 400 <= status < 500:  # another try would not help
-                raise _unreachable(url, path, partial, error) from error
-    else:
-        raise _unreachable(url, path, partial, problem) from problem
+            final = 400 <= status < 500 and status not in (408, 429)  # the next try gets a 404 too
+            if failures == _TRIES or final:
+                raise _unreachable(url, path, _size(partial), error) from error
+            time.sleep(_WAIT_SECONDS * 2 ** (failures - 1))
     partial.replace(path)
 
 
 def _continue_download(url: str, partial: Path) -> None:
     """Appends to `partial` what is missing. Raises one of `_BROKEN` if the connection breaks."""
     version = partial.with_name(partial.name + ".version")  # of the file that `partial` begins
-    start = partial.stat().st_size if partial.exists() and version.exists() else 0
+    start = _size(partial) if version.exists() else 0
     # Servers may compress text on the way; a checksum is that of the file itself.
     headers = {"Accept-Encoding": "identity"}
     if start:
@@ -103,6 +103,7 @@ def _continue_download(url: str, partial: Path) -> None:
         response.raise_for_status()
         if response.status_code != requests.codes.partial_content:
             start = 0
+            partial.unlink(missing_ok=True)  # before it gets the new version's name
         etag = response.headers.get("ETag", "W/")
         if name := response.headers.get("Last-Modified") if etag.startswith("W/") else etag:
             version.write_text(name)
@@ -120,14 +121,14 @@ def _save(response: requests.Response, partial: Path, *, start: int, total: int 
         unit="B",
         unit_scale=True,
         desc=partial.name.removesuffix(".part"),
-        disable=None,  # without a terminal
+        disable=not sys.stderr.isatty(),
     )
     with bar, open(partial, "ab" if start else "wb") as file:
         for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
             file.write(block)
             bar.update(len(block))
-    if total and partial.stat().st_size != total:
-        raise requests.ConnectionError(f"{partial.stat().st_size:,} of {total:,} bytes arrived")
+    if total and _size(partial) != total:
+        raise requests.ConnectionError(f"{_size(partial):,} of {total:,} bytes arrived")
 
 
 def _check(path: Path, expected: str, url: str) -> None:
@@ -162,8 +163,11 @@ def _own_checksums() -> dict[str, str]:
     return {url: checksum.lower() for checksum, url in entries}
 
 
-def _unreachable(url: str, path: Path, partial: Path, error: Exception) -> ConnectionError:
-    size = partial.stat().st_size if partial.exists() else 0
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _unreachable(url: str, path: Path, size: int, error: Exception) -> ConnectionError:
     kept = f" {size:,} bytes are kept, and the next start continues there." if size else ""
     return ConnectionError(
         f"cannot download {url}: {_reason(error)}.{kept} If this machine has no network, download "

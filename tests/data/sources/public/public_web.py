@@ -25,6 +25,8 @@ class Web(ThreadingHTTPServer):
         """URL and range of each request."""
         self.cut: dict[str, int] = {}
         """The connection of a URL breaks once after so many bytes."""
+        self.cut_every = 0
+        """Every connection breaks after so many bytes; 0 = none does."""
         self.knows_ranges = True
         self.checksums = folder / "checksums.txt"
         trustme = pytest.importorskip("trustme")
@@ -89,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("ETag", version)
         self.send_header("Content-Length", str(len(file) - start))
         self.end_headers()
-        end = self.server.cut.pop(url, len(file))
+        end = self.server.cut.pop(url, start + (self.server.cut_every or len(file)))
         self.wfile.write(file[start:end])
         self.close_connection = self.close_connection or end < len(file)
 

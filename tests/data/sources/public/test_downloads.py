@@ -35,6 +35,15 @@ def test_a_broken_download_continues(web, url):
     assert 0 < int(second.removeprefix("bytes=").removesuffix("-")) <= 2_000_000
 
 
+def test_tries_are_counted_without_progress_only(web, monkeypatch):
+    """Ten breaks in one file, although five tries without a new byte would end the start."""
+    monkeypatch.setattr(downloads, "_BLOCK_BYTES", 1000)
+    web.serve({URL: OLD})
+    web.cut_every = 300_000
+    assert fetch(URL).read_bytes() == OLD
+    assert web.count(URL) >= 10
+
+
 def test_a_server_without_ranges_sends_the_file_again(web):
     web.serve({URL: OLD})
     web.cut[URL], web.knows_ranges = 2_000_000, False
