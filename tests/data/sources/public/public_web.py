@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         file = self.server.files[url]
         version = f'"{hashlib.md5(file).hexdigest()}"'
         start = 0
-        if span and self.server.knows_ranges and self.headers["If-Range"] == version:
+        if span and self.server.knows_ranges and self.headers["If-Range"] in (None, version):
             start = int(span.removeprefix("bytes=").removesuffix("-"))
             self.send_response(206)
             self.send_header("Content-Range", f"bytes {start}-{len(file) - 1}/{len(file)}")

@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import subprocess
 import sys
 
 import pytest
@@ -63,6 +64,24 @@ def test_a_start_that_was_interrupted_leaves_no_half_text(web):
         with pytest.raises(ValueError, match=r"no member '\*\.de'"):
             pairs("opus:Europarl/v8")
     assert first_missing(CorpusConfig(pairs=("opus:Europarl/v8",)), directory=".")
+
+
+KILLED = """
+import os
+from flaxformer_mt.data.sources.public.text_pair import kept_text
+
+def write(folder):
+    (folder / "en.txt").write_text("half")
+    os._exit(137)
+
+kept_text("opus/Europarl/v8", ("en", "de"), write)
+"""
+
+
+def test_a_start_that_was_killed_leaves_no_half_text(web):
+    assert subprocess.run([sys.executable, "-c", KILLED]).returncode == 137
+    web.serve({OPUS: MOSES})
+    assert pairs("opus:Europarl/v8") == expected("Europarl")
 
 
 @pytest.mark.parametrize(
