@@ -49,6 +49,9 @@ class SourceKind:
     """The specification in error messages; "" = not shown."""
     open: Callable[[SourceRequest], PairSource]
     """Opens the source. Raises ValueError or FileNotFoundError, with what to do."""
+    text_files: Callable[[SourceRequest], tuple[Path, Path]] | None = None
+    """Returns the source's two text files, one sentence a line, if it is kept as such. They can be
+    read without all of them in memory."""
     is_here: Callable[[SourceRequest], bool] = lambda request: request.file.exists()
     """Whether the data is on this machine. Must not download anything."""
 
@@ -63,10 +66,26 @@ def _refuse_grammar(request: SourceRequest) -> PairSource:
     )
 
 
-def _public(
+def _text_kind(
+    pattern: str,
+    form: str,
+    text_files: Callable[[SourceRequest], tuple[Path, Path]],
+    is_here: Callable[[SourceRequest], bool],
+) -> SourceKind:
+    """Returns a kind whose sources are two text files on this machine, once they are opened."""
+    return SourceKind(
+        pattern=pattern,
+        form=form,
+        open=lambda request: read_text_pair(*text_files(request)),
+        text_files=text_files,
+        is_here=is_here,
+    )
+
+
+def _public_kind(
     pattern: str, form: str, text: Callable[..., tuple[Path, Path]], folder: str
 ) -> SourceKind:
-    """Returns a kind of public corpus, which lies on this machine as two text files.
+    """Returns a kind of public corpora.
 
     Args:
       pattern: its groups are the arguments of `text`, and the languages the last one.
@@ -74,11 +93,11 @@ def _public(
       text: returns the text files, after downloading them the first time.
       folder: format of the name that `text` gives the corpus.
     """
-    return SourceKind(
-        pattern=pattern,
-        form=form,
-        open=lambda request: read_text_pair(*text(*request.match.groups(), request.languages)),
-        is_here=lambda request: is_kept(folder.format(*request.match.groups())),
+    return _text_kind(
+        pattern,
+        form,
+        lambda request: text(*request.match.groups(), request.languages),
+        lambda request: is_kept(folder.format(*request.match.groups())),
     )
 
 
@@ -100,40 +119,39 @@ SOURCE_KINDS = (
         ),
         is_here=lambda request: True,
     ),
-    _public(rf"wmt:({_NAME})", '"wmt:NAME", such as "wmt:europarl_v7"', wmt_text, "wmt/{}"),
-    _public(
+    _public_kind(rf"wmt:({_NAME})", '"wmt:NAME", such as "wmt:europarl_v7"', wmt_text, "wmt/{}"),
+    _public_kind(
         rf"sacrebleu:({_NAME}(?:/{_NAME})?)",
         '"sacrebleu:NAME", such as "sacrebleu:wmt14/full"',
         sacrebleu_text,
         "sacrebleu/{}",
     ),
-    _public(
+    _public_kind(
         rf"opus:({_NAME})/({_NAME})",
         '"opus:NAME/VERSION", such as "opus:Europarl/v8"',
         opus_text,
         "opus/{}/{}",
     ),
-    SourceKind(
-        pattern=rf"multi30k:(?P<split>{_NAME})",
-        form='"multi30k:PART", such as "multi30k:train"',
-        open=lambda request: read_text_pair(
-            *multi30k_text(request.match["split"], request.languages, request.directory)
-        ),
-        is_here=lambda request: (
+    _text_kind(
+        rf"multi30k:(?P<split>{_NAME})",
+        '"multi30k:PART", such as "multi30k:train"',
+        lambda request: multi30k_text(request.match["split"], request.languages, request.directory),
+        lambda request: (
             is_kept(f"multi30k/{request.match['split']}")
             or any(request.directory.glob(f"{request.match['split']}.*"))
         ),
     ),
-    _public(
+    _public_kind(
         rf"mtdata:({_NAME})",
         '"mtdata:ID", such as "mtdata:Statmt-europarl-10-deu-eng"',
         mtdata_text,
         "mtdata/{}",
     ),
-    SourceKind(
-        pattern=r".*\.zip",
-        form='"file.zip" (of OPUS, with members such as *.de and *.en)',
-        open=lambda request: read_text_pair(*zip_text(request.file, request.languages)),
+    _text_kind(
+        r".*\.zip",
+        '"file.zip" (of OPUS, with members such as *.de and *.en)',
+        lambda request: zip_text(request.file, request.languages),
+        lambda request: request.file.exists(),
     ),
     SourceKind(
         pattern=r"hf:(?P<name>[^:\[]+):(?P<split>.+)",

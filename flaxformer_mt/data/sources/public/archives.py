@@ -4,12 +4,15 @@ import fnmatch
 import gzip
 import lzma
 import shutil
+import sys
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
+
+from tqdm import tqdm
 
 _DAMAGED = (
     tarfile.TarError,
@@ -68,7 +71,17 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                     with zipped.open(info) as file:
                         yield info.filename, file
         return
-    with tarfile.open(archive, "r|*") as packed:
+    with (
+        open(archive, "rb") as file,
+        tqdm.wrapattr(
+            file,
+            "read",
+            total=archive.stat().st_size,
+            desc=f"Extracting {archive.name}",
+            disable=not sys.stderr.isatty(),
+        ) as reading,
+        tarfile.open(fileobj=reading, mode="r|*") as packed,
+    ):
         for member in packed:
             if member.isfile() and (file := packed.extractfile(member)):
                 yield member.name, file

@@ -7,6 +7,7 @@ have gigabytes, and some servers are slow.
 import contextlib
 import hashlib
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -110,8 +111,20 @@ def _continue_download(url: str, partial: Path) -> None:
         else:
             version.unlink(missing_ok=True)
         length = int(response.headers.get("Content-Length", 0))
+        _check_space(length, partial)
         _save(response, partial, start=start, total=start + length if length else None)
     version.unlink(missing_ok=True)
+
+
+def _check_space(length: int, path: Path) -> None:
+    """Raises OSError if the disk of `path` has not enough space for so many bytes."""
+    free = shutil.disk_usage(path.parent).free
+    if length > free:
+        raise OSError(
+            f"{path.name.removesuffix('.part')} needs {length:,} bytes, but the disk of "
+            f"{path.parent} has {free:,}. Delete files there, or set {HOME} to a folder on another "
+            "disk."
+        )
 
 
 def _save(response: requests.Response, partial: Path, *, start: int, total: int | None) -> None:

@@ -65,7 +65,7 @@ def _make(folder: Path, write: Callable[[Path], None]) -> None:
 
 def is_kept(name: str) -> bool:
     """Returns whether the text of a corpus is on this machine, in any language pair."""
-    return any(path.is_dir() for path in _folder(name).glob("*-*"))
+    return any(not path.parent.name.startswith(".") for path in _folder(name).rglob("*.txt*"))
 
 
 def near_names(name: str, names: Collection[str]) -> str:

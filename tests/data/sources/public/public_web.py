@@ -28,6 +28,8 @@ class Web(ThreadingHTTPServer):
         self.cut_every = 0
         """Every connection breaks after so many bytes; 0 = none does."""
         self.knows_ranges = True
+        self.claimed_length: int | None = None
+        """The length in the headers, if it is not the true one."""
         self.checksums = folder / "checksums.txt"
         trustme = pytest.importorskip("trustme")
         self.authority = trustme.CA()
@@ -89,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         self.send_header("ETag", version)
-        self.send_header("Content-Length", str(len(file) - start))
+        self.send_header("Content-Length", str(self.server.claimed_length or len(file) - start))
         self.end_headers()
         end = self.server.cut.pop(url, start + (self.server.cut_every or len(file)))
         self.wfile.write(file[start:end])

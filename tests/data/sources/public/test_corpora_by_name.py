@@ -80,6 +80,7 @@ kept_text("opus/Europarl/v8", ("en", "de"), write)
 
 def test_a_start_that_was_killed_leaves_no_half_text(web):
     assert subprocess.run([sys.executable, "-c", KILLED]).returncode == 137
+    assert first_missing(CorpusConfig(pairs=("opus:Europarl/v8",)), directory=".")
     web.serve({OPUS: MOSES})
     assert pairs("opus:Europarl/v8") == expected("Europarl")
 
@@ -106,6 +107,12 @@ def test_an_unknown_name_is_answered_with_those_there_are(web, spec, languages, 
     with pytest.raises(ValueError, match=message):
         pairs(spec, languages=languages)
     assert not web.requests
+
+
+def test_an_unreachable_test_set_is_still_missing(web):
+    with pytest.raises(ConnectionError, match="statmt.org/wmt13/test.tgz: the server answers 404"):
+        pairs("sacrebleu:wmt13")
+    assert first_missing(CorpusConfig(pairs=("sacrebleu:wmt13",)), directory=".")
 
 
 def test_an_unknown_corpus_of_opus(web):

@@ -117,6 +117,14 @@ def test_no_network(web, monkeypatch):
         fetch(URL)
 
 
+def test_a_file_that_does_not_fit_on_the_disk(web):
+    web.serve({URL: OLD})
+    web.claimed_length = 10**18
+    message = r"text.tgz needs 1,000,.* bytes, but the disk of .* set FLAXFORMER_MT_CORPORA to"
+    with pytest.raises(OSError, match=message):
+        fetch(URL)
+
+
 @pytest.mark.parametrize(
     ("text", "message"), [("abc  http://x", "must be CHECKSUM URL"), (None, "there is no such")]
 )

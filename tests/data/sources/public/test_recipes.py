@@ -1,15 +1,17 @@
 """Every shipped recipe of public text downloads, extracts and reads it."""
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from public_web import STATMT, public_archives
+from public_web import STATMT, lines, public_archives
 
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.sources.corpora import first_missing, open_corpus
 from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.registry import SourceRequest, find_source_kind
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 PUBLIC = ("wmt:", "sacrebleu:", "opus:", "multi30k:", "mtdata:", "tfds:")
@@ -70,6 +72,17 @@ def test_the_recipes_read_the_corpora_of_the_paper(web):
         "giga-fren.release2.fixed",
     ]
     assert web.count(f"{STATMT}/wmt13/training-parallel-europarl-v7.tgz") == 1  # for both pairs
+
+
+def test_public_text_can_be_read_file_by_file(web):
+    """Preparing a corpus streams these files, without all of them in memory."""
+    web.serve(public_archives())
+    kind, match = find_source_kind("wmt:gigafren")
+    assert kind.text_files is not None
+    files = kind.text_files(SourceRequest(match=match, directory=Path(), languages=("en", "fr")))
+    assert [gzip.decompress(file.read_bytes()) for file in files] == [
+        lines("giga-fren.release2.fixed", language) for language in ("en", "fr")
+    ]
 
 
 def test_multi30k_is_read_from_the_data_directory_if_it_is_there(web, tmp_path):
