@@ -30,8 +30,13 @@ _BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError)
 
 
 def corpora_home() -> Path:
-    """Returns the folder of public corpora: $FLAXFORMER_MT_CORPORA, or one in the user's cache."""
+    """Returns the folder of public corpora: $FLAXFORMER_MT_CORPORA, or one in the user's cache.
+
+    Raises ValueError for a URL.
+    """
     if home := os.environ.get(HOME):
+        if "://" in home:
+            raise ValueError(f"{HOME} must be a folder of this machine, got {home}.")
         return Path(home).expanduser()
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches, "flaxformer_mt", "corpora")

@@ -125,6 +125,12 @@ def test_a_file_that_does_not_fit_on_the_disk(web):
         fetch(URL)
 
 
+def test_the_folder_of_corpora_is_local(web, monkeypatch):
+    monkeypatch.setenv(downloads.HOME, "gs://bucket/corpora")
+    with pytest.raises(ValueError, match="must be a folder of this machine, got gs://bucket"):
+        fetch(URL)
+
+
 @pytest.mark.parametrize(
     ("text", "message"), [("abc  http://x", "must be CHECKSUM URL"), (None, "there is no such")]
 )

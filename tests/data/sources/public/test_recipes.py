@@ -1,12 +1,13 @@
 """Every shipped recipe of public text downloads, extracts and reads it."""
 
 import gzip
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from public_web import STATMT, lines, public_archives
+from public_web import STATMT, lines, public_archives, zipped
 
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.sources.corpora import first_missing, open_corpus
@@ -96,25 +97,30 @@ def test_multi30k_is_read_from_the_data_directory_if_it_is_there(web, tmp_path):
     assert not web.requests
 
 
+TINY = (
+    "--training.num-steps 2 --training.validate-every 2 --training.checkpoint-every 2 "
+    "--model.num-encoder-layers 1 --model.num-decoder-layers 1 --model.d-model 16 "
+    "--model.d-ff 16 --model.num-heads 2 "
+    "--data.tokenizer.kind word --data.tokenizer.vocab-size 50"
+)
+
+
+def commands_of_the_page() -> list[str]:
+    page = (CONFIGS.parent / "docs" / "corpora.md").read_text().replace("\\\n", "")
+    return re.findall(r"^    python -m (.*)", page, re.MULTILINE)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["wmt14_en_de_base", "multi30k_en_de"])
-def test_the_command_of_a_recipe_trains(recipe, web, tmp_path):
-    web.serve(public_archives())
+@pytest.mark.parametrize("number", range(3))
+def test_the_commands_of_the_page_train(number, web, tmp_path):
+    ted = zipped({f"TED2020.de-en.{one}": lines("TED2020", one) for one in ("de", "en")})
+    opus = "https://object.pouta.csc.fi/OPUS-TED2020/v1/moses/de-en.txt.zip"
+    web.serve(public_archives() | {opus: ted})
     web.cut[f"{STATMT}/wmt13/training-parallel-europarl-v7.tgz"] = 100
-    command = f"{sys.executable} -m flaxformer_mt.train --config configs/{recipe}.py"
-    tiny = (
-        "--training.num-steps 2 --training.validate-every 2 --training.checkpoint-every 2 "
-        "--model.num-encoder-layers 1 --model.num-decoder-layers 1 --model.d-model 16 "
-        "--model.d-ff 16 --model.num-heads 2 "
-        "--data.tokenizer.kind word --data.tokenizer.vocab-size 50"
-    )
-    for _ in range(2):
-        done = subprocess.run(
-            [*command.split(), "--workdir", str(tmp_path / "run"), *tiny.split()],
-            cwd=CONFIGS.parent,
-            capture_output=True,
-            text=True,
-        )
+    command = commands_of_the_page()[number]
+    words = f"{sys.executable} -m {command} {TINY} --workdir {tmp_path / 'run'}".split()
+    for _ in range(2 if number == 0 else 1):
+        done = subprocess.run(words, cwd=CONFIGS.parent, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-    assert "Downloading http" not in done.stderr
+    assert ("Downloading http" in done.stderr) == (number > 0)
     assert (tmp_path / "run" / "config.json").exists()
