@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.kernels import REFERENCE, KernelChoice, Kernels
+from flaxformer_mt.model.config import KernelChoice, TransformerConfig
+from flaxformer_mt.model.kernels import REFERENCE, Kernels
 from flaxformer_mt.model.transformer import Transformer
 
 

@@ -7,7 +7,8 @@ the reference.
 """
 
 import dataclasses
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import flax.struct
 import jax
@@ -19,49 +20,13 @@ from flaxformer_mt.model import attention, dropout
 from flaxformer_mt.model.attention import KeysValues
 from flaxformer_mt.model.masks import AttentionContext
 
-KernelChoice = Literal["auto", "reference", "cpu", "gpu", "tpu"]
-
-
-@runtime_checkable
-class Attend(Protocol):
-    """Equation 1, as `attention.attend`. Raises NotImplementedError for cases it cannot compute."""
-
-    def __call__(
-        self,
-        queries: Float[Array, "B T N H"],
-        keys: Float[Array, "B S G H"],
-        values: Float[Array, "B S G W"],
-        context: AttentionContext,
-        bias: Float[Array, "#B N T S"] | None = None,
-    ) -> Float[Array, "B T N W"]:
-        """Returns the output of every head."""
-        ...
-
-
-@runtime_checkable
-class Product(Protocol):
-    """x W, as `product`."""
-
-    def __call__(
-        self,
-        x: Float[Array, "..."],
-        kernel: Float[Array, "..."],
-        inputs: tuple[int, ...],
-        dtype: DTypeLike,
-    ) -> Float[Array, "..."]:
-        """Returns x, contracted over the dimensions `inputs` of the kernel."""
-        ...
-
-
-@runtime_checkable
-class Drop(Protocol):
-    """Dropout, as `dropout.dropout`."""
-
-    def __call__(
-        self, x: Float[Array, "B ..."], rate: float, key: Array, rows: Int[Array, " B"]
-    ) -> Float[Array, "B ..."]:
-        """Returns x with elements set to 0 with probability `rate`, the others scaled up."""
-        ...
+Attend = Callable[..., Array]
+"""Equation 1, called as `attention.attend`. It raises NotImplementedError where it cannot compute
+a case."""
+Product = Callable[[Array, Array, tuple[int, ...], DTypeLike], Array]
+"""x W, called as `product`."""
+Drop = Callable[[Array, float, Array, Array], Array]
+"""Dropout, called as `dropout.dropout`."""
 
 
 @runtime_checkable

@@ -14,11 +14,10 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.model.cache import Cache, Source, empty_cache
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.dropout import DropoutRows
-from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer, final_norm
+from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
-from flaxformer_mt.model.layers import Dropout, Embedding, Linear
+from flaxformer_mt.model.layers import Dropout, Embedding, Linear, final_norm, parameter
 from flaxformer_mt.model.masks import AttentionContext, attention_context
-from flaxformer_mt.model.parameters import parameter
 from flaxformer_mt.model.positions import make_added_positions
 from flaxformer_mt.model.stack import choose_run
 
