@@ -159,7 +159,9 @@ def test_a_missing_newest_checkpoint_is_named(whole, tmp_path, caplog):
     shutil.copytree(whole, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "12")
     train(CONFIG, str(tmp_path / "run"), quiet=True)
-    assert "checkpoint 12 is missing" in caplog.text and "going on from checkpoint 9" in caplog.text
+    assert (
+        "checkpoint 12 is missing" in caplog.text and "continuing from checkpoint 9" in caplog.text
+    )
     for one, two in zip(params(tmp_path / "run"), params(whole), strict=True):
         np.testing.assert_array_equal(one, two)
 

@@ -136,9 +136,7 @@ def source_attention(sown: Mapping[str, Any]) -> Float[Array, "B T S"]:
     return jnp.mean(jnp.stack(layers), axis=(0, 2))
 
 
-def coverage_bonus(
-    strength: Float[Array, ""],
-) -> Callable[[EnsembleCache], Float[Array, "B K"]]:
+def coverage_bonus(strength: Float[Array, ""]) -> Callable[[EnsembleCache], Float[Array, "B K"]]:
     """Returns the coverage penalty of Wu et al. 2016, equation 14, as a bonus of at most 0.
 
     cp = beta * sum over source positions of log min(coverage, 1). A position without any attention

@@ -15,14 +15,9 @@ def dropout(
 ) -> Float[Array, "B ..."]:
     """Returns x with elements set to 0 with probability `rate`, the others times 1 / (1 - rate).
 
-    The mask of a row depends on the key and on the row's number alone. So the result does not
-    depend on how a batch is divided among devices and micro-batches.
-
-    Args:
-      x: some rows of a batch, or all of them.
-      rate: probability in [0, 1).
-      key: a JAX random key.
-      rows: the number of each row in the whole batch.
+    `rows` are the numbers of the rows of x in the whole batch. The mask of a row depends on the key
+    and on the row's number alone. So the result does not depend on how a batch is divided among
+    devices and micro-batches.
     """
 
     def keep_row(row: Int[Array, ""]) -> Array:

@@ -107,10 +107,7 @@ class KeyValueSlots:
 
 
 def product(
-    x: Float[Array, "..."],
-    kernel: Float[Array, "..."],
-    inputs: tuple[int, ...],
-    dtype: DTypeLike,
+    x: Float[Array, "..."], kernel: Float[Array, "..."], inputs: tuple[int, ...], dtype: DTypeLike
 ) -> Float[Array, "..."]:
     """Returns x W: the last dimensions of x contracted with the dimensions `inputs` of W.
 

@@ -23,12 +23,7 @@ def parameter(
 ) -> Array:
     """Returns a float32 parameter of `module`.
 
-    Args:
-      module: the module that has the parameter.
-      name: its name in the module.
-      init: samples the initial values.
-      shape: of the parameter.
-      axes: a name for each dimension, which the sharding rules map to the device mesh.
+    The sharding rules map `axes`, a name for each dimension, to the device mesh.
     """
     return cast(Array, module.param(name, nn.with_logical_partitioning(init, axes), shape))
 
@@ -90,31 +85,30 @@ class Embedding(nn.Module):
     """Token vectors, used for the input (`__call__`) and, when tied, for the output (`logits`).
 
     Section 3.4: one matrix serves both embeddings and the pre-softmax map. For the input it is
-    multiplied by sqrt(d_model), unless `scaled` is False.
+    multiplied by sqrt(d_model), unless the config says otherwise.
     """
 
+    config: TransformerConfig
     vocab_size: int
-    d_model: int
-    scaled: bool = True
-    dtype: DTypeLike = jnp.float32
     kernels: Kernels = REFERENCE
 
     def setup(self) -> None:
+        d_model = self.config.d_model
         # Standard deviation d_model^-1/2: times sqrt(d_model) the input has variance 1, and so
         # have the initial logits.
-        init = nn.initializers.normal(self.d_model**-0.5)
-        shape = (self.vocab_size, self.d_model)
+        init = nn.initializers.normal(d_model**-0.5)
+        table = parameter(self, "table", init, (self.vocab_size, d_model), ("vocab", "embed"))
         # Converted once for all uses, so that devices sum one gradient.
-        self.table = parameter(self, "table", init, shape, ("vocab", "embed")).astype(self.dtype)
+        self.table = table.astype(self.config.dtype)
 
     def __call__(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         """Returns the vectors of the tokens."""
-        scale = self.d_model**0.5 if self.scaled else 1.0
-        return self.table[tokens] * jnp.asarray(scale, self.dtype)
+        scale = self.config.d_model**0.5 if self.config.scale_embeddings else 1.0
+        return self.table[tokens] * jnp.asarray(scale, self.table.dtype)
 
     def logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         """Returns x E^T in float32."""
-        return self.kernels.product(x.astype(self.dtype), self.table, (1,), jnp.float32)
+        return self.kernels.product(x.astype(self.table.dtype), self.table, (1,), jnp.float32)
 
 
 class FeedForward(nn.Module):

@@ -63,10 +63,7 @@ def choose_run(layer_loop: LayerLoop, remat: Remat) -> RunLayers:
 
 
 def run_unrolled(
-    layers: Sequence[nn.Module],
-    x: Float[Array, "B T D"],
-    *context: Any,
-    dropout_rows: DropoutRows,
+    layers: Sequence[nn.Module], x: Float[Array, "B T D"], *context: Any, dropout_rows: DropoutRows
 ) -> Float[Array, "B T D"]:
     """Runs one layer after the other: the fastest program, and the longest compilation."""
     for layer in layers:

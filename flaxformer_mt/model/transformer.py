@@ -5,7 +5,7 @@ Training reads a whole target at once (`__call__`, teacher forcing). Translation
 parameters and sub-layers, and give the same logits.
 """
 
-import functools
+import dataclasses
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -52,47 +52,29 @@ class Transformer(nn.Module):
     kernels: Kernels = REFERENCE
 
     def setup(self) -> None:
-        config = self.config
-        dtype = jnp.dtype(config.dtype)
-        make_embedding = functools.partial(
-            Embedding,
-            d_model=config.d_model,
-            scaled=config.scale_embeddings,
-            dtype=dtype,
-            kernels=self.kernels,
-        )
-        self.target_embedding = make_embedding(self.target_vocab_size)
-        if config.tie_embeddings == "all":
-            if self.source_vocab_size != self.target_vocab_size:
-                raise ValueError(
-                    f"model.tie_embeddings='all' needs one vocabulary for both languages, got "
-                    f"{self.source_vocab_size} source and {self.target_vocab_size} target tokens: "
-                    "use --data.tokenizer.shared True, or --model.tie-embeddings target"
-                )
+        config, kernels = self.config, self.kernels
+        self.target_embedding = Embedding(config, self.target_vocab_size, kernels)
+        if config.tie_embeddings != "all":
+            self.source_embedding = Embedding(config, self.source_vocab_size, kernels)
+        elif self.source_vocab_size == self.target_vocab_size:
+            self.source_embedding = self.target_embedding
         else:
-            self.source_embedding = make_embedding(self.source_vocab_size)
+            raise ValueError(
+                f"model.tie_embeddings='all' needs one vocabulary for both languages, got "
+                f"{self.source_vocab_size} source and {self.target_vocab_size} target tokens: "
+                "use --data.tokenizer.shared True, or --model.tie-embeddings target"
+            )
         if config.tie_embeddings == "none":
-            self.output = Linear(
-                (config.d_model, self.target_vocab_size),
-                ("embed", "vocab"),
-                use_bias=False,
-                dtype=dtype,
-                kernels=self.kernels,
-            )
+            shape, axes = (config.d_model, self.target_vocab_size), ("embed", "vocab")
+            self.output = Linear(shape, axes, use_bias=False, dtype=config.dtype, kernels=kernels)
         if config.output_bias:
-            zeros = nn.initializers.zeros
-            self.logits_bias = parameter(
-                self, "logits_bias", zeros, (self.target_vocab_size,), ("vocab",)
-            )
+            zeros, shape = nn.initializers.zeros, (self.target_vocab_size,)
+            self.logits_bias = parameter(self, "logits_bias", zeros, shape, ("vocab",))
         self.encoder_positions = make_added_positions(config.positions, config.max_positions)
         self.decoder_positions = make_added_positions(config.positions, config.max_positions)
-        self.drop = Dropout(config.dropout, self.kernels)
-        self.encoder = [
-            EncoderLayer(config, self.kernels) for _ in range(config.num_encoder_layers)
-        ]
-        self.decoder = [
-            DecoderLayer(config, self.kernels) for _ in range(config.num_decoder_layers)
-        ]
+        self.drop = Dropout(config.dropout, kernels)
+        self.encoder = [EncoderLayer(config, kernels) for _ in range(config.num_encoder_layers)]
+        self.decoder = [DecoderLayer(config, kernels) for _ in range(config.num_decoder_layers)]
         self.encoder_norm = final_norm(config)
         self.decoder_norm = final_norm(config)
         self.run_layers = choose_run(config.layer_loop, config.remat)
@@ -122,14 +104,7 @@ class Transformer(nn.Module):
         memory = self.encode(
             inputs, inputs_positions, inputs_segment_ids, dropout_rows=dropout_rows
         )
-        context = attention_context(
-            targets_segment_ids,
-            targets_segment_ids,
-            targets_positions,
-            targets_positions,
-            causal=True,
-            local_window=self.config.local_window,
-        )
+        context = self._self_context(targets_segment_ids, targets_positions, causal=True)
         source_context = attention_context(targets_segment_ids, inputs_segment_ids)
         x = self.target_embedding(shift_right(targets, targets_positions, self.bos_id))
         x = self.decoder_positions(x, targets_positions, length=targets.shape[1])
@@ -148,17 +123,10 @@ class Transformer(nn.Module):
         dropout_rows: DropoutRows = None,
     ) -> Float[Array, "B S D"]:
         """Returns the encoder's output ("memory"), to which the decoder attends."""
-        tied = self.config.tie_embeddings == "all"
-        embedding = self.target_embedding if tied else self.source_embedding
-        x = self.encoder_positions(embedding(inputs), inputs_positions, length=inputs.shape[1])
+        x = self.source_embedding(inputs)
+        x = self.encoder_positions(x, inputs_positions, length=inputs.shape[1])
         x = self.drop(x, dropout_rows=dropout_rows)
-        context = attention_context(
-            inputs_segment_ids,
-            inputs_segment_ids,
-            inputs_positions,
-            inputs_positions,
-            local_window=self.config.local_window,
-        )
+        context = self._self_context(inputs_segment_ids, inputs_positions, causal=False)
         x = self.run_layers(self.encoder, x, context, dropout_rows=dropout_rows)
         return self.encoder_norm(x)
 
@@ -180,13 +148,8 @@ class Transformer(nn.Module):
         """Returns the cache before the first token: it holds the source and an empty past."""
         source = self.project_source(memory, memory_mask)
         batch = memory.shape[0]
-        cache = empty_cache(
-            source,
-            self.kernels,
-            batch=batch,
-            beam_size=beam_size,
-            max_target_length=max_target_length,
-        )
+        sizes = {"batch": batch, "beam_size": beam_size, "max_target_length": max_target_length}
+        cache = empty_cache(source, self.kernels, **sizes)
         return cache.replace_rows(jnp.arange(batch), source)
 
     def decode_step(
@@ -198,10 +161,8 @@ class Transformer(nn.Module):
         """
         slots = cache.free_slots()
         cache = cache.with_new_tokens(slots, local_window=self.config.local_window)
-        context, source_context = (
-            cache.context(),
-            AttentionContext(cache.source_mask[:, None, None]),
-        )
+        context = cache.context()
+        source_context = AttentionContext(cache.source_mask[:, None, None])
         positions = context.query_positions
         assert positions is not None
         x = self.decoder_positions(self.target_embedding(tokens), positions, length=cache.length)
@@ -209,7 +170,16 @@ class Transformer(nn.Module):
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
             x, new = layer.step(x, old, slots, context, source, source_context)
             past.append(new)
-        return self._logits(x), cache.next_position(tuple(past))
+        cache = dataclasses.replace(cache, index=cache.index + 1, past=tuple(past))
+        return self._logits(x), cache
+
+    def _self_context(
+        self, segment_ids: Int[Array, "B T"], positions: Int[Array, "B T"], *, causal: bool
+    ) -> AttentionContext:
+        window = self.config.local_window
+        return attention_context(
+            segment_ids, segment_ids, positions, positions, causal=causal, local_window=window
+        )
 
     def _logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         x = self.decoder_norm(x)
