@@ -21,8 +21,13 @@ from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.training.state import TrainState
 
 
-def write_run(workdir: Path, *trees: dict, bleus: tuple[float | None, ...] = ()) -> list[Path]:
-    """Writes checkpoints 1, 2, ... with the given parameters."""
+def write_run(
+    workdir: Path,
+    *trees: dict,
+    bleus: tuple[float | None, ...] = (),
+    stops: tuple[int, ...] = (),
+) -> list[Path]:
+    """Writes checkpoints 1, 2, ... with these parameters; only a stop wrote those in `stops`."""
     checkpoints = Checkpoints(workdir, keep_last=9, keep_best=0)
     for step, params in enumerate(trees, start=1):
         bleu = bleus[step - 1] if bleus else None
@@ -33,6 +38,7 @@ def write_run(workdir: Path, *trees: dict, bleus: tuple[float | None, ...] = ())
             metrics=None if bleu is None else {"bleu": bleu},
             config=Config(),
             tokenizer_fingerprint="abc",
+            scheduled=step not in stops,
         )
     checkpoints.close()
     return [workdir / "checkpoints" / str(step) for step in range(1, len(trees) + 1)]
@@ -82,6 +88,12 @@ def test_averages_the_last_or_the_best(tmp_path, wanted, steps, value):
     assert extras["steps"] == list(steps) and extras["tokenizer"] == "abc"
     assert extras["config"] == json.loads(to_json(Config()))
     assert choose_checkpoint(tmp_path, "auto") == averaged.path
+
+
+@pytest.mark.parametrize(("stops", "steps"), [((2, 3), (1, 4)), ((4,), (3, 4)), ((3, 4), (2, 4))])
+def test_a_checkpoint_that_a_stop_wrote_counts_only_while_it_is_the_newest(tmp_path, stops, steps):
+    write_run(tmp_path, *[constant(float(step)) for step in range(1, 5)], stops=stops)
+    assert average_checkpoints(tmp_path, last=2)[1] == steps
 
 
 def test_too_few_checkpoints_says_how_many_there_are(tmp_path):
