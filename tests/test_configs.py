@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from flaxformer_mt.config import load_config, load_variants
+from flaxformer_mt.model.cache import empty_cache
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.optimizer import make_optimizer
@@ -34,11 +35,9 @@ def test_loads_and_has_a_model_that_fits_together(path):
         state = init_state(model, optimizer, config.seed)
         batch = [tokens] * 6
         logits = model.apply({"params": state.params}, *batch)
-        memory = model.apply({"params": state.params}, *batch[:3], method="encode")
+        source = model.apply({"params": state.params}, *batch[:3], method="encode_source")
         sizes = {"beam_size": config.decoding.beam_size, "max_target_length": 7}
-        cache = model.apply(
-            {"params": state.params}, memory, tokens > 0, **sizes, method="init_cache"
-        )
+        cache = empty_cache(source, model.kernels, batch=2, **sizes)
         beams = jnp.ones((2, config.decoding.beam_size), jnp.int32)
         step = model.apply({"params": state.params}, beams, cache, method="decode_step")
         return logits, step[0]

@@ -87,7 +87,7 @@ def choose_checkpoint(workdir: Path, which: str) -> Path:
             f"no checkpoint {which!r} in {workdir}: found {', '.join(found) or 'none at all'}"
             + (" (the best is known after a validation)" if which == "best" else "")
         )
-    raise OSError(f"checkpoint {which!r} of {workdir} is damaged, and nothing can stand in for it")
+    raise OSError(f"checkpoint {which!r} of {workdir} is damaged, and there is no other")
 
 
 def _candidates(workdir: Path, which: str) -> Iterator[Path]:

@@ -49,7 +49,7 @@ def check_workdir(
         raise ValueError(
             f"{workdir} holds checkpoints of another model (there -> here):\n  "
             + "\n  ".join(lines)
-            + "\nChoose another --workdir, or set these back to go on with this one."
+            + "\nChoose another --workdir, or set these back to continue with this one."
         )
 
 
@@ -67,8 +67,8 @@ def claim_workdir(
 def remove_unused_tokenizer(workdir: str | os.PathLike[str]) -> None:
     """Removes a tokenizer that no checkpoint uses, so that the current text defines a new one.
 
-    It does so only in a workdir with a config.json and without parameters. In any other
-    directory the tokenizer is somebody's work.
+    It does so only in a workdir with a config.json and without parameters. In any other directory
+    a user may need the tokenizer.
     """
     workdir = Path(workdir).absolute()
     trained = was_saved(workdir) or (workdir / "averaged").exists()

@@ -48,15 +48,17 @@ def encode_sources(
     inputs_segment_ids: Int[Array, "B S"],
 ) -> tuple[Source, ...]:
     """Returns each member's keys and values of the sources."""
-
-    def encode(model: Transformer, member_params: Params) -> Any:
-        variables = {"params": member_params}
-        source = inputs, inputs_positions, inputs_segment_ids
-        memory = model.apply(variables, *source, method="encode")
-        mask = inputs_segment_ids != 0
-        return model.apply(variables, memory, mask, method="project_source")
-
-    return tuple(map(encode, models, params))
+    sources: Any = (
+        model.apply(
+            {"params": member_params},
+            inputs,
+            inputs_positions,
+            inputs_segment_ids,
+            method="encode_source",
+        )
+        for model, member_params in zip(models, params, strict=True)
+    )
+    return tuple(sources)
 
 
 def empty_ensemble_cache(

@@ -8,8 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.attention import KeysValues
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.dropout import DropoutRows
-from flaxformer_mt.model.kernels import REFERENCE, Kernels, KeyValueStore
+from flaxformer_mt.model.kernels import REFERENCE, DropoutRows, Kernels, KeyValueStore
 from flaxformer_mt.model.layers import feed_forward, residual
 from flaxformer_mt.model.masks import AttentionContext
 from flaxformer_mt.model.multi_head_attention import MultiHeadAttention, self_attention

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.model import attention, dropout
+from flaxformer_mt.model import attention
 from flaxformer_mt.model.attention import KeysValues
 from flaxformer_mt.model.masks import AttentionContext
 
@@ -26,7 +26,9 @@ a case."""
 Product = Callable[[Array, Array, tuple[int, ...], DTypeLike], Array]
 """x W, called as `product`."""
 Drop = Callable[[Array, float, Array, Array], Array]
-"""Dropout, called as `dropout.dropout`."""
+"""Dropout, called as `dropout`."""
+DropoutRows = Int[Array, " B"] | None
+"""The number of each row in the whole batch; None switches dropout off, as in translation."""
 
 
 @runtime_checkable
@@ -122,6 +124,22 @@ def product(
     return jax.lax.dot_general(x, kernel, contracted, preferred_element_type=dtype)
 
 
+def dropout(
+    x: Float[Array, "B ..."], rate: float, key: Array, rows: Int[Array, " B"]
+) -> Float[Array, "B ..."]:
+    """Returns x with elements set to 0 with probability `rate`, the others times 1 / (1 - rate).
+
+    Section 5.4. `rows` are the numbers of the rows of x in the whole batch. The mask of a row
+    depends on the key and on the row's number alone. So the result does not depend on how a batch
+    is divided among devices and micro-batches.
+    """
+
+    def keep_row(row: Int[Array, ""]) -> Array:
+        return jax.random.bernoulli(jax.random.fold_in(key, row), 1.0 - rate, x.shape[1:])
+
+    return jnp.where(jax.vmap(keep_row)(rows), x / (1.0 - rate), 0).astype(x.dtype)
+
+
 @dataclasses.dataclass(frozen=True)
 class Kernels:
     """The implementations of the operations for one device; the defaults are the reference."""
@@ -129,7 +147,7 @@ class Kernels:
     name: str = "reference"
     attend: Attend = attention.attend
     product: Product = product
-    dropout: Drop = dropout.dropout
+    dropout: Drop = dropout
     store: type[KeyValueStore] = KeyValueSlots
 
     def __repr__(self) -> str:

@@ -10,8 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.config import Activation, TransformerConfig
-from flaxformer_mt.model.dropout import DropoutRows
-from flaxformer_mt.model.kernels import REFERENCE, Kernels
+from flaxformer_mt.model.kernels import REFERENCE, DropoutRows, Kernels
 
 
 def parameter(

@@ -7,8 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.attention import KeysValues, attention_weights, weighted_sum
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.dropout import DropoutRows
-from flaxformer_mt.model.kernels import REFERENCE, Kernels, KeyValueStore
+from flaxformer_mt.model.kernels import REFERENCE, DropoutRows, Kernels, KeyValueStore
 from flaxformer_mt.model.layers import Dropout, Linear
 from flaxformer_mt.model.masks import AttentionContext
 from flaxformer_mt.model.positions import RELATIVE_SCHEMES, RelativeScheme

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from flaxformer_mt.model.config import LayerLoop, Remat
-from flaxformer_mt.model.dropout import DropoutRows
+from flaxformer_mt.model.kernels import DropoutRows
 
 # What the forward pass keeps for the backward pass; the rest is computed again.
 _KEPT: dict[Remat, Callable[..., Any]] = {

@@ -1,7 +1,7 @@
 """The Transformer: encoder, decoder and the model of both (section 3, figure 1).
 
-Training reads a whole target at once (`__call__`, teacher forcing). Translation runs `encode` and
-`init_cache` once for each sentence and `decode_step` once for each token. Both use the same
+Training reads a whole target at once (`__call__`, teacher forcing). Translation runs
+`encode_source` once for each sentence and `decode_step` once for each token. Both use the same
 parameters and sub-layers, and give the same logits.
 """
 
@@ -9,13 +9,12 @@ import dataclasses
 
 import flax.linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.model.cache import Cache, Source, empty_cache
+from flaxformer_mt.model.cache import Cache, Source
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.dropout import DropoutRows
 from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer
-from flaxformer_mt.model.kernels import REFERENCE, Kernels
+from flaxformer_mt.model.kernels import REFERENCE, DropoutRows, Kernels
 from flaxformer_mt.model.layers import Dropout, Embedding, Linear, final_norm, parameter
 from flaxformer_mt.model.masks import AttentionContext, attention_context
 from flaxformer_mt.model.positions import make_added_positions
@@ -130,27 +129,16 @@ class Transformer(nn.Module):
         x = self.run_layers(self.encoder, x, context, dropout_rows=dropout_rows)
         return self.encoder_norm(x)
 
-    def project_source(
-        self, memory: Float[Array, "B S D"], memory_mask: Bool[Array, "B S"]
+    def encode_source(
+        self,
+        inputs: Int[Array, "B S"],
+        inputs_positions: Int[Array, "B S"],
+        inputs_segment_ids: Int[Array, "B S"],
     ) -> Source:
         """Returns keys and values of the encoder's output for every decoder layer."""
+        memory = self.encode(inputs, inputs_positions, inputs_segment_ids)
         layers = tuple(layer.source_keys_values(memory) for layer in self.decoder)
-        return Source(layers, memory_mask)
-
-    def init_cache(
-        self,
-        memory: Float[Array, "B S D"],
-        memory_mask: Bool[Array, "B S"],
-        *,
-        beam_size: int,
-        max_target_length: int,
-    ) -> Cache:
-        """Returns the cache before the first token: it holds the source and an empty past."""
-        source = self.project_source(memory, memory_mask)
-        batch = memory.shape[0]
-        sizes = {"batch": batch, "beam_size": beam_size, "max_target_length": max_target_length}
-        cache = empty_cache(source, self.kernels, **sizes)
-        return cache.replace_rows(jnp.arange(batch), source)
+        return Source(layers, inputs_segment_ids != 0)
 
     def decode_step(
         self, tokens: Int[Array, "B K"], cache: Cache

@@ -14,6 +14,7 @@ from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example
 from flaxformer_mt.data.batching.batch import pad_batch as pad_numpy_batch
 from flaxformer_mt.inference.ensemble import params_in_dtype
 from flaxformer_mt.kernels.cpu import KERNELS as CPU_KERNELS
+from flaxformer_mt.model.cache import Cache, empty_cache
 from flaxformer_mt.model.config import TransformerConfig, preset
 from flaxformer_mt.model.kernels import REFERENCE
 from flaxformer_mt.model.transformer import Transformer, shift_right
@@ -111,6 +112,14 @@ def examples(rng: np.random.Generator, lengths: list[tuple[int, int]]) -> list[E
     return [Example(tokens(s), tokens(t)) for s, t in lengths]
 
 
+def start_decoding(model: Transformer, params, source, **sizes: int) -> Cache:
+    """Returns the cache of two sentences before the first token."""
+    encoded = model.apply(params, *source, method="encode_source")
+    return empty_cache(encoded, model.kernels, batch=2, **sizes).replace_rows(
+        jnp.arange(2), encoded
+    )
+
+
 WIDE = BatchShape(2, 8, 9)
 
 
@@ -123,10 +132,7 @@ def test_cached_decoding_equals_teacher_forcing(config, rng):
     @jax.jit
     def start(params):
         source = (batch.inputs, batch.inputs_positions, batch.inputs_segment_ids)
-        memory = model.apply(params, *source, method="encode")
-        sizes = {"beam_size": 2, "max_target_length": 9}
-        mask = batch.inputs_segment_ids != 0
-        return model.apply(params, memory, mask, **sizes, method="init_cache")
+        return start_decoding(model, params, source, beam_size=2, max_target_length=9)
 
     cache = start(params)
     step = jax.jit(lambda tokens, cache: model.apply(params, tokens, cache, method="decode_step"))
@@ -157,9 +163,7 @@ def test_each_hypothesis_continues_its_own_past(config, kernels, rng):
         batch = batch_of(np.full((*beams, length), 4))
         source = batch.inputs, batch.inputs_positions, batch.inputs_segment_ids
         source = [x[::3] for x in source]
-        memory = model.apply(params, *source, method="encode")
-        sizes = {"beam_size": 3, "max_target_length": length}
-        return model.apply(params, memory, source[2] != 0, **sizes, method="init_cache")
+        return start_decoding(model, params, source, beam_size=3, max_target_length=length)
 
     tokens = np.full((*beams, 1), BOS)
     cache = start(params)
