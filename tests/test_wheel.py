@@ -12,7 +12,15 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("flaxformer_mt", "configs", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md")
+SOURCES = (
+    "flaxformer_mt",
+    "configs",
+    "pyproject.toml",
+    "setup.py",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +45,11 @@ def test_every_config_is_in_the_wheel(installed):
     expected = sorted(path.name for path in (ROOT / "configs").glob("*.py"))
     there = sorted(path.name for path in (installed / "flaxformer_mt" / "configs").glob("*.py"))
     assert there == expected
+
+
+def test_the_licence_is_in_the_wheel(installed):
+    (licence,) = installed.glob("*.dist-info/licenses/LICENSE")
+    assert licence.read_text(encoding="utf-8") == (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 
 def test_an_empty_directory_finds_the_configs(installed, tmp_path):

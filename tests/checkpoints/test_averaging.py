@@ -28,7 +28,7 @@ def write_run(
     stops: tuple[int, ...] = (),
 ) -> list[Path]:
     """Writes checkpoints 1, 2, ... with these parameters; only a stop wrote those in `stops`."""
-    checkpoints = Checkpoints(workdir, keep_last=9, keep_best=0)
+    checkpoints = Checkpoints(workdir, keep_last=9, keep_best=9)
     for step, params in enumerate(trees, start=1):
         bleu = bleus[step - 1] if bleus else None
         checkpoints.save(
@@ -92,7 +92,8 @@ def test_averages_the_last_or_the_best(tmp_path, wanted, steps, value):
 
 @pytest.mark.parametrize(("stops", "steps"), [((2, 3), (1, 4)), ((4,), (3, 4)), ((3, 4), (2, 4))])
 def test_a_checkpoint_that_a_stop_wrote_counts_only_while_it_is_the_newest(tmp_path, stops, steps):
-    write_run(tmp_path, *[constant(float(step)) for step in range(1, 5)], stops=stops)
+    trees = [constant(float(step)) for step in range(1, 5)]  # the best are kept, so all of them
+    write_run(tmp_path, *trees, bleus=(1.0, 2.0, 3.0, 4.0), stops=stops)
     assert average_checkpoints(tmp_path, last=2)[1] == steps
 
 
