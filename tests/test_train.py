@@ -38,9 +38,10 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
     assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
 
 
-def test_sigterm_saves_and_sets_the_exit_status(uninterrupted, tmp_path):
+def test_sigterm_saves_and_sets_the_exit_status(tmp_path):
     endless = dataclasses.replace(
         CONFIG,
+        data=dataclasses.replace(CONFIG.data, validation=CorpusConfig()),
         training=dataclasses.replace(CONFIG.training, num_steps=100_000, checkpoint_every=100_000),
     )
     process = start(endless, tmp_path)
