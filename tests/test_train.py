@@ -62,7 +62,12 @@ def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted,
     assert "\nkernels     cpu: product, dropout, store\n" in messages
     assert "held-out (validation, 8 pairs): BLEU" in output
     assert output.count("reference    ") == 5
-    assert "flaxformer_mt.translate --workdir" in output
+    for name in ("translate", "attention_maps", "summary"):
+        assert f"flaxformer_mt.{name} --workdir {uninterrupted}" in output
+    for name in ("loss", "attention"):
+        path = uninterrupted / f"{name}.png"
+        assert f"picture: {path}\n" in output
+        assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_it_translates_in_the_given_precision(uninterrupted):
