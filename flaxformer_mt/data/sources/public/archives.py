@@ -52,7 +52,8 @@ def extract(archive: Path, members: Mapping[str, Path]) -> None:
                 return
     except _DAMAGED as error:
         raise ValueError(
-            f"{archive} is damaged: {error}. Delete it, and the next start downloads it again."
+            f"{archive} is damaged, or no tar or zip file: {error}. If it was downloaded, delete "
+            "it, and the next start downloads it again."
         ) from error
     for pattern in members:
         if pattern not in found:
