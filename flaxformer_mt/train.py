@@ -14,8 +14,7 @@ from typing import Any
 import jax
 
 from flaxformer_mt.checkpoints.averaging import average_checkpoints
-from flaxformer_mt.checkpoints.initial import adopt_tokenizer
-from flaxformer_mt.checkpoints.loading import make_model
+from flaxformer_mt.checkpoints.loading import adopt_tokenizer, make_model
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.checkpoints.reading import counted_steps, whole_steps
 from flaxformer_mt.checkpoints.workdir import (
@@ -30,7 +29,6 @@ from flaxformer_mt.config import Config, ConfigArguments, shipped_name
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.kernels.choose import describe_kernels
 from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
@@ -54,9 +52,9 @@ from flaxformer_mt.runtime.sharding import (
 )
 from flaxformer_mt.runtime.workdir_lock import own_workdir
 from flaxformer_mt.training.adapting import make_adaptation
-from flaxformer_mt.training.loop import Ending, Run, start_or_resume
+from flaxformer_mt.training.loop import Ending, Loop, Run, start_or_resume
 from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.reporting import NoReporter, Reporter
+from flaxformer_mt.training.reporting import Reporter
 from flaxformer_mt.training.state import TrainState
 from flaxformer_mt.training.step import make_train_step
 from flaxformer_mt.training.stopping import StopRequest, stop_on_signals
@@ -139,101 +137,83 @@ def train(
     if is_first():
         make_workdir(Path(workdir).absolute())
     with own_workdir(workdir):
-        return train_in_stages(
-            config,
-            workdir,
-            quiet=quiet,
-            accept_changed_data=accept_changed_data,
-            handle_signals=handle_signals,
+        # ------------------------------------------------------------------ devices, workdir
+        mesh = make_mesh(config.mesh)
+        if is_first():
+            check_workdir(workdir, config)
+
+        # ------------------------------------------------------------------ data
+        data = first_then_others(lambda: prepare_data(config, workdir))
+        beam_size = max(config.decoding.beam_size, config.training.validation_beam_size)
+        decoding = dataclasses.replace(config.decoding, beam_size=beam_size)
+        suppressed_tokens(data.tokenizer, decoding)  # refuses a beam larger than the vocabulary
+
+        # ------------------------------------------------------------------ model, optimizer
+        model = make_model(config, data.tokenizer)
+        optimizer = make_optimizer(config.training, config.model.d_model)
+        adaptation = make_adaptation(
+            config.training, jax.eval_shape(lambda: boxed_params(model, jax.random.key(0)))
         )
 
+        # ------------------------------------------------------------------ rows of this process
+        tokens_per_device = config.mesh.tokens_per_device
+        if limit := parse_memory(config.mesh.memory_limit):
+            program = train_program(config, model, optimizer, adaptation, mesh)
+            plan = plan_micro_batches(program, data.shapes, limit)
+            tokens_per_device = plan.tokens_per_device
+            if not quiet:
+                print_from_first(memory_table(plan))
+        rows = process_rows(mesh, tokens_per_device)
+        validation_shapes = data.validation_plan.shapes
+        longest = max(max(shape[1:]) for shape in validation_shapes)  # one row must fit
+        validation_rows = process_rows(mesh, tokens_per_device and max(tokens_per_device, longest))
+        run = Run(
+            config=config,
+            data=dataclasses.replace(data, shard_rows=rows),
+            model=model,
+            optimizer=optimizer,
+            adaptation=adaptation,
+            placement=BatchPlacement(mesh, rows, data.shapes),
+            validation_placement=BatchPlacement(mesh, validation_rows, validation_shapes),
+            checkpoints=Checkpoints(
+                workdir, keep_last=config.training.keep_last, keep_best=config.training.keep_best
+            ),
+            train_step=make_train_step(model, optimizer, config.training, adaptation),
+        )
 
-def train_in_stages(
-    config: Config,
-    workdir: str,
-    *,
-    quiet: bool,
-    accept_changed_data: bool,
-    handle_signals: bool,
-) -> Ending:
-    """Does the work of `train` in a workdir that this run owns."""
-    # ------------------------------------------------------------------ devices, workdir
-    mesh = make_mesh(config.mesh)
-    if is_first():
-        check_workdir(workdir, config)
-
-    # ------------------------------------------------------------------ data
-    data = first_then_others(lambda: prepare_data(config, workdir))
-    check_beams(config, data.tokenizer)
-
-    # ------------------------------------------------------------------ model, optimizer
-    model = make_model(config, data.tokenizer)
-    optimizer = make_optimizer(config.training, config.model.d_model)
-    adaptation = make_adaptation(
-        config.training, jax.eval_shape(lambda: boxed_params(model, jax.random.key(0)))
-    )
-
-    # ------------------------------------------------------------------ rows of this process
-    tokens_per_device = config.mesh.tokens_per_device
-    if limit := parse_memory(config.mesh.memory_limit):
-        program = train_program(config, model, optimizer, adaptation, mesh)
-        plan = plan_micro_batches(program, data.shapes, limit)
-        tokens_per_device = plan.tokens_per_device
-        if not quiet:
-            print_from_first(memory_table(plan))
-    rows = process_rows(mesh, tokens_per_device)
-    validation_shapes = data.validation_plan.shapes
-    longest = max(max(shape[1:]) for shape in validation_shapes)  # one row must fit
-    validation_rows = process_rows(mesh, tokens_per_device and max(tokens_per_device, longest))
-    run = Run(
-        config=config,
-        data=dataclasses.replace(data, shard_rows=rows),
-        model=model,
-        optimizer=optimizer,
-        adaptation=adaptation,
-        placement=BatchPlacement(mesh, rows, data.shapes),
-        validation_placement=BatchPlacement(mesh, validation_rows, validation_shapes),
-        checkpoints=Checkpoints(
-            workdir, keep_last=config.training.keep_last, keep_best=config.training.keep_best
-        ),
-        train_step=make_train_step(model, optimizer, config.training, adaptation),
-    )
-
-    # ------------------------------------------------------------------ state
-    state, progress = start_or_resume(run, accept_changed_data=accept_changed_data)
-    if is_first():  # after all checks
-        claim_workdir(workdir, config, data.tokenizer.fingerprint)
-    reporter = NoReporter()
-    if is_first():
+        # ------------------------------------------------------------------ state
+        state, progress = start_or_resume(run, accept_changed_data=accept_changed_data)
+        if is_first():  # after all checks
+            claim_workdir(workdir, config, data.tokenizer.fingerprint)
         reporter = Reporter(
-            workdir,
+            workdir if is_first() else None,
             resume_step=int(state.step),
             total_steps=config.training.num_steps,
             quiet=quiet,
         )
-    reporter.message(describe(run, state, workdir))
+        reporter.message(describe(run, state, workdir))
 
-    # ------------------------------------------------------------------ train, average, evaluate
-    signals = stop_on_signals() if handle_signals else contextlib.nullcontext(StopRequest())
-    try:
-        with exit_if_peer_lost(), signals as stopped:
-            state, ending = run.loop(state, progress, reporter, stopped)
-        run.checkpoints.close()
-    except (ValueError, OSError) as error:
-        with contextlib.suppress(OSError):  # the disk may be full
-            reporter.end(run.checkpoints.latest_step() or 0, f"error: {error}", show=False)
-        raise
-    finally:
-        reporter.close()
-    if ending != "complete":
-        print_from_first(
-            f"stopped at step {int(state.step)}, saved; the same command goes on from there"
-        )
+        # ----------------------------------------------------------------- train, average, evaluate
+        signals = stop_on_signals() if handle_signals else contextlib.nullcontext(StopRequest())
+        try:
+            with exit_if_peer_lost(), signals as stopped:
+                loop = Loop(run, (state, progress), reporter, stopped)
+                ending = loop()
+            run.checkpoints.close()
+        except (ValueError, OSError) as error:
+            with contextlib.suppress(OSError):  # the disk may be full
+                reporter.end(run.checkpoints.latest_step() or 0, f"error: {error}", show=False)
+            raise
+        finally:
+            reporter.close()
+        if ending != "complete":
+            step = int(loop.state.step)
+            print_from_first(f"stopped at step {step}, saved; the same command goes on from there")
+            return ending
+        average(config, workdir)
+        if not quiet:
+            show_result(run, workdir)
         return ending
-    average(config, workdir)
-    if not quiet:
-        show_result(run, workdir)
-    return ending
 
 
 def prepare_data(config: Config, workdir: str) -> Data:
@@ -261,12 +241,6 @@ def check_validation_set(config: Config) -> None:
                 f"training.{name} {meaning}, but data.validation lists no text: give "
                 f"data.validation.source and data.validation.target, or set training.{name} to 0"
             )
-
-
-def check_beams(config: Config, tokenizer: Tokenizer) -> None:
-    """Raises ValueError for a beam that is larger than the vocabulary."""
-    largest = max(config.decoding.beam_size, config.training.validation_beam_size)
-    suppressed_tokens(tokenizer, dataclasses.replace(config.decoding, beam_size=largest))
 
 
 def describe(run: Run, state: TrainState, workdir: str) -> str:

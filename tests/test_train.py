@@ -1,6 +1,7 @@
 """Whole runs of a tiny model: killed and resumed, stopped, stopped early, and in a used workdir."""
 
 import dataclasses
+import json
 import os
 import re
 import signal
@@ -37,9 +38,10 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
     assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
 
 
-def test_sigterm_saves_and_sets_the_exit_status(uninterrupted, tmp_path):
+def test_sigterm_saves_and_sets_the_exit_status(tmp_path):
     endless = dataclasses.replace(
         CONFIG,
+        data=dataclasses.replace(CONFIG.data, validation=CorpusConfig()),
         training=dataclasses.replace(CONFIG.training, num_steps=100_000, checkpoint_every=100_000),
     )
     process = start(endless, tmp_path)
@@ -194,6 +196,10 @@ def test_early_stopping_ends_the_run(tmp_path, capsys):
     shown = capsys.readouterr()
     assert f"end of training: {end['reason']}" in shown.err
     assert "compiling shape 1 of 1 (" in shown.err
+    assert re.search(r"compiled  shape 1 of 1 in \d+ s", shown.err)
     assert "step 1: the first update is done" in shown.err
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    rates = [line["tokens_per_second"] for line in lines if line["kind"] == "train"]
+    assert rates[0] > rates[-1] / 20  # the compilation takes a hundred times as long as an update
     # There are 2, 4 and 6; only 6 is in the last third.
     assert "averaged the checkpoints of steps 6\n" in shown.out

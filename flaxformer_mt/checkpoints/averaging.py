@@ -46,10 +46,8 @@ def average_checkpoints(
       best: number of checkpoints with the best validation BLEU (or loss) to average.
       or_fewer: accept fewer checkpoints, but at least one.
 
-    Raises:
-      ValueError: neither or both are given, or there are too few checkpoints.
-      FileNotFoundError: `workdir` belongs to no training run; the message lists its contents.
-      OSError: a checkpoint is damaged, or the mean cannot be written.
+    Raises ValueError for wrong numbers or too few checkpoints, FileNotFoundError if `workdir` has
+    none, and OSError if a checkpoint is damaged or the mean cannot be written.
     """
     directory = Path(workdir).absolute() / "checkpoints"
     if bool(last) == bool(best) or (last or best or 0) < 1:
@@ -57,30 +55,28 @@ def average_checkpoints(
     if not directory.is_dir():
         raise _no_training_run(directory.parent)
     steps = whole_steps(directory)
-    counted = counted_steps(directory, steps)
-    candidates = counted[::-1] if last else rank_steps(directory, steps)
+    candidates = counted_steps(directory, steps)[::-1] if last else rank_steps(directory, steps)
     wanted = last or best or 0
     if len(candidates) < (1 if or_fewer else wanted):
         kind = "checkpoints" if last else "validated checkpoints"
-        there = f" (steps {', '.join(map(str, sorted(candidates)))})" if candidates else ""
+        found = f" (steps {', '.join(map(str, sorted(candidates)))})" if candidates else ""
         raise ValueError(
-            f"asked to average {wanted} {kind}, but {directory} holds {len(candidates)}{there}: "
+            f"asked to average {wanted} {kind}, but {directory} holds {len(candidates)}{found}: "
             "average fewer, or train longer (training.keep_last and training.keep_best say how "
             "many are kept)"
         )
     chosen = sorted(candidates[:wanted])
     mean = mean_params([directory / str(step) for step in chosen])
     extras = read_extras(directory / str(chosen[-1]))
-    extras = {name: extras[name] for name in ("config", "tokenizer")} | {"steps": chosen}
-    extras |= {"newest": steps[-1]}
+    extras = {name: extras[name] for name in ("config", "tokenizer")}
+    extras |= {"steps": chosen, "newest": steps[-1]}
     return Averaged(_write(directory.parent / "averaged", mean, extras), tuple(chosen))
 
 
 def mean_params(checkpoints: list[Path]) -> Params:
-    """Returns the arithmetic mean of each parameter, as NumPy arrays; sums in float64.
+    """Returns the mean of each parameter, as NumPy arrays; it sums in float64.
 
-    Raises:
-      OSError: a checkpoint is damaged; the message names it.
+    Raises OSError if a checkpoint is damaged; the message names it.
     """
     params = _read_whole(checkpoints[0])
     dtypes = jax.tree.map(lambda x: x.dtype, params)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 _NEWEST = "newest_checkpoint"
 MANIFEST = "files.json"
-_CHUNK = 1 << 22
 
 
 def saved_steps(directory: Path) -> list[int]:
@@ -39,9 +38,7 @@ def seal(checkpoint: Path) -> None:
 def find_damage(checkpoint: Path, *, contents: bool = True) -> str:
     """Returns what is wrong with a sealed checkpoint, or "" if it is whole.
 
-    Args:
-      checkpoint: directory of one step.
-      contents: read every byte; False compares names and sizes only, which is cheap.
+    Without `contents` it compares only names and sizes, which is cheap.
     """
     try:
         listing = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
@@ -66,16 +63,14 @@ def move_damaged(directory: Path, target: Path) -> None:
     It also warns if the newest written checkpoint is missing. It reads every byte of the newest
     checkpoint, and compares only names and sizes of the others.
 
-    Raises:
-      OSError: checkpoints were written, but none is whole. Nothing is moved then, because only
-        the user may decide to restart a long run from step 0.
+    Raises OSError if checkpoints were written, but none is whole. Nothing is moved then, because
+    only the user may decide to restart a long run from step 0.
     """
     _warn_if_missing(directory)
     damaged: dict[int, str] = {}
     whole: list[int] = []
     for step in reversed(saved_steps(directory)):
-        damage = find_damage(directory / str(step), contents=not whole)
-        if damage:
+        if damage := find_damage(directory / str(step), contents=not whole):
             damaged[step] = damage
         else:
             whole.append(step)
@@ -125,7 +120,7 @@ def _warn_if_missing(directory: Path) -> None:
         )
     if noted > steps[-1]:
         logging.getLogger(__name__).warning(
-            "checkpoint %d is missing from %s: going on from checkpoint %d",
+            "checkpoint %d is missing from %s: continuing from checkpoint %d",
             *(noted, directory, steps[-1]),
         )
 
@@ -149,6 +144,6 @@ def write_failure(what: str, where: Path, error: Exception, newest: str = "") ->
 def _crc32(path: Path) -> int:
     crc = 0
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(1 << 22):
             crc = zlib.crc32(chunk, crc)
     return crc

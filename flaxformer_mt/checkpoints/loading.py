@@ -1,4 +1,4 @@
-"""Loads the model of a workdir: what translation needs, without the optimiser's state."""
+"""Loads the model of a workdir, without the optimiser's state, to translate or to train further."""
 
 import logging
 import os
@@ -8,13 +8,8 @@ from typing import Any, NamedTuple
 import jax
 
 from flaxformer_mt.checkpoints.integrity import saved_steps
-from flaxformer_mt.checkpoints.reading import (
-    check_fit,
-    choose_checkpoint,
-    read_extras,
-    read_params,
-)
-from flaxformer_mt.config import Config, workdir_config
+from flaxformer_mt.checkpoints.reading import check_fit, choose_checkpoint, read_extras, read_params
+from flaxformer_mt.config import Config, differences, workdir_config
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.initialization import Params, init_params
@@ -22,21 +17,15 @@ from flaxformer_mt.model.transformer import Transformer
 
 
 class LoadedModel(NamedTuple):
-    """A model that is ready to translate.
-
-    Attributes:
-      config: of workdir/config.json.
-      tokenizer: of workdir/tokenizer.
-      model: the Linen module.
-      params: for `model.apply({"params": params}, ...)`; on the default device.
-      checkpoint: the parameters' origin: "averaged" or the number of a step.
-    """
+    """A model that is ready to translate."""
 
     config: Config
     tokenizer: Tokenizer
     model: Transformer
     params: Params
+    """For `model.apply({"params": params}, ...)`; on the default device."""
     checkpoint: str
+    """The parameters' origin: "averaged" or the number of a step."""
 
 
 def make_model(config: Config, tokenizer: Tokenizer) -> Transformer:
@@ -59,31 +48,26 @@ def load_model(workdir: str | os.PathLike[str], which: str = "auto") -> LoadedMo
         three that exists. A damaged checkpoint is replaced by the next candidate, with a warning,
         unless `which` is a step.
 
-    Raises:
-      FileNotFoundError: there is no such checkpoint or no workdir; the message lists what exists.
-      ValueError: the parameters do not fit the model or the vocabulary of the workdir.
-      OSError: the chosen checkpoint is damaged and nothing replaces it.
+    Raises FileNotFoundError if there is no such checkpoint or no workdir (the message lists what
+    exists), ValueError if the parameters do not fit the model or the vocabulary of the workdir, and
+    OSError if the chosen checkpoint is damaged and nothing replaces it.
     """
     workdir = Path(workdir).absolute()
     config = workdir_config(str(workdir))
     path = choose_checkpoint(workdir, which)
-    tokenizer = Tokenizer.load(workdir / "tokenizer")
-    extras = read_extras(path)
-    _check_tokenizer(path, extras["tokenizer"], workdir / "tokenizer", tokenizer.fingerprint)
+    tokenizer, extras = Tokenizer.load(workdir / "tokenizer"), read_extras(path)
+    if tokenizer.fingerprint != extras["tokenizer"]:
+        raise ValueError(
+            f"{path} was trained with the tokenizer of fingerprint {extras['tokenizer']}, but "
+            f"{workdir / 'tokenizer'} holds {tokenizer.fingerprint}: put back the tokenizer "
+            "directory of that run"
+        )
     _warn_if_outdated(extras, saved_steps(workdir / "checkpoints"))
     model = make_model(config, tokenizer)
     params = read_params(path)
     expected = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
     check_fit(path, "params", expected, params)
     return LoadedModel(config, tokenizer, model, jax.device_put(params), path.name)
-
-
-def _check_tokenizer(path: Path, expected: str, directory: Path, found: str) -> None:
-    if found != expected:
-        raise ValueError(
-            f"{path} was trained with the tokenizer of fingerprint {expected}, but {directory} "
-            f"holds {found}: put back the tokenizer directory of that run"
-        )
 
 
 def _warn_if_outdated(extras: dict[str, Any], steps: list[int]) -> None:
@@ -94,3 +78,79 @@ def _warn_if_outdated(extras: dict[str, Any], steps: list[int]) -> None:
             "a new one with `python -m flaxformer_mt.average`, or choose best or last",
             *(extras["newest"], steps[-1]),
         )
+
+
+# Fields of the model's config that change training or arithmetic, but not the meaning of the
+# parameters.
+MAY_DIFFER = (
+    *("dropout", "attention_dropout", "activation_dropout"),
+    *("dtype", "layer_loop", "remat"),
+)
+
+
+def initial_params(
+    init_from: str | os.PathLike[str], model: Transformer, tokenizer_fingerprint: str
+) -> Params:
+    """Returns the parameters of another workdir: its average, else its best, else its last.
+
+    Args:
+      init_from: `training.init_from`, a workdir of `flaxformer_mt.train` or `.convert`.
+      model: the model of this run.
+      tokenizer_fingerprint: of the tokenizer of this run.
+
+    Raises as `load_model`, and ValueError if model or tokenizer differ; the message lists the
+    differences and a remedy.
+    """
+    _check_is_workdir(init_from)
+    loaded = load_model(init_from)
+    lines = [
+        line
+        for line in differences(loaded.config.model, model.config, where="model")
+        if line.split(":")[0].removeprefix("model.") not in MAY_DIFFER
+    ]
+    if lines:
+        raise ValueError(
+            f"training.init_from: {init_from} holds another model (there -> here):\n  "
+            + "\n  ".join(lines)
+            + f"\nSet these as they are there (--config {init_from}/config.json takes them all), "
+            "or start from another workdir."
+        )
+    if loaded.tokenizer.fingerprint != tokenizer_fingerprint:
+        raise ValueError(
+            f"training.init_from: {init_from} was trained with the tokenizer of fingerprint "
+            f"{loaded.tokenizer.fingerprint}, but this run has {tokenizer_fingerprint}, for which "
+            "its embeddings mean nothing; train in a new --workdir, which takes over the tokenizer "
+            "of the workdir that it starts from"
+        )
+    return loaded.params
+
+
+def adopt_tokenizer(init_from: str | os.PathLike[str], workdir: str | os.PathLike[str]) -> bool:
+    """Copies the tokenizer of `init_from` to a workdir without one; returns whether it did.
+
+    Raises FileNotFoundError if the copy is needed, but `init_from` is no workdir or has no
+    tokenizer, and ValueError if both are the same workdir or a tokenizer is damaged.
+    """
+    there, here = Path(init_from), Path(workdir)
+    if there.resolve() == here.resolve():
+        raise ValueError(
+            f"training.init_from and --workdir are both {workdir}; to continue the training there "
+            "leave out training.init_from, to start again from its parameters choose another "
+            "--workdir"
+        )
+    try:
+        Tokenizer.load(here / "tokenizer")
+        return False  # a resumed run does not need `init_from`, which may be deleted
+    except FileNotFoundError:
+        pass
+    _check_is_workdir(there)
+    Tokenizer.load(there / "tokenizer").save(here / "tokenizer")
+    return True
+
+
+def _check_is_workdir(path: str | os.PathLike[str]) -> None:
+    """Raises FileNotFoundError, with the name of the config field, if there is no workdir."""
+    try:
+        workdir_config(str(path))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"training.init_from: {error}") from error

@@ -50,33 +50,20 @@ _TRAINED = "trained_params"  # the key of the trained parameters in the item `st
 
 
 class Restored(NamedTuple):
-    """The result of `Checkpoints.restore`.
-
-    Attributes:
-      state: equal, bit for bit, to the saved one.
-      data_state: of the data iterator, as given to `save`.
-    """
+    """What `Checkpoints.save` was given: the state, equal bit for bit, and `data_state`."""
 
     state: State
     data_state: dict[str, Any]
 
 
 class Checkpoints:
-    """Keeps the newest `keep_last` checkpoints and the `keep_best` best of all.
+    """Keeps the newest `keep_last` (at least 1) checkpoints and the `keep_best` best of all.
 
-    The best have the highest validation BLEU ("bleu" of the metrics) or, where BLEU is 0 or absent,
-    the lowest validation loss ("loss"). Checkpoints that a stop wrote (`save(scheduled=False)`) do
+    `reading.quality` defines the best. Checkpoints that a stop wrote (`save(scheduled=False)`) do
     not count, and are kept only while they are the newest. The constructor removes the remains of
     killed saves, and moves damaged checkpoints away with a warning, so that the newest remaining
-    one is whole.
-
-    Args:
-      workdir: its directory `checkpoints` is created if it does not exist.
-      keep_last: at least 1.
-      keep_best: 0 keeps none beyond the last.
-
-    Raises:
-      OSError: the directory is not writable, or every checkpoint in it is damaged.
+    one is whole. It raises OSError if the directory is not writable, or if every checkpoint in it
+    is damaged.
     """
 
     def __init__(self, workdir: str | os.PathLike[str], *, keep_last: int, keep_best: int):
@@ -123,13 +110,10 @@ class Checkpoints:
           state: the training state; may be donated as soon as this method returns.
           data_state: state of the data iterator; any JSON value.
           metrics: of the validation at this step, such as "bleu" and "loss"; None without one.
-          config: of the run.
-          tokenizer_fingerprint: `Tokenizer.fingerprint`.
-          eval_params: the parameters that translate, if they differ from the trained ones (an
-            average of them, or a base with merged adapters).
+          eval_params: the parameters that translate, if they differ from the trained ones.
+          scheduled: False for the checkpoint of a stop.
 
-        Raises:
-          OSError: this save, or the previous one in the background, failed.
+        Raises OSError if this save, or the previous one in the background, failed.
         """
         self.wait()
         self._saving = step
@@ -189,10 +173,8 @@ class Checkpoints:
             and sharding of every array.
           has_separate_eval_params: whether `save` was given `eval_params`.
 
-        Raises:
-          FileNotFoundError: there is none.
-          ValueError: it does not fit `state_like`; the message names the arrays.
-          OSError: it is damaged.
+        Raises FileNotFoundError if there is none, ValueError if it does not fit `state_like` (the
+        message names the arrays), and OSError if it is damaged.
         """
         self.wait()
         path = self._newest()
@@ -203,21 +185,14 @@ class Checkpoints:
             wanted["params"] = state_like.params
         for item, like in wanted.items():
             check_fit(path, item, like)
-        items = read_items(
-            path,
-            **{item: ocp.args.StandardRestore(like) for item, like in wanted.items()},
-        )
+        items = read_items(path, **{k: ocp.args.StandardRestore(v) for k, v in wanted.items()})
         rest = dict(items["state"])
         params = rest.pop(_TRAINED) if has_separate_eval_params else items["params"]
         state = dataclasses.replace(state_like, params=params, **rest)
         return Restored(state, read_extras(path)["data_state"])
 
     def wait(self) -> None:
-        """Waits until the last save is on disk.
-
-        Raises:
-          OSError: it could not be written.
-        """
+        """Waits until the last save is on disk; raises OSError if it could not be written."""
         try:
             self._manager.wait_until_finished()
         except Exception as error:
@@ -227,11 +202,7 @@ class Checkpoints:
             note_newest(self.directory)
 
     def close(self) -> None:
-        """Waits for the last save and stops the background threads.
-
-        Raises:
-          OSError: it could not be written.
-        """
+        """Calls `wait`, and stops the background threads."""
         try:
             self.wait()
         finally:
@@ -282,9 +253,8 @@ class _Kept(PreservationPolicy):
         self, checkpoints: Sequence[Any], *, context: PreservationContext
     ) -> Sequence[bool]:
         """Returns the decision for each checkpoint, oldest first."""
-        steps = [checkpoint.step for checkpoint in checkpoints]
-        kept = self.of(steps)
-        return [step in kept for step in steps]
+        kept = self.of([checkpoint.step for checkpoint in checkpoints])
+        return [checkpoint.step in kept for checkpoint in checkpoints]
 
     def of(self, steps: Sequence[int]) -> set[int]:
         """Returns the steps to keep of some in ascending order."""

@@ -71,9 +71,7 @@ def counted_steps(directory: Path, steps: list[int]) -> list[int]:
 def choose_checkpoint(workdir: Path, which: str) -> Path:
     """Returns the directory that `which` names; see `checkpoints.loading.load_model`.
 
-    Raises:
-      FileNotFoundError: there is none; the message lists the existing ones.
-      OSError: every candidate is damaged.
+    Raises FileNotFoundError if there is none, and OSError if every candidate is damaged.
     """
     damaged = False
     for path in _candidates(workdir, which):
@@ -89,7 +87,7 @@ def choose_checkpoint(workdir: Path, which: str) -> Path:
             f"no checkpoint {which!r} in {workdir}: found {', '.join(found) or 'none at all'}"
             + (" (the best is known after a validation)" if which == "best" else "")
         )
-    raise OSError(f"checkpoint {which!r} of {workdir} is damaged, and nothing can stand in for it")
+    raise OSError(f"checkpoint {which!r} of {workdir} is damaged, and there is no other")
 
 
 def _candidates(workdir: Path, which: str) -> Iterator[Path]:
@@ -144,8 +142,7 @@ def check_fit(path: Path, item: str, expected: Any, found: Any = None) -> None:
       expected: the tree, of arrays or shapes.
       found: the arrays of the item, if they were read already.
 
-    Raises:
-      ValueError: they differ; the message names the arrays.
+    Raises ValueError if they differ; the message names the arrays.
     """
     stored = _shapes(_stored(path, item) if found is None else found)
     wanted = _shapes(expected)

@@ -5,12 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from flaxformer_mt.checkpoints.integrity import (
-    find_damage,
-    saved_steps,
-    was_saved,
-    write_failure,
-)
+from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps, was_saved, write_failure
 from flaxformer_mt.checkpoints.reading import rank_steps, read_extras, whole_steps
 from flaxformer_mt.config import CONFIG_FILE, Config, config_from_dict, differences, save_config
 
@@ -34,23 +29,27 @@ def check_workdir(
     The section `model` and the tokenizer define the model. Everything else (steps, data, learning
     rate, ...) may change between a stop and a resume.
 
-    Args:
-      workdir: created if it does not exist.
-      config: of the run that is about to start.
-      tokenizer_fingerprint: not compared if None, for it is not known yet.
+    `workdir` is created if it does not exist. A fingerprint of None is not compared.
 
-    Raises:
-      OSError: the directory is not writable.
-      ValueError: it holds checkpoints of another model; the message lists the differences.
+    Raises OSError if the directory is not writable, and ValueError if it holds checkpoints of
+    another model; the message lists the differences.
     """
     workdir = Path(workdir).absolute()
     make_workdir(workdir)
-    lines = _model_differences(workdir, config, tokenizer_fingerprint)
+    directory = workdir / "checkpoints"
+    newest_first = (directory / str(step) for step in reversed(saved_steps(directory)))
+    newest_whole = next((path for path in newest_first if not find_damage(path)), None)
+    if newest_whole is None:
+        return
+    saved = read_extras(newest_whole)
+    lines = differences(config_from_dict(saved["config"]).model, config.model, where="model")
+    if tokenizer_fingerprint is not None and saved["tokenizer"] != tokenizer_fingerprint:
+        lines.append(f"tokenizer: {saved['tokenizer']} -> {tokenizer_fingerprint}")
     if lines:
         raise ValueError(
             f"{workdir} holds checkpoints of another model (there -> here):\n  "
             + "\n  ".join(lines)
-            + "\nChoose another --workdir, or set these back to go on with this one."
+            + "\nChoose another --workdir, or set these back to continue with this one."
         )
 
 
@@ -68,8 +67,8 @@ def claim_workdir(
 def remove_unused_tokenizer(workdir: str | os.PathLike[str]) -> None:
     """Removes a tokenizer that no checkpoint uses, so that the current text defines a new one.
 
-    It does so only in a workdir with a config.json and without parameters. In any other
-    directory the tokenizer is somebody's work.
+    It does so only in a workdir with a config.json and without parameters. In any other directory
+    a user may need the tokenizer.
     """
     workdir = Path(workdir).absolute()
     trained = was_saved(workdir) or (workdir / "averaged").exists()
@@ -81,17 +80,3 @@ def was_validated(workdir: str | os.PathLike[str]) -> bool:
     """Returns whether a checkpoint of the run has a validation score."""
     directory = Path(workdir).absolute() / "checkpoints"
     return bool(rank_steps(directory, whole_steps(directory)))
-
-
-def _model_differences(workdir: Path, config: Config, fingerprint: str | None) -> list[str]:
-    """Returns one line per field in which the newest checkpoint's model differs."""
-    directory = workdir / "checkpoints"
-    newest_first = (directory / str(step) for step in reversed(saved_steps(directory)))
-    newest_whole = next((path for path in newest_first if not find_damage(path)), None)
-    if newest_whole is None:
-        return []
-    saved = read_extras(newest_whole)
-    lines = differences(config_from_dict(saved["config"]).model, config.model, where="model")
-    if fingerprint is not None and saved["tokenizer"] != fingerprint:
-        lines.append(f"tokenizer: {saved['tokenizer']} -> {fingerprint}")
-    return lines

@@ -54,16 +54,7 @@ def run_queue(
     *,
     slots: int,
 ) -> Hypotheses:
-    """Returns the hypotheses of Q sentences, searched in B slots.
-
-    Args:
-      search: how to search.
-      step: the model.
-      cache: of B empty slots.
-      options: of the Q sentences.
-      admit: puts sentences into slots.
-      slots: B.
-    """
+    """Returns the hypotheses of Q sentences, searched in B = `slots` slots of an empty cache."""
     count = options.length_limits.shape[0]
     last = jnp.max(jnp.where(options.length_limits > 0, jnp.arange(count), -1))
     size = refill_size(slots)
@@ -74,27 +65,22 @@ def run_queue(
         admitted = (free < slots) & (new <= last)
         free, new = jnp.where(admitted, free, slots), jnp.where(admitted, new, count)
 
-        def put(x: Array, rows: Array) -> Array:
+        def replace(x: Array, rows: Array) -> Array:
             return x.at[free].set(rows, mode="drop")
 
         cache = admit(now.state.cache, free, jnp.minimum(new, count - 1))
         fresh = search.start(options.take(new))
-        state = jax.tree.map(put, now.state._replace(cache=()), fresh)
+        state = jax.tree.map(replace, now.state._replace(cache=()), fresh)
         return now._replace(
             state=state._replace(cache=cache),
-            sentences=put(now.sentences, new),
+            sentences=replace(now.sentences, new),
             next_sentence=now.next_sentence + admitted.sum(),
         )
 
     def decode(now: Progress) -> Progress:
         waiting = now.next_sentence <= last
-        state = decode_until(
-            search,
-            step,
-            options.take(now.sentences),
-            now.state,
-            jnp.where(waiting, slots - size, 0),
-        )
+        enough = jnp.where(waiting, slots - size, 0)
+        state = decode_until(search, step, options.take(now.sentences), now.state, enough)
         results = jax.tree.map(
             lambda all_, x: all_.at[now.sentences].set(x, mode="drop"),
             now.results,

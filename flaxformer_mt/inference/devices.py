@@ -42,13 +42,7 @@ def shard_rows(
 
     Arrays in `rows` with more than one row are dealt out one by one, so that a few sentences keep
     all devices busy; the number of rows must be a multiple of the number of devices. All other
-    arrays go to every device, as `shared` does.
-
-    Args:
-      work: (shared, rows) -> arrays with a row for each row.
-      mesh: the devices; None for one device.
-      shared: arrays for every device.
-      rows: arrays with one row for each sentence, or for all.
+    arrays go to every device, as `shared` does. A mesh of None means one device.
     """
     if mesh is None:
         return work(shared, rows)

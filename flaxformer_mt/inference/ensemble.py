@@ -48,15 +48,17 @@ def encode_sources(
     inputs_segment_ids: Int[Array, "B S"],
 ) -> tuple[Source, ...]:
     """Returns each member's keys and values of the sources."""
-
-    def encode(model: Transformer, member_params: Params) -> Any:
-        variables = {"params": member_params}
-        source = inputs, inputs_positions, inputs_segment_ids
-        memory = model.apply(variables, *source, method="encode")
-        mask = inputs_segment_ids != 0
-        return model.apply(variables, memory, mask, method="project_source")
-
-    return tuple(map(encode, models, params))
+    sources: Any = (
+        model.apply(
+            {"params": member_params},
+            inputs,
+            inputs_positions,
+            inputs_segment_ids,
+            method="encode_source",
+        )
+        for model, member_params in zip(models, params, strict=True)
+    )
+    return tuple(sources)
 
 
 def empty_ensemble_cache(
@@ -136,9 +138,7 @@ def source_attention(sown: Mapping[str, Any]) -> Float[Array, "B T S"]:
     return jnp.mean(jnp.stack(layers), axis=(0, 2))
 
 
-def coverage_bonus(
-    strength: Float[Array, ""],
-) -> Callable[[EnsembleCache], Float[Array, "B K"]]:
+def coverage_bonus(strength: Float[Array, ""]) -> Callable[[EnsembleCache], Float[Array, "B K"]]:
     """Returns the coverage penalty of Wu et al. 2016, equation 14, as a bonus of at most 0.
 
     cp = beta * sum over source positions of log min(coverage, 1). A position without any attention

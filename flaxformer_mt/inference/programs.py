@@ -87,12 +87,7 @@ def search_batch(
     Each device of `program.mesh` takes a part of the rows.
     """
     source = inputs, inputs_positions, inputs_segment_ids
-    common = (
-        options.suppressed,
-        options.length_penalty,
-        options.weights,
-        options.coverage_penalty,
-    )
+    common = (options.suppressed, options.length_penalty, options.weights, options.coverage_penalty)
     search = functools.partial(_search, program)
     return shard_rows(search, program.mesh, (params, common), (source, options.each))
 
@@ -211,17 +206,9 @@ def score_batch(
 ) -> Scored:
     """Returns the log-probability of every target token and the score of every target.
 
-    Args:
-      params: of the models.
-      batch: sources and targets (teacher forcing).
-      length_penalty: alpha.
-      weights: of the models; None for a single one.
-      free_end: True for targets whose EOS costs nothing, because they have the maximal length.
-      excluded: tokens whose probability is distributed among the others.
-      models: the models.
-      length_normalization: the form of the length penalty.
-      with_attention: return source attention as well.
-      mesh: the devices, if there are several.
+    `free_end` is True for targets whose EOS costs nothing, because they have the maximal length.
+    The probability of `excluded` tokens is distributed among the others. A single model has no
+    `weights`.
     """
     score = functools.partial(_score, models, length_normalization, with_attention)
     shared = params, length_penalty, weights, excluded

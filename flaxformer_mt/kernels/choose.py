@@ -9,22 +9,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.kernels import REFERENCE, KernelChoice, Kernels
+from flaxformer_mt.model.config import KernelChoice, TransformerConfig
+from flaxformer_mt.model.kernels import REFERENCE, Kernels
 from flaxformer_mt.model.transformer import Transformer
 
 
 def choose_kernels(choice: KernelChoice, platform: str) -> Kernels:
     """Returns the kernels of a choice; "auto" means those for the platform.
 
-    A platform without kernels, or whose package is missing, gets the reference.
-
-    Args:
-      choice: the field `model.kernels` of a config.
-      platform: "cpu", "gpu" or "tpu", as `jax.default_backend()` gives it.
-
-    Raises:
-      ValueError: the chosen kernels are not installed.
+    `platform` is "cpu", "gpu" or "tpu", as `jax.default_backend()` gives it. A platform without
+    kernels, or whose package is missing, gets the reference. Raises ValueError if kernels that are
+    chosen by name are not installed.
     """
     name = platform if choice == "auto" else choice
     if name == "reference":
@@ -47,10 +42,7 @@ def describe_kernels(
 ) -> str:
     """Returns one line: which operations are the kernels' own, and what the reference computes.
 
-    Args:
-      config: of the model.
-      kernels: of the model.
-      lengths: of source and target in each batch shape.
+    `lengths` are those of source and target in each batch shape.
     """
     names = [field.name for field in dataclasses.fields(Kernels) if field.name != "name"]
     own = [name for name in names if getattr(kernels, name) is not getattr(REFERENCE, name)]
@@ -88,23 +80,17 @@ def _refusals(
         config, num_encoder_layers=1, num_decoder_layers=1, layer_loop="unrolled", remat="none"
     )
     model = Transformer(one_layer, 8, 8, 0, dataclasses.replace(kernels, attend=attend))
-    for source, target in lengths:
-        _trace(model, source, target)
+
+    def forward(key: Array, batch: tuple[Array, ...]) -> Any:
+        noise = {"dropout_rows": jnp.zeros(1, jnp.int32), "rngs": {"dropout": key}}
+        return model.apply(model.init(key, *batch), *batch, **noise)
+
+    for length_pair in lengths:
+        source, target = (jax.ShapeDtypeStruct((1, n), jnp.int32) for n in length_pair)
+        # tokens, positions, segments
+        jax.eval_shape(forward, jax.random.key(0), (source, target) * 3)
     if config.attention_dropout:
         refusals["attention_dropout needs the weights"] = None
     elif config.positions == "relative":
         refusals["positions=relative needs the weights"] = None
     return refusals, served > 0
-
-
-def _trace(model: Transformer, source_length: int, target_length: int) -> None:
-    """Traces a training step's forward pass over one row of these lengths."""
-    source, target = (jnp.zeros((1, n), jnp.int32) for n in (source_length, target_length))
-    batch = (source, target) * 3  # tokens, positions, segments
-    rows = jnp.zeros(1, jnp.int32)
-
-    def forward(key: Array) -> Any:
-        params = model.init(key, *batch)
-        return model.apply(params, *batch, dropout_rows=rows, rngs={"dropout": key})
-
-    jax.eval_shape(forward, jax.random.key(0))

@@ -1,5 +1,6 @@
 """The state of the decoder between two tokens: a pytree that each step takes and returns."""
 
+import dataclasses
 from typing import NamedTuple
 
 import flax.struct
@@ -56,7 +57,7 @@ class Cache:
     def select(self, parents: Int[Array, "B K"]) -> "Cache":
         """Returns the cache in which hypothesis k continues hypothesis `parents[b, k]`."""
         seen = jnp.take_along_axis(self.seen, parents[..., None], axis=1)
-        return self.replace(seen=seen)  # pyright: ignore[reportAttributeAccessIssue]
+        return dataclasses.replace(self, seen=seen)
 
     def replace_rows(self, rows: Int[Array, " n"], source: Source) -> "Cache":
         """Returns the cache with new sentences, without tokens yet, in the given rows.
@@ -68,7 +69,8 @@ class Cache:
         missing = self.source_mask.shape[1] - source.mask.shape[1]
         mask = jnp.pad(source.mask, [(0, 0), (0, missing)])
         layers = zip(self.source, source.layers, strict=True)
-        return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
+        return dataclasses.replace(
+            self,
             index=self.index.at[rows].set(0, mode="drop"),
             seen=self.seen.at[rows].set(False, mode="drop"),
             source=tuple(store.replace_rows(rows, new) for store, new in layers),
@@ -96,13 +98,7 @@ class Cache:
         seen = self.seen | own
         if local_window:
             seen = seen & local_window_mask(self.index[:, None], positions, local_window)[:, 0]
-        return self.replace(seen=seen, positions=positions)  # pyright: ignore[reportAttributeAccessIssue]
-
-    def next_position(self, past: tuple[KeyValueStore, ...]) -> "Cache":
-        """Returns the cache one token later, with the longer `past`."""
-        return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
-            index=self.index + 1, past=past
-        )
+        return dataclasses.replace(self, seen=seen, positions=positions)
 
     def context(self) -> AttentionContext:
         """Returns which slots each hypothesis attends to."""
@@ -116,14 +112,9 @@ class Cache:
 def empty_cache(
     source: Source, kernels: Kernels, *, batch: int, beam_size: int, max_target_length: int
 ) -> Cache:
-    """Returns a cache of `batch` empty rows.
+    """Returns a cache of B = `batch` empty rows, for K = `beam_size` and T = `max_target_length`.
 
-    Args:
-      source: gives the shapes and dtypes; its values are not read.
-      kernels: chooses the store of keys and values.
-      batch: B.
-      beam_size: K.
-      max_target_length: T.
+    Only the shapes and dtypes of `source` are read.
     """
     slots = beam_size * max_target_length
     length = source.mask.shape[1]

@@ -4,12 +4,15 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from flaxformer_mt.model.kernels import KernelChoice
-from flaxformer_mt.model.layers import Activation, Norm
-from flaxformer_mt.model.positions import Scheme
-from flaxformer_mt.model.stack import LayerLoop, Remat
-
+Norm = Literal["pre", "post"]
+Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
+Scheme = Literal[
+    "sinusoidal", "sinusoidal_half_split", "learned", "relative", "bucketed", "rotary", "none"
+]
 Dtype = Literal["float32", "bfloat16"]
+KernelChoice = Literal["auto", "reference", "cpu", "gpu", "tpu"]
+LayerLoop = Literal["unrolled", "scan"]
+Remat = Literal["none", "full", "dots"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

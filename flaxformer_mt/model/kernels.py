@@ -7,7 +7,8 @@ the reference.
 """
 
 import dataclasses
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import flax.struct
 import jax
@@ -15,53 +16,19 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.model import attention, dropout
+from flaxformer_mt.model import attention
 from flaxformer_mt.model.attention import KeysValues
 from flaxformer_mt.model.masks import AttentionContext
 
-KernelChoice = Literal["auto", "reference", "cpu", "gpu", "tpu"]
-
-
-@runtime_checkable
-class Attend(Protocol):
-    """Equation 1, as `attention.attend`. Raises NotImplementedError for cases it cannot compute."""
-
-    def __call__(
-        self,
-        queries: Float[Array, "B T N H"],
-        keys: Float[Array, "B S G H"],
-        values: Float[Array, "B S G W"],
-        context: AttentionContext,
-        bias: Float[Array, "#B N T S"] | None = None,
-    ) -> Float[Array, "B T N W"]:
-        """Returns the output of every head."""
-        ...
-
-
-@runtime_checkable
-class Product(Protocol):
-    """x W, as `product`."""
-
-    def __call__(
-        self,
-        x: Float[Array, "..."],
-        kernel: Float[Array, "..."],
-        inputs: tuple[int, ...],
-        dtype: DTypeLike,
-    ) -> Float[Array, "..."]:
-        """Returns x, contracted over the dimensions `inputs` of the kernel."""
-        ...
-
-
-@runtime_checkable
-class Drop(Protocol):
-    """Dropout, as `dropout.dropout`."""
-
-    def __call__(
-        self, x: Float[Array, "B ..."], rate: float, key: Array, rows: Int[Array, " B"]
-    ) -> Float[Array, "B ..."]:
-        """Returns x with elements set to 0 with probability `rate`, the others scaled up."""
-        ...
+Attend = Callable[..., Array]
+"""Equation 1, called as `attention.attend`. It raises NotImplementedError where it cannot compute
+a case."""
+Product = Callable[[Array, Array, tuple[int, ...], DTypeLike], Array]
+"""x W, called as `product`."""
+Drop = Callable[[Array, float, Array, Array], Array]
+"""Dropout, called as `dropout`."""
+DropoutRows = Int[Array, " B"] | None
+"""The number of each row in the whole batch; None switches dropout off, as in translation."""
 
 
 @runtime_checkable
@@ -142,10 +109,7 @@ class KeyValueSlots:
 
 
 def product(
-    x: Float[Array, "..."],
-    kernel: Float[Array, "..."],
-    inputs: tuple[int, ...],
-    dtype: DTypeLike,
+    x: Float[Array, "..."], kernel: Float[Array, "..."], inputs: tuple[int, ...], dtype: DTypeLike
 ) -> Float[Array, "..."]:
     """Returns x W: the last dimensions of x contracted with the dimensions `inputs` of W.
 
@@ -160,6 +124,22 @@ def product(
     return jax.lax.dot_general(x, kernel, contracted, preferred_element_type=dtype)
 
 
+def dropout(
+    x: Float[Array, "B ..."], rate: float, key: Array, rows: Int[Array, " B"]
+) -> Float[Array, "B ..."]:
+    """Returns x with elements set to 0 with probability `rate`, the others times 1 / (1 - rate).
+
+    Section 5.4. `rows` are the numbers of the rows of x in the whole batch. The mask of a row
+    depends on the key and on the row's number alone. So the result does not depend on how a batch
+    is divided among devices and micro-batches.
+    """
+
+    def keep_row(row: Int[Array, ""]) -> Array:
+        return jax.random.bernoulli(jax.random.fold_in(key, row), 1.0 - rate, x.shape[1:])
+
+    return jnp.where(jax.vmap(keep_row)(rows), x / (1.0 - rate), 0).astype(x.dtype)
+
+
 @dataclasses.dataclass(frozen=True)
 class Kernels:
     """The implementations of the operations for one device; the defaults are the reference."""
@@ -167,7 +147,7 @@ class Kernels:
     name: str = "reference"
     attend: Attend = attention.attend
     product: Product = product
-    dropout: Drop = dropout.dropout
+    dropout: Drop = dropout
     store: type[KeyValueStore] = KeyValueSlots
 
     def __repr__(self) -> str:

@@ -1,8 +1,7 @@
 """The parts around attention: linear maps, embeddings, feed-forward network, norms, residuals."""
 
-import functools
 from collections.abc import Callable
-from typing import Literal
+from typing import cast
 
 import flax.linen as nn
 import jax
@@ -10,12 +9,22 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.model.dropout import DropoutRows
-from flaxformer_mt.model.kernels import REFERENCE, Kernels
-from flaxformer_mt.model.parameters import parameter
+from flaxformer_mt.model.config import Activation, TransformerConfig
+from flaxformer_mt.model.kernels import REFERENCE, DropoutRows, Kernels
 
-Norm = Literal["pre", "post"]
-Activation = Literal["relu", "gelu", "silu", "geglu", "swiglu"]
+
+def parameter(
+    module: nn.Module,
+    name: str,
+    init: nn.initializers.Initializer,
+    shape: tuple[int, ...],
+    axes: tuple[str, ...],
+) -> Array:
+    """Returns a float32 parameter of `module`.
+
+    The sharding rules map `axes`, a name for each dimension, to the device mesh.
+    """
+    return cast(Array, module.param(name, nn.with_logical_partitioning(init, axes), shape))
 
 
 class Dropout(nn.Module):
@@ -75,66 +84,60 @@ class Embedding(nn.Module):
     """Token vectors, used for the input (`__call__`) and, when tied, for the output (`logits`).
 
     Section 3.4: one matrix serves both embeddings and the pre-softmax map. For the input it is
-    multiplied by sqrt(d_model), unless `scaled` is False.
+    multiplied by sqrt(d_model), unless the config says otherwise.
     """
 
+    config: TransformerConfig
     vocab_size: int
-    d_model: int
-    scaled: bool = True
-    dtype: DTypeLike = jnp.float32
     kernels: Kernels = REFERENCE
 
     def setup(self) -> None:
+        d_model = self.config.d_model
         # Standard deviation d_model^-1/2: times sqrt(d_model) the input has variance 1, and so
         # have the initial logits.
-        init = nn.initializers.normal(self.d_model**-0.5)
-        shape = (self.vocab_size, self.d_model)
+        init = nn.initializers.normal(d_model**-0.5)
+        table = parameter(self, "table", init, (self.vocab_size, d_model), ("vocab", "embed"))
         # Converted once for all uses, so that devices sum one gradient.
-        self.table = parameter(self, "table", init, shape, ("vocab", "embed")).astype(self.dtype)
+        self.table = table.astype(self.config.dtype)
 
     def __call__(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         """Returns the vectors of the tokens."""
-        scale = self.d_model**0.5 if self.scaled else 1.0
-        return self.table[tokens] * jnp.asarray(scale, self.dtype)
+        scale = self.config.d_model**0.5 if self.config.scale_embeddings else 1.0
+        return self.table[tokens] * jnp.asarray(scale, self.table.dtype)
 
     def logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         """Returns x E^T in float32."""
-        return self.kernels.product(x.astype(self.dtype), self.table, (1,), jnp.float32)
+        return self.kernels.product(x.astype(self.table.dtype), self.table, (1,), jnp.float32)
 
 
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W1 + b1) W2 + b2 (equation 2), at each position separately."""
 
-    d_ff: int
-    activation: Callable[[Array], Array] = nn.relu
-    use_bias: bool = True
-    dropout: float = 0.0
-    dtype: DTypeLike = jnp.float32
+    config: TransformerConfig
     kernels: Kernels = REFERENCE
 
     @nn.compact
     def __call__(
         self, x: Float[Array, "B T D"], *, dropout_rows: DropoutRows
     ) -> Float[Array, "B T D"]:
-        d_model = x.shape[-1]
         x = self.inner(x)  # [B T F]
-        x = Dropout(self.dropout, self.kernels)(x, dropout_rows=dropout_rows)
-        return self.linear((self.d_ff, d_model), ("mlp", "embed"), "out")(x)
+        x = Dropout(self.config.activation_dropout, self.kernels)(x, dropout_rows=dropout_rows)
+        return self.linear("out", x, (self.config.d_ff, self.config.d_model), ("mlp", "embed"))
 
     def inner(self, x: Float[Array, "B T D"]) -> Float[Array, "B T F"]:
-        """Returns the input of the second linear map, before dropout."""
-        return self.activation(self.linear((x.shape[-1], self.d_ff), ("embed", "mlp"), "in")(x))
+        """Returns max(0, x W1 + b1), or with another activation than ReLU."""
+        return ACTIVATIONS[self.config.activation](self.widen("in", x))
 
-    def linear(self, shape: tuple[int, ...], axes: tuple[str, ...], name: str) -> Linear:
-        """Returns one of the network's linear maps."""
-        return Linear(
-            shape,
-            axes,
-            use_bias=self.use_bias,
-            dtype=self.dtype,
-            kernels=self.kernels,
-            name=name,
-        )
+    def widen(self, name: str, x: Float[Array, "B T D"]) -> Float[Array, "B T F"]:
+        """Returns the linear map `name` of x to the inner width."""
+        return self.linear(name, x, (self.config.d_model, self.config.d_ff), ("embed", "mlp"))
+
+    def linear(
+        self, name: str, x: Float[Array, "B T _"], shape: tuple[int, int], axes: tuple[str, str]
+    ) -> Float[Array, "B T _"]:
+        """Returns the linear map `name` of x; `shape` and `axes` are those of its matrix."""
+        bias, dtype = self.config.use_bias, self.config.dtype
+        return Linear(shape, axes, use_bias=bias, dtype=dtype, kernels=self.kernels, name=name)(x)
 
 
 class GatedFeedForward(FeedForward):
@@ -145,33 +148,27 @@ class GatedFeedForward(FeedForward):
 
     def inner(self, x: Float[Array, "B T D"]) -> Float[Array, "B T F"]:
         """Returns activation(x W) * x V."""
-        shape, axes = (x.shape[-1], self.d_ff), ("embed", "mlp")
-        gate = self.activation(self.linear(shape, axes, "gate")(x))
-        return gate * self.linear(shape, axes, "in")(x)
+        return ACTIVATIONS[self.config.activation](self.widen("gate", x)) * self.widen("in", x)
 
 
-_exact_gelu = functools.partial(nn.gelu, approximate=False)
-_FEED_FORWARD: dict[Activation, tuple[type[FeedForward], Callable[[Array], Array]]] = {
-    "relu": (FeedForward, nn.relu),
-    "gelu": (FeedForward, _exact_gelu),
-    "silu": (FeedForward, nn.silu),
-    "geglu": (GatedFeedForward, _exact_gelu),
-    "swiglu": (GatedFeedForward, nn.silu),
+def exact_gelu(x: Array) -> Array:
+    """Returns x * Phi(x), where Phi is the normal distribution (Hendrycks and Gimpel 2016)."""
+    return nn.gelu(x, approximate=False)
+
+
+ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
+    "relu": nn.relu,
+    "gelu": exact_gelu,
+    "silu": nn.silu,
+    "geglu": exact_gelu,
+    "swiglu": nn.silu,
 }
 
 
-def make_feed_forward(
-    kind: Activation,
-    d_ff: int,
-    *,
-    use_bias: bool,
-    dropout: float,
-    dtype: DTypeLike,
-    kernels: Kernels = REFERENCE,
-) -> FeedForward:
-    """Returns the feed-forward network with the named activation."""
-    network, activation = _FEED_FORWARD[kind]
-    return network(d_ff, activation, use_bias, dropout, dtype, kernels)
+def feed_forward(config: TransformerConfig, kernels: Kernels) -> FeedForward:
+    """Returns the feed-forward network of a layer."""
+    network = GatedFeedForward if config.activation in ("geglu", "swiglu") else FeedForward
+    return network(config, kernels)
 
 
 class LayerNorm(nn.Module):
@@ -210,19 +207,28 @@ class Identity(nn.Module):
         return x
 
 
+def norm(config: TransformerConfig) -> nn.Module:
+    """Returns the norm of a sub-layer."""
+    return {"layer": LayerNorm, "rms": RMSNorm}[config.norm_type](config.norm_epsilon)
+
+
+def final_norm(config: TransformerConfig) -> nn.Module:
+    """Returns the norm after the last layer. Only pre-norm needs one: no sub-layer follows."""
+    return norm(config) if config.norm == "pre" else Identity()
+
+
 class Residual(nn.Module):
     """The wrapper around every sub-layer (section 3.1): norm(x + dropout(sublayer(x))).
 
     Use it as `x = residual.after(x, sublayer(residual.before(x)))`.
     """
 
-    make_norm: Callable[[], nn.Module]
-    dropout: float
+    config: TransformerConfig
     kernels: Kernels = REFERENCE
 
     def setup(self) -> None:
-        self.layer_norm = self.make_norm()
-        self.drop = Dropout(self.dropout, self.kernels)
+        self.layer_norm = norm(self.config)
+        self.drop = Dropout(self.config.dropout, self.kernels)
 
     def before(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         """Returns the input of the sub-layer."""
@@ -247,3 +253,8 @@ class PreNormResidual(Residual):
     ) -> Float[Array, "B T D"]:
         """Returns x + dropout(y)."""
         return x + self.drop(y, dropout_rows=dropout_rows)
+
+
+def residual(config: TransformerConfig, kernels: Kernels) -> Residual:
+    """Returns the residual connection around a sub-layer."""
+    return {"post": Residual, "pre": PreNormResidual}[config.norm](config, kernels)

@@ -1,18 +1,16 @@
 """Multi-head attention (section 3.2.2)."""
 
-from collections.abc import Callable
+import functools
 
 import flax.linen as nn
-import jax.numpy as jnp
-from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.model.attention import KeysValues, attention_weights, weighted_sum
-from flaxformer_mt.model.dropout import DropoutRows
-from flaxformer_mt.model.kernels import REFERENCE, Kernels, KeyValueStore
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.kernels import REFERENCE, DropoutRows, Kernels, KeyValueStore
 from flaxformer_mt.model.layers import Dropout, Linear
 from flaxformer_mt.model.masks import AttentionContext
-from flaxformer_mt.model.positions import RelativeScheme
+from flaxformer_mt.model.positions import RELATIVE_SCHEMES, RelativeScheme
 
 
 class MultiHeadAttention(nn.Module):
@@ -21,59 +19,43 @@ class MultiHeadAttention(nn.Module):
     Self-attention projects queries, keys and values from the same x. Source attention takes keys
     and values that were projected from the encoder's output, once per sentence.
 
+    With G < N heads of keys and values it is grouped-query attention (Ainslie et al. 2023), with
+    G = 1 multi-query attention (Shazeer 2019).
+
     Attributes:
-      num_heads: N, of the queries.
-      num_kv_heads: G, of keys and values: N in the paper; fewer is grouped-query attention
-        (Ainslie et al. 2023), 1 is multi-query attention (Shazeer 2019).
-      d_model: D.
-      key_width: d_k, of each query and key.
-      value_width: d_v, of each value.
-      make_relative_scheme: makes the relative position scheme (self-attention only).
+      config: sizes; d_k is the width of each query and key, d_v that of each value.
+      relative_scheme: the effect of distance (self-attention only).
+      bidirectional: whether queries see keys to their right (the encoder).
     """
 
-    num_heads: int
-    num_kv_heads: int
-    d_model: int
-    key_width: int
-    value_width: int
-    make_relative_scheme: Callable[[], RelativeScheme] = RelativeScheme
-    use_bias: bool = True
-    dropout: float = 0.0
-    dtype: DTypeLike = jnp.float32
+    config: TransformerConfig
     kernels: Kernels = REFERENCE
+    relative_scheme: type[RelativeScheme] = RelativeScheme
+    bidirectional: bool = True
 
     def setup(self) -> None:
-        self.relation = self.make_relative_scheme()
-
-        def project(heads: int, width: int, axis: str, fixed_bias: bool = False) -> Linear:
-            # The initial scale of one matrix [D 3D] for W^Q, W^K and W^V together: half the
-            # variance of three. Post-norm learns far sooner with it: on Multi30k BLEU 24.9, not
-            # 10.4, after 2,000 steps.
-            return Linear(
-                (self.d_model, heads, width),
-                ("embed", axis, "head_width"),
-                init_scale=0.5,
-                use_bias=self.use_bias,
-                fixed_bias=fixed_bias,
-                dtype=self.dtype,
-                kernels=self.kernels,
-            )
-
-        self.query = project(self.num_heads, self.key_width, "heads")
+        config = self.config
+        d_model, (key_width, value_width) = config.d_model, config.head_widths
+        self.relation = self.relative_scheme(config, self.bidirectional)
+        linear = functools.partial(
+            Linear, use_bias=config.use_bias, dtype=config.dtype, kernels=self.kernels
+        )
+        # The initial scale of one matrix [D 3D] for W^Q, W^K and W^V together: half the variance
+        # of three. Post-norm learns far sooner with it: on Multi30k BLEU 24.9, not 10.4, after
+        # 2,000 steps.
+        project = functools.partial(linear, init_scale=0.5)
+        kv_axes = ("embed", "kv_heads", "head_width")
+        self.query = project(
+            (d_model, config.num_heads, key_width), ("embed", "heads", "head_width")
+        )
         # The bias of a key adds the same to all logits of a query, and the softmax cancels it. Its
         # gradient is rounding noise, which Adam would turn into full steps. So it stays 0.
         fixed = not self.relation.rotates
-        self.key = project(self.num_kv_heads, self.key_width, "kv_heads", fixed)
-        self.value = project(self.num_kv_heads, self.value_width, "kv_heads")
-        self.out = Linear(
-            (self.num_heads, self.value_width, self.d_model),
-            ("heads", "head_width", "embed"),
-            num_inputs=2,
-            use_bias=self.use_bias,
-            dtype=self.dtype,
-            kernels=self.kernels,
-        )
-        self.drop = Dropout(self.dropout, self.kernels)
+        self.key = project((d_model, config.kv_heads, key_width), kv_axes, fixed_bias=fixed)
+        self.value = project((d_model, config.kv_heads, value_width), kv_axes)
+        shape = config.num_heads, value_width, d_model
+        self.out = linear(shape, ("heads", "head_width", "embed"), num_inputs=2)
+        self.drop = Dropout(config.attention_dropout, self.kernels)
 
     def keys_values(
         self, x: Float[Array, "B S D"], positions: Int[Array, "#B #S"] | None = None
@@ -91,7 +73,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Array, "B T D"]:
         """Returns the attention of every position of x to the keys of `source`."""
         queries, bias = self._queries(x, context)
-        if self._needs_weights() or (self.dropout and dropout_rows is not None):
+        if self._needs_weights() or (self.config.attention_dropout and dropout_rows is not None):
             heads = self._attend_by_weights(queries, source, context, bias, dropout_rows)
         else:
             heads = self.kernels.attention(queries, *source, context, bias)
@@ -109,7 +91,7 @@ class MultiHeadAttention(nn.Module):
             heads = self._attend_by_weights(queries, store.whole(), context, bias, None)
         else:
             heads = store.attend(queries, context, bias)
-        return self.out(heads.astype(self.dtype))
+        return self.out(heads.astype(self.config.dtype))
 
     def _queries(
         self, x: Float[Array, "B T D"], context: AttentionContext
@@ -135,3 +117,11 @@ class MultiHeadAttention(nn.Module):
         weights = self.drop(weights, dropout_rows=dropout_rows)
         heads = weighted_sum(weights, source.values)
         return self.relation.add_to_heads(heads, weights, context)
+
+
+def self_attention(
+    config: TransformerConfig, kernels: Kernels, *, bidirectional: bool
+) -> MultiHeadAttention:
+    """Returns the self-attention of the encoder (`bidirectional`) or of the decoder."""
+    scheme = RELATIVE_SCHEMES.get(config.positions, RelativeScheme)
+    return MultiHeadAttention(config, kernels, scheme, bidirectional)

@@ -6,13 +6,9 @@ There are two kinds of schemes:
 - Those that work by distance, in each self-attention (`RelativeScheme`, with three hooks that
   change nothing by default).
 
-To add a scheme, write its class here and name it in `Scheme` and in one of the two functions at the
-end.
+To add a scheme, write its class here. Name it in `model.config.Scheme`, and at the end of this file
+in `make_added_positions` or `RELATIVE_SCHEMES`.
 """
-
-import functools
-from collections.abc import Callable
-from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -20,12 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from flaxformer_mt.model.config import Scheme, TransformerConfig
+from flaxformer_mt.model.layers import parameter
 from flaxformer_mt.model.masks import AttentionContext
-from flaxformer_mt.model.parameters import parameter
-
-Scheme = Literal[
-    "sinusoidal", "sinusoidal_half_split", "learned", "relative", "bucketed", "rotary", "none"
-]
 
 
 def sinusoids(
@@ -95,7 +88,15 @@ class LearnedPositions(AddedPositions):
 
 
 class RelativeScheme(nn.Module):
-    """The effect of distance on self-attention; this base class changes nothing."""
+    """The effect of distance on self-attention; this base class changes nothing.
+
+    Attributes:
+      config: sizes.
+      bidirectional: whether queries see keys to their right (the encoder).
+    """
+
+    config: TransformerConfig
+    bidirectional: bool = True
 
     rotates = False
     """Whether `rotate` changes its input."""
@@ -130,20 +131,17 @@ class RelativePositions(RelativeScheme):
     Equations 3 and 4 there, with w_K and w_V shared by the heads of a layer:
         e_ij = q_i (k_j + w_K[clip(j - i)])^T / sqrt(d_k)
         z_i  = sum_j alpha_ij (v_j + w_V[clip(j - i)])
-    Distances are clipped to `max_distance` (k in that paper).
+    Distances are clipped to `distance_limit` (k in that paper).
     """
 
     needs_weights = True
-    max_distance: int
-    key_width: int
-    value_width: int
 
     def setup(self) -> None:
-        init = nn.initializers.xavier_uniform()
-        count = 2 * self.max_distance + 1
-        axes = ("distances", "head_width")
-        self.key_table = parameter(self, "keys", init, (count, self.key_width), axes)
-        self.value_table = parameter(self, "values", init, (count, self.value_width), axes)
+        init, axes = nn.initializers.xavier_uniform(), ("distances", "head_width")
+        self.num_distances = 2 * self.config.distance_limit + 1
+        key_width, value_width = self.config.head_widths
+        self.key_table = parameter(self, "keys", init, (self.num_distances, key_width), axes)
+        self.value_table = parameter(self, "values", init, (self.num_distances, value_width), axes)
 
     def bias(
         self, queries: Float[Array, "B T N H"], context: AttentionContext
@@ -152,7 +150,7 @@ class RelativePositions(RelativeScheme):
         table = self.key_table.astype(queries.dtype)
         by_distance = jnp.einsum(
             "BTNH,CH->BNTC",
-            queries * jnp.asarray(self.key_width**-0.5, queries.dtype),
+            queries * jnp.asarray(queries.shape[-1] ** -0.5, queries.dtype),
             table,
             preferred_element_type=jnp.float32,
         )
@@ -166,15 +164,15 @@ class RelativePositions(RelativeScheme):
     ) -> Float[Array, "B T N W"]:
         """Returns z_i: the heads with the second term of equation 4 added."""
         # Keys at one distance share its vector, so their weights are summed first.
-        rows = jax.nn.one_hot(self._rows(context), 2 * self.max_distance + 1, dtype=heads.dtype)
+        rows = jax.nn.one_hot(self._rows(context), self.num_distances, dtype=heads.dtype)
         rows = jnp.broadcast_to(rows, (weights.shape[0], *rows.shape[1:]))
         by_distance = jnp.einsum("BNTS,BTSC->BTNC", weights.astype(heads.dtype), rows)
         return heads + by_distance @ self.value_table.astype(heads.dtype)
 
     def _rows(self, context: AttentionContext) -> Int[Array, "#B #T #S"]:
         """Returns the row of the tables for each query and key."""
-        clipped = jnp.clip(distances(context), -self.max_distance, self.max_distance)
-        return clipped + self.max_distance
+        limit = self.config.distance_limit
+        return jnp.clip(distances(context), -limit, limit) + limit
 
 
 class BucketedBias(RelativeScheme):
@@ -184,23 +182,18 @@ class BucketedBias(RelativeScheme):
     has its own.
     """
 
-    num_heads: int
-    num_buckets: int
-    max_distance: int
-    bidirectional: bool
-
     @nn.compact
     def bias(
         self, queries: Float[Array, "B T N H"], context: AttentionContext
     ) -> Float[Array, "#B N T S"]:
         """Returns the learned number of each head and bucket."""
-        init = nn.initializers.normal(0.02)
-        shape = (self.num_buckets, self.num_heads)
+        config, init = self.config, nn.initializers.normal(0.02)
+        shape = (config.num_position_buckets, config.num_heads)
         table = parameter(self, "table", init, shape, ("distances", "heads"))
         rows = distance_buckets(
             distances(context),
-            num_buckets=self.num_buckets,
-            max_distance=self.max_distance,
+            num_buckets=config.num_position_buckets,
+            max_distance=config.distance_limit,
             bidirectional=self.bidirectional,
         )
         return jnp.moveaxis(table[rows], -1, 1)  # [B T S N] -> [B N T S]
@@ -270,19 +263,8 @@ def make_added_positions(scheme: Scheme, max_positions: int) -> AddedPositions:
     return AddedPositions()
 
 
-def relative_scheme(
-    scheme: Scheme,
-    *,
-    num_heads: int,
-    key_width: int,
-    value_width: int,
-    max_distance: int,
-    num_buckets: int,
-    bidirectional: bool,
-) -> Callable[[], RelativeScheme]:
-    """Returns a function that makes the scheme's module for one self-attention layer."""
-    if scheme == "relative":
-        return functools.partial(RelativePositions, max_distance, key_width, value_width)
-    if scheme == "bucketed":
-        return functools.partial(BucketedBias, num_heads, num_buckets, max_distance, bidirectional)
-    return Rotary if scheme == "rotary" else RelativeScheme
+RELATIVE_SCHEMES: dict[Scheme, type[RelativeScheme]] = {
+    "relative": RelativePositions,
+    "bucketed": BucketedBias,
+    "rotary": Rotary,
+}

@@ -5,17 +5,15 @@ the others, and so does decoding, which always runs layer by layer.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from flaxformer_mt.model.dropout import DropoutRows
-
-LayerLoop = Literal["unrolled", "scan"]
-Remat = Literal["none", "full", "dots"]
+from flaxformer_mt.model.config import LayerLoop, Remat
+from flaxformer_mt.model.kernels import DropoutRows
 
 # What the forward pass keeps for the backward pass; the rest is computed again.
 _KEPT: dict[Remat, Callable[..., Any]] = {
@@ -24,28 +22,16 @@ _KEPT: dict[Remat, Callable[..., Any]] = {
 }
 
 
-@runtime_checkable
-class RunLayers(Protocol):
-    """`(layers, x, *context, dropout_rows)` -> x after all layers; each gets `context`."""
-
-    def __call__(
-        self,
-        layers: Sequence[nn.Module],
-        x: Float[Array, "B T D"],
-        *context: Any,
-        dropout_rows: DropoutRows,
-    ) -> Float[Array, "B T D"]:
-        """Returns the output of the last layer."""
-        ...
+RunLayers = Callable[..., Array]
+"""(layers, x [B T D], *context, dropout_rows=...) -> x after all layers; each gets `context`."""
 
 
 def choose_run(layer_loop: LayerLoop, remat: Remat) -> RunLayers:
     """Returns the function that runs the layers as the config says."""
     if layer_loop == "unrolled" and remat == "none":
         return run_unrolled
-    run = _run_scan if layer_loop == "scan" else _run_recomputing
 
-    def run_pure(
+    def run(
         layers: Sequence[nn.Module],
         x: Float[Array, "B T D"],
         *context: Any,
@@ -53,53 +39,33 @@ def choose_run(layer_loop: LayerLoop, remat: Remat) -> RunLayers:
     ) -> Float[Array, "B T D"]:
         if layers[0].is_initializing():  # parameters are made layer by layer
             return run_unrolled(layers, x, *context, dropout_rows=dropout_rows)
-        params = [layer.variables["params"] for layer in layers]
-        keys = None
-        if dropout_rows is not None:
-            keys = [layer.make_rng("dropout") for layer in layers]
-        # Without a parent module the layer is a pure function of its parameters.
+        # Without a parent module the layer is a pure function of its parameters and random key.
         layer = layers[0].clone(parent=None, name=None)
 
-        def apply(x: Array, params: Any, key: Array | None) -> Array:
-            rngs = None if key is None else {"dropout": key}
+        def apply(x: Array, of_layer: tuple[Any, dict[str, Array] | None]) -> tuple[Array, None]:
+            params, rngs = of_layer
             y = layer.apply({"params": params}, x, *context, dropout_rows=dropout_rows, rngs=rngs)
-            return jnp.asarray(y)
+            return jnp.asarray(y), None
 
+        def rngs(layer: nn.Module) -> dict[str, Array] | None:
+            return None if dropout_rows is None else {"dropout": layer.make_rng("dropout")}
+
+        of_layers = [(layer.variables["params"], rngs(layer)) for layer in layers]
         apply = jax.checkpoint(apply, policy=_KEPT[remat]) if remat in _KEPT else apply
-        return run(apply, x, params, keys)
+        if layer_loop == "scan":  # the program contains one layer for any number of layers
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *of_layers)
+            return jax.lax.scan(apply, x, stacked)[0]
+        for of_layer in of_layers:
+            x, _ = apply(x, of_layer)
+        return x
 
-    return run_pure
+    return run
 
 
 def run_unrolled(
-    layers: Sequence[nn.Module],
-    x: Float[Array, "B T D"],
-    *context: Any,
-    dropout_rows: DropoutRows,
+    layers: Sequence[nn.Module], x: Float[Array, "B T D"], *context: Any, dropout_rows: DropoutRows
 ) -> Float[Array, "B T D"]:
     """Runs one layer after the other: the fastest program, and the longest compilation."""
     for layer in layers:
         x = layer(x, *context, dropout_rows=dropout_rows)
     return x
-
-
-def _run_recomputing(
-    apply: Callable[..., Array], x: Array, params: list[Any], keys: list[Array] | None
-) -> Array:
-    """Runs like `run_unrolled`; the backward pass computes parts of the forward pass again."""
-    for of_layer, key in zip(params, keys or [None] * len(params), strict=True):
-        x = apply(x, of_layer, key)
-    return x
-
-
-def _run_scan(
-    apply: Callable[..., Array], x: Array, params: list[Any], keys: list[Array] | None
-) -> Array:
-    """Runs a loop on the device: the program contains one layer for any number of layers."""
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
-    key_stack = None if keys is None else jnp.stack(keys)
-
-    def body(x: Array, of_layer: tuple[Any, Array | None]) -> tuple[Array, None]:
-        return apply(x, *of_layer), None
-
-    return jax.lax.scan(body, x, (stacked, key_stack))[0]

@@ -1,24 +1,22 @@
 """The Transformer: encoder, decoder and the model of both (section 3, figure 1).
 
-Training reads a whole target at once (`__call__`, teacher forcing). Translation runs `encode` and
-`init_cache` once for each sentence and `decode_step` once for each token. Both use the same
+Training reads a whole target at once (`__call__`, teacher forcing). Translation runs
+`encode_source` once for each sentence and `decode_step` once for each token. Both use the same
 parameters and sub-layers, and give the same logits.
 """
 
-import functools
+import dataclasses
 
 import flax.linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.model.cache import Cache, Source, empty_cache
+from flaxformer_mt.model.cache import Cache, Source
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.dropout import DropoutRows
-from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer, final_norm
-from flaxformer_mt.model.kernels import REFERENCE, Kernels
-from flaxformer_mt.model.layers import Dropout, Embedding, Linear
+from flaxformer_mt.model.encoder_decoder import DecoderLayer, EncoderLayer
+from flaxformer_mt.model.kernels import REFERENCE, DropoutRows, Kernels
+from flaxformer_mt.model.layers import Dropout, Embedding, Linear, final_norm, parameter
 from flaxformer_mt.model.masks import AttentionContext, attention_context
-from flaxformer_mt.model.parameters import parameter
 from flaxformer_mt.model.positions import make_added_positions
 from flaxformer_mt.model.stack import choose_run
 
@@ -53,47 +51,29 @@ class Transformer(nn.Module):
     kernels: Kernels = REFERENCE
 
     def setup(self) -> None:
-        config = self.config
-        dtype = jnp.dtype(config.dtype)
-        make_embedding = functools.partial(
-            Embedding,
-            d_model=config.d_model,
-            scaled=config.scale_embeddings,
-            dtype=dtype,
-            kernels=self.kernels,
-        )
-        self.target_embedding = make_embedding(self.target_vocab_size)
-        if config.tie_embeddings == "all":
-            if self.source_vocab_size != self.target_vocab_size:
-                raise ValueError(
-                    f"model.tie_embeddings='all' needs one vocabulary for both languages, got "
-                    f"{self.source_vocab_size} source and {self.target_vocab_size} target tokens: "
-                    "use --data.tokenizer.shared True, or --model.tie-embeddings target"
-                )
+        config, kernels = self.config, self.kernels
+        self.target_embedding = Embedding(config, self.target_vocab_size, kernels)
+        if config.tie_embeddings != "all":
+            self.source_embedding = Embedding(config, self.source_vocab_size, kernels)
+        elif self.source_vocab_size == self.target_vocab_size:
+            self.source_embedding = self.target_embedding
         else:
-            self.source_embedding = make_embedding(self.source_vocab_size)
+            raise ValueError(
+                f"model.tie_embeddings='all' needs one vocabulary for both languages, got "
+                f"{self.source_vocab_size} source and {self.target_vocab_size} target tokens: "
+                "use --data.tokenizer.shared True, or --model.tie-embeddings target"
+            )
         if config.tie_embeddings == "none":
-            self.output = Linear(
-                (config.d_model, self.target_vocab_size),
-                ("embed", "vocab"),
-                use_bias=False,
-                dtype=dtype,
-                kernels=self.kernels,
-            )
+            shape, axes = (config.d_model, self.target_vocab_size), ("embed", "vocab")
+            self.output = Linear(shape, axes, use_bias=False, dtype=config.dtype, kernels=kernels)
         if config.output_bias:
-            zeros = nn.initializers.zeros
-            self.logits_bias = parameter(
-                self, "logits_bias", zeros, (self.target_vocab_size,), ("vocab",)
-            )
+            zeros, shape = nn.initializers.zeros, (self.target_vocab_size,)
+            self.logits_bias = parameter(self, "logits_bias", zeros, shape, ("vocab",))
         self.encoder_positions = make_added_positions(config.positions, config.max_positions)
         self.decoder_positions = make_added_positions(config.positions, config.max_positions)
-        self.drop = Dropout(config.dropout, self.kernels)
-        self.encoder = [
-            EncoderLayer(config, self.kernels) for _ in range(config.num_encoder_layers)
-        ]
-        self.decoder = [
-            DecoderLayer(config, self.kernels) for _ in range(config.num_decoder_layers)
-        ]
+        self.drop = Dropout(config.dropout, kernels)
+        self.encoder = [EncoderLayer(config, kernels) for _ in range(config.num_encoder_layers)]
+        self.decoder = [DecoderLayer(config, kernels) for _ in range(config.num_decoder_layers)]
         self.encoder_norm = final_norm(config)
         self.decoder_norm = final_norm(config)
         self.run_layers = choose_run(config.layer_loop, config.remat)
@@ -123,14 +103,7 @@ class Transformer(nn.Module):
         memory = self.encode(
             inputs, inputs_positions, inputs_segment_ids, dropout_rows=dropout_rows
         )
-        context = attention_context(
-            targets_segment_ids,
-            targets_segment_ids,
-            targets_positions,
-            targets_positions,
-            causal=True,
-            local_window=self.config.local_window,
-        )
+        context = self._self_context(targets_segment_ids, targets_positions, causal=True)
         source_context = attention_context(targets_segment_ids, inputs_segment_ids)
         x = self.target_embedding(shift_right(targets, targets_positions, self.bos_id))
         x = self.decoder_positions(x, targets_positions, length=targets.shape[1])
@@ -149,46 +122,23 @@ class Transformer(nn.Module):
         dropout_rows: DropoutRows = None,
     ) -> Float[Array, "B S D"]:
         """Returns the encoder's output ("memory"), to which the decoder attends."""
-        tied = self.config.tie_embeddings == "all"
-        embedding = self.target_embedding if tied else self.source_embedding
-        x = self.encoder_positions(embedding(inputs), inputs_positions, length=inputs.shape[1])
+        x = self.source_embedding(inputs)
+        x = self.encoder_positions(x, inputs_positions, length=inputs.shape[1])
         x = self.drop(x, dropout_rows=dropout_rows)
-        context = attention_context(
-            inputs_segment_ids,
-            inputs_segment_ids,
-            inputs_positions,
-            inputs_positions,
-            local_window=self.config.local_window,
-        )
+        context = self._self_context(inputs_segment_ids, inputs_positions, causal=False)
         x = self.run_layers(self.encoder, x, context, dropout_rows=dropout_rows)
         return self.encoder_norm(x)
 
-    def project_source(
-        self, memory: Float[Array, "B S D"], memory_mask: Bool[Array, "B S"]
+    def encode_source(
+        self,
+        inputs: Int[Array, "B S"],
+        inputs_positions: Int[Array, "B S"],
+        inputs_segment_ids: Int[Array, "B S"],
     ) -> Source:
         """Returns keys and values of the encoder's output for every decoder layer."""
+        memory = self.encode(inputs, inputs_positions, inputs_segment_ids)
         layers = tuple(layer.source_keys_values(memory) for layer in self.decoder)
-        return Source(layers, memory_mask)
-
-    def init_cache(
-        self,
-        memory: Float[Array, "B S D"],
-        memory_mask: Bool[Array, "B S"],
-        *,
-        beam_size: int,
-        max_target_length: int,
-    ) -> Cache:
-        """Returns the cache before the first token: it holds the source and an empty past."""
-        source = self.project_source(memory, memory_mask)
-        batch = memory.shape[0]
-        cache = empty_cache(
-            source,
-            self.kernels,
-            batch=batch,
-            beam_size=beam_size,
-            max_target_length=max_target_length,
-        )
-        return cache.replace_rows(jnp.arange(batch), source)
+        return Source(layers, inputs_segment_ids != 0)
 
     def decode_step(
         self, tokens: Int[Array, "B K"], cache: Cache
@@ -199,10 +149,8 @@ class Transformer(nn.Module):
         """
         slots = cache.free_slots()
         cache = cache.with_new_tokens(slots, local_window=self.config.local_window)
-        context, source_context = (
-            cache.context(),
-            AttentionContext(cache.source_mask[:, None, None]),
-        )
+        context = cache.context()
+        source_context = AttentionContext(cache.source_mask[:, None, None])
         positions = context.query_positions
         assert positions is not None
         x = self.decoder_positions(self.target_embedding(tokens), positions, length=cache.length)
@@ -210,7 +158,16 @@ class Transformer(nn.Module):
         for layer, old, source in zip(self.decoder, cache.past, cache.source, strict=True):
             x, new = layer.step(x, old, slots, context, source, source_context)
             past.append(new)
-        return self._logits(x), cache.next_position(tuple(past))
+        cache = dataclasses.replace(cache, index=cache.index + 1, past=tuple(past))
+        return self._logits(x), cache
+
+    def _self_context(
+        self, segment_ids: Int[Array, "B T"], positions: Int[Array, "B T"], *, causal: bool
+    ) -> AttentionContext:
+        window = self.config.local_window
+        return attention_context(
+            segment_ids, segment_ids, positions, positions, causal=causal, local_window=window
+        )
 
     def _logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         x = self.decoder_norm(x)

@@ -43,7 +43,7 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.search.config import EarlyStopping, check_beam
 from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions
 from flaxformer_mt.search.rules import History, apply_rules
-from flaxformer_mt.search.selection import Best, Candidates, Live
+from flaxformer_mt.search.selection import Live, Selection
 from flaxformer_mt.search.step import DecodeStep, Hypotheses, lengths_to_eos, write_token
 
 
@@ -81,25 +81,19 @@ def beam_search(
 ) -> Search:
     """Returns the search for the `num_hypotheses` best translations, by the rules above.
 
-    Args:
-      settings: of all sentences.
-      beam_size: K. It may exceed the vocabulary; then some beams stay empty.
-      num_hypotheses: how many of the K finished hypotheses to return.
-      early_stopping: when a sentence is finished.
-      coverage_bonus: cache -> a number, at most 0, added to the rank of hypotheses that end now.
-
-    Raises:
-      ValueError: unless 1 <= num_hypotheses <= beam_size.
+    K = `beam_size` may exceed the vocabulary; then some beams stay empty. `coverage_bonus` returns
+    a number, at most 0, which is added to the rank of hypotheses that end now. Raises ValueError
+    unless 1 <= num_hypotheses <= beam_size.
     """
     check_beam(beam_size, num_hypotheses)
 
     def start(options: SentenceOptions) -> BeamState:
-        selection = options.selection or Best()
+        selection = options.selection or Selection()
         selected = selection.start(options.length_limits.shape[0], beam_size)
         return first_state(settings, options.length_limits, beam_size, selected)
 
     def advance(step: DecodeStep, options: SentenceOptions, state: BeamState) -> BeamState:
-        selection = options.selection or Best()
+        selection = options.selection or Selection()
         limits = jnp.minimum(options.length_limits, settings.max_target_length)
         # Score every extension of every live hypothesis.
         logits, cache = step(state.last_tokens, state.cache)
@@ -114,7 +108,8 @@ def beam_search(
         log_probs = settings.end_at_limit(log_probs, log_probs, tokens_left <= 1)
         # Choose the candidates.
         found = selection.propose(state.live, scores, log_probs, state.selected, state.step)
-        extended = append_tokens(state.live, found, state.step)  # [B C T]
+        tokens = jnp.take_along_axis(state.live.tokens, found.parents[..., None], axis=1)
+        extended = write_token(tokens, found.tokens, state.step)  # [B C T]
         ended = found.tokens == settings.eos_id
         # Those that end compete for the pool.
         penalty_now = settings.penalty(state.step + 1)[:, None]
@@ -129,8 +124,11 @@ def beam_search(
             jnp.where(ended[:, :count], ranks, -jnp.inf),
             finishing.log_probs / penalty_now,
         )
-        # The best of the others stay live.
-        live, chosen = keep_live(found, extended, ended, selection.priority(found), beam_size)
+        # The best of the others stay live (rule 2).
+        priority = jnp.where(ended, -jnp.inf, selection.priority(found))
+        _, chosen = jax.lax.top_k(priority, beam_size)  # [B K]
+        totals = jnp.where(ended, -jnp.inf, found.totals)
+        live = take(Live(extended, totals, found.log_probs), chosen)
         stop = should_stop(
             live,
             finished,
@@ -190,14 +188,6 @@ def take(tree: Any, entries: Int[Array, "B N"] | slice) -> Any:
     return jax.tree.map(of_array, tree)
 
 
-def append_tokens(
-    live: Live, candidates: Candidates, step: Int[Array, " B"]
-) -> Int[Array, "B C T"]:
-    """Returns the tokens of the candidates: those of their parents and the new one at `step`."""
-    tokens = jnp.take_along_axis(live.tokens, candidates.parents[..., None], axis=1)  # [B C T]
-    return write_token(tokens, candidates.tokens, step)
-
-
 def finish(
     finished: Finished,
     tokens: Int[Array, "B C T"],
@@ -212,19 +202,6 @@ def finish(
     both = jax.tree.map(lambda old, x: jnp.concatenate([old, x], axis=1), finished, new)
     _, best = jax.lax.top_k(both.ranks, finished.ranks.shape[1])  # [B K]
     return take(both, best)
-
-
-def keep_live(
-    candidates: Candidates,
-    tokens: Int[Array, "B C T"],
-    ended: Bool[Array, "B C"],
-    priority: Float[Array, "B C"],
-    beam_size: int,
-) -> tuple[Live, Int[Array, "B K"]]:
-    """Returns the K first candidates that have not ended (rule 2), and their numbers."""
-    _, chosen = jax.lax.top_k(jnp.where(ended, -jnp.inf, priority), beam_size)  # [B K]
-    totals = jnp.where(ended, -jnp.inf, candidates.totals)
-    return take(Live(tokens, totals, candidates.log_probs), chosen), chosen
 
 
 def should_stop(

@@ -26,21 +26,22 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.search.rules import mark
 from flaxformer_mt.search.selection import (
-    Best,
     Candidates,
     Live,
+    Selection,
     best_extensions,
     extended_log_probs,
 )
+from flaxformer_mt.search.step import Scores
 
 
 @flax.struct.dataclass
-class Banks(Best):
-    """The selection of a beam search with constraints (see `selection.Selection`).
+class Banks(Selection):
+    """The selection of a beam search with constraints.
 
     The state of a phrase is the number of its first tokens that the hypothesis ends with. It is the
-    length of the phrase until the next token shows whether the word ends there, and then `met`
-    (L + 1) for the rest of the hypothesis.
+    length of the phrase until the next token shows whether the word ends there, and then
+    `satisfied` (L + 1) for the rest of the hypothesis.
     """
 
     phrases: Int[Array, "B M L"]
@@ -55,14 +56,14 @@ class Banks(Best):
     eos_id: int = flax.struct.field(pytree_node=False)
 
     @property
-    def met(self) -> int:
+    def satisfied(self) -> int:
         """The state of a phrase that the hypothesis contains."""
         return self.phrases.shape[2] + 1
 
     def start(self, batch: int, beams: int) -> Int[Array, "B K M"]:
         """Returns state 0 for every phrase."""
-        nothing = jnp.where(self.lengths > 0, 0, self.met)  # [B M]
-        return jnp.broadcast_to(nothing[:, None], (batch, beams, nothing.shape[1]))
+        first = jnp.where(self.lengths > 0, 0, self.satisfied)  # [B M]
+        return jnp.broadcast_to(first[:, None], (batch, beams, first.shape[1]))
 
     def follow(self, state: Int[Array, "B C M"], tokens: Int[Array, "B C"]) -> Int[Array, "B C M"]:
         """Returns the states after one more token."""
@@ -71,67 +72,67 @@ class Banks(Best):
         symbols = jnp.where(same.any(-1), jnp.argmax(same, axis=-1), longest)  # [B C M]
         size = self.table.shape[2] * self.table.shape[3]
         phrase = jnp.arange(self.table.shape[1])
-        places = phrase * size + state * self.table.shape[3] + symbols
+        entries = phrase * size + state * self.table.shape[3] + symbols
         flat = self.table.reshape(self.table.shape[0], -1)
         batch, candidates, _ = state.shape
-        after = jnp.take_along_axis(flat, places.reshape(batch, -1), axis=1).reshape(state.shape)
+        after = jnp.take_along_axis(flat, entries.reshape(batch, -1), axis=1).reshape(state.shape)
         word_ends = self.boundary[0, tokens][..., None]  # [B C 1]
-        return jnp.where((state == self.lengths[:, None]) & word_ends, self.met, after)
+        return jnp.where((state == self.lengths[:, None]) & word_ends, self.satisfied, after)
 
     def allow(
         self,
-        scores: Float[Array, "B K V"],
-        log_probs: Float[Array, "B K V"],
+        scores: Scores,
+        log_probs: Scores,
         state: Int[Array, "B K M"],
         tokens_left: Int[Array, " B"],
-    ) -> Float[Array, "B K V"]:
+    ) -> Scores:
         """Returns `scores` without the tokens that would make it impossible to write all phrases.
 
-        The open phrases need at most `rest` tokens, if each is written from its first token. They
-        need fewer if a phrase that is already half written continues. A token of the cheapest
-        continuation reduces this number by one, whatever happens to the other phrases. If the
-        tokens left might be too few after a free choice, only the tokens of cheapest continuations
-        are allowed. So one token is left for EOS.
+        The open phrases need at most `missing` tokens, if each is written from its first token.
+        They need fewer if a phrase that has begun continues. A token of the cheapest way reduces
+        this number by one, whatever happens to the other phrases. If the tokens left might be too
+        few after a free choice, only the tokens of cheapest ways are allowed. So one token is left
+        for EOS.
 
         If EOS is the most probable token, or the only one that the rules allow, while a phrase is
         open, the hypothesis must continue with a phrase.
         """
         lengths = self.lengths[:, None]  # [B 1 M]
-        spelt, open_ = state == lengths, state < lengths  # [B K M]; spelt: the word may continue
-        spelt = spelt & (lengths > 0)
-        rest = jnp.sum(jnp.where(open_, lengths, 0), -1)  # [B K]
-        at_risk = jnp.sum(jnp.where(spelt, lengths, 0), -1)
-        going_on, anew = self._next_tokens(state)  # [B K M]
-        risk = jnp.where(self.boundary[0, going_on], 0, at_risk[..., None])
-        far = jnp.iinfo(jnp.int32).max
-        cost_going_on = jnp.where(open_, rest[..., None] - state + risk, far)
-        cost_anew = jnp.where(open_, rest[..., None], far)
-        need = jnp.minimum(cost_going_on, cost_anew).min(-1, keepdims=True)  # [B K 1]
+        is_open = state < lengths  # [B K M]
+        is_whole = (state == lengths) & (lengths > 0)  # all tokens; the word may continue
+        missing = jnp.sum(jnp.where(is_open, lengths, 0), -1)  # [B K]
+        at_risk = jnp.sum(jnp.where(is_whole, lengths, 0), -1)
+        next_tokens, first_tokens = self._next_tokens(state)  # [B K M]
+        risk = jnp.where(self.boundary[0, next_tokens], 0, at_risk[..., None])
+        never = jnp.iinfo(jnp.int32).max
+        cost_of_next = jnp.where(is_open, missing[..., None] - state + risk, never)
+        cost_of_first = jnp.where(is_open, missing[..., None], never)
+        least = jnp.minimum(cost_of_next, cost_of_first).min(-1, keepdims=True)  # [B K 1]
 
-        def only(chosen: Callable[[Array], Array]) -> Float[Array, "B K V"]:
-            ways = jnp.concatenate([chosen(cost_going_on), chosen(cost_anew)], -1)
-            tokens = jnp.concatenate([going_on, anew], -1)
-            allowed = mark(tokens, ways & jnp.tile(open_, 2), scores.shape[-1])
+        def only(chosen: Callable[[Array], Array]) -> Scores:
+            ways = jnp.concatenate([chosen(cost_of_next), chosen(cost_of_first)], -1)
+            tokens = jnp.concatenate([next_tokens, first_tokens], -1)
+            allowed = mark(tokens, ways & jnp.tile(is_open, 2), scores.shape[-1])
             return jnp.where(allowed, log_probs, -jnp.inf)
 
-        any_open = open_.any(-1)[..., None]  # [B K 1]
+        any_open = is_open.any(-1)[..., None]  # [B K 1]
         is_eos = jnp.arange(scores.shape[-1]) == self.eos_id
         wants_end = jnp.argmax(log_probs, -1)[..., None] == self.eos_id
         free = jnp.where(any_open & is_eos, -jnp.inf, scores)
         wants_end = wants_end | jnp.all(free == -jnp.inf, axis=-1, keepdims=True)
-        free = jnp.where(any_open & wants_end, only(lambda cost: cost < far), free)
-        word_end = jnp.where(self.boundary, log_probs, -jnp.inf)  # keeps spelt phrases complete
-        forced = jnp.where(any_open, only(lambda cost: cost == need), word_end)
+        free = jnp.where(any_open & wants_end, only(lambda cost: cost < never), free)
+        word_end = jnp.where(self.boundary, log_probs, -jnp.inf)  # keeps whole phrases complete
+        forced = jnp.where(any_open, only(lambda cost: cost == least), word_end)
         left = tokens_left[:, None] - 1  # [B 1], after this token
-        unmet = rest + at_risk
-        tight = (unmet > 0) & (left < unmet + 1)
-        return jnp.where(tight[..., None], forced, free)
+        needed = missing + at_risk
+        is_tight = (needed > 0) & (left < needed + 1)
+        return jnp.where(is_tight[..., None], forced, free)
 
     def propose(
         self,
         live: Live,
-        scores: Float[Array, "B K V"],
-        log_probs: Float[Array, "B K V"],
+        scores: Scores,
+        log_probs: Scores,
         state: Int[Array, "B K M"],
         step: Int[Array, " B"],
     ) -> Candidates:
@@ -142,9 +143,9 @@ class Banks(Best):
         """
         found = best_extensions(live.totals[..., None] + scores, live, log_probs)
         batch, beams, _ = scores.shape
-        going_on, anew = self._next_tokens(state)
         best = jnp.argmax(scores, -1)[..., None]
-        more = jnp.concatenate([going_on, anew, best, jnp.full_like(best, self.eos_id)], -1)
+        eos = jnp.full_like(best, self.eos_id)
+        more = jnp.concatenate([*self._next_tokens(state), best, eos], -1)
         totals = live.totals[..., None] + jnp.take_along_axis(scores, more, axis=-1)
         totals = totals.reshape(batch, -1)
         parents = jnp.arange(beams)[:, None] + jnp.zeros_like(more)
@@ -152,12 +153,12 @@ class Banks(Best):
         totals = jnp.concatenate([found.totals, totals], -1)
         parents = jnp.concatenate([found.parents, parents], -1)  # [B C]
         tokens = jnp.concatenate([found.tokens, tokens], -1)
-        place = jnp.arange(tokens.shape[1])
+        number = jnp.arange(tokens.shape[1])
         same = (parents[:, :, None] == parents[:, None]) & (tokens[:, :, None] == tokens[:, None])
-        again = (same & (place[:, None] > place)).any(-1)
+        is_repeated = (same & (number[:, None] > number)).any(-1)
         parent_state = jnp.take_along_axis(state, parents[..., None], axis=1)
         return Candidates(
-            totals=jnp.where(again, -jnp.inf, totals),
+            totals=jnp.where(is_repeated, -jnp.inf, totals),
             log_probs=extended_log_probs(live, log_probs, parents, tokens),
             parents=parents,
             tokens=tokens,
@@ -165,19 +166,18 @@ class Banks(Best):
         )
 
     def priority(self, candidates: Candidates) -> Float[Array, "B C"]:
-        """Returns an order that takes turns among the banks.
+        """Returns an order that alternates between the banks.
 
         First comes the best candidate of each bank, the bank with most matched tokens first; then
         the second best of each, and so on.
         """
         totals = candidates.totals
-        spelt = jnp.where(
-            candidates.state == self.met, self.lengths[:, None], candidates.state
-        ).sum(-1)
-        bank = jnp.where(totals > -jnp.inf, spelt, -1)  # [B C]
-        place = jnp.arange(totals.shape[1])
+        is_satisfied = candidates.state == self.satisfied
+        matched = jnp.where(is_satisfied, self.lengths[:, None], candidates.state).sum(-1)
+        bank = jnp.where(totals > -jnp.inf, matched, -1)  # [B C]
+        number = jnp.arange(totals.shape[1])
         better = (totals[:, None] > totals[:, :, None]) | (
-            (totals[:, None] == totals[:, :, None]) & (place < place[:, None])
+            (totals[:, None] == totals[:, :, None]) & (number < number[:, None])
         )
         rank = (better & (bank[:, None] == bank[:, :, None])).sum(-1)  # within the bank
         num_banks = self.phrases.shape[1] * self.phrases.shape[2] + 1
@@ -198,12 +198,12 @@ class Banks(Best):
     ) -> tuple[Int[Array, "B K M"], Int[Array, "B K M"]]:
         """Returns the token that continues each phrase and the one that begins it.
 
-        They have no meaning for phrases that are met.
+        They have no meaning for satisfied phrases.
         """
         phrases = jnp.maximum(self.phrases, 0)[:, None]  # [B 1 M L]
-        place = jnp.minimum(state, self.phrases.shape[2] - 1)
-        going_on = jnp.take_along_axis(phrases, place[..., None], axis=-1)[..., 0]
-        return going_on, jnp.broadcast_to(phrases[..., 0], state.shape)
+        index = jnp.minimum(state, self.phrases.shape[2] - 1)
+        next_tokens = jnp.take_along_axis(phrases, index[..., None], axis=-1)[..., 0]
+        return next_tokens, jnp.broadcast_to(phrases[..., 0], state.shape)
 
 
 def make_banks(
@@ -233,10 +233,12 @@ def make_banks(
     table = np.full((rows, number, longest + 2, longest + 1), longest + 1, np.int32)
     for row, of_sentence in enumerate(phrases):
         ends = all(boundary[phrase[0]] for phrase in of_sentence)
-        for place, phrase in enumerate(of_sentence):
-            tokens[row, place, : len(phrase)] = phrase
-            lengths[row, place] = len(phrase)
-            table[row, place] = automaton(phrase, longest, whole_words=ends and whole_words(phrase))
+        for column, phrase in enumerate(of_sentence):
+            tokens[row, column, : len(phrase)] = phrase
+            lengths[row, column] = len(phrase)
+            table[row, column] = automaton(
+                phrase, longest, whole_words=ends and whole_words(phrase)
+            )
     return Banks(
         jax.device_put(tokens),
         jax.device_put(lengths),
@@ -253,13 +255,13 @@ def automaton(
 
     The next state is the length of the longest beginning of the phrase with which the tokens end.
     """
-    met = longest + 1
-    table = np.full((longest + 2, longest + 1), met, np.int32)
+    satisfied = longest + 1
+    table = np.full((longest + 2, longest + 1), satisfied, np.int32)
     for state in range(len(phrase) + 1):
         for symbol in range(longest + 1):
             read = [*phrase[:state], phrase[symbol] if symbol < len(phrase) else -1]
             lengths = range(min(len(read), len(phrase)), -1, -1)
-            spelt = next(n for n in lengths if read[len(read) - n :] == list(phrase[:n]))
-            whole = spelt == len(phrase)
-            table[state, symbol] = met if whole and not whole_words else spelt
+            matched = next(n for n in lengths if read[len(read) - n :] == list(phrase[:n]))
+            is_whole = matched == len(phrase)
+            table[state, symbol] = satisfied if is_whole and not whole_words else matched
     return table

@@ -7,7 +7,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions
 from flaxformer_mt.search.rules import History, apply_rules
-from flaxformer_mt.search.step import DecodeStep, Hypotheses, lengths_to_eos, top_k, write_token
+from flaxformer_mt.search.step import (
+    DecodeStep,
+    Hypotheses,
+    Scores,
+    lengths_to_eos,
+    top_k,
+    write_token,
+)
 
 
 class GreedyState(NamedTuple):
@@ -24,7 +31,7 @@ class GreedyState(NamedTuple):
     """A DecodeCache."""
 
 
-def most_probable(scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
+def most_probable(scores: Scores, step: Int[Array, " B"]) -> Int[Array, "B K"]:
     """Returns the most probable token of each hypothesis; the lowest number among equals."""
     batch, beams, vocab_size = scores.shape
     return top_k(scores.reshape(-1, vocab_size), 1)[1].reshape(batch, beams)
@@ -34,12 +41,9 @@ def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:
     """Returns the search that chooses one token at a time until EOS.
 
     `SentenceOptions.choose` chooses it: the most probable token, or a sample. A sentence at its
-    limit ends with EOS. The length penalty changes the reported score only.
-
-    Args:
-      settings: of all sentences.
-      num_hypotheses: K, how many hypotheses are chosen independently for each sentence. They are
-        returned in this order, not by score. More than one makes sense for samples.
+    limit ends with EOS. The length penalty changes the reported score only. The K hypotheses of a
+    sentence are chosen independently, and are not sorted by score. More than one makes sense for
+    samples.
     """
 
     def start(options: SentenceOptions) -> GreedyState:

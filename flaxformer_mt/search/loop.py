@@ -17,13 +17,7 @@ from flaxformer_mt.search.config import ForcedEnd, LengthNormalization
 from flaxformer_mt.search.rules import ForcedPrefix, Rule
 from flaxformer_mt.search.scoring import penalty
 from flaxformer_mt.search.selection import Selection
-from flaxformer_mt.search.step import (
-    DecodeCache,
-    DecodeStep,
-    Hypotheses,
-    end_at_limit,
-    next_log_probs,
-)
+from flaxformer_mt.search.step import DecodeCache, DecodeStep, Hypotheses, Scores
 
 
 @flax.struct.dataclass
@@ -56,20 +50,28 @@ class SearchSettings:
         """Returns the length penalty of hypotheses of these lengths."""
         return penalty(lengths, self.length_penalty, self.length_normalization)
 
-    def next_log_probs(self, logits: Float[Array, "B K V"]) -> Float[Array, "B K V"]:
-        """Returns the log-probabilities of the next token; see `step.next_log_probs`."""
-        return next_log_probs(logits, self.suppressed, renormalize=self.renormalize)
+    def next_log_probs(self, logits: Scores) -> Scores:
+        """Returns the model's log-probabilities of the next token; -inf for suppressed tokens.
+
+        The mask comes after the softmax. So suppressed tokens keep their share of the probability,
+        and a hypothesis gets the same score as with teacher forcing. With `renormalize` the mask
+        comes before the softmax, and they have no share.
+        """
+        logits = logits.astype(jnp.float32)
+        if self.renormalize:
+            logits = jnp.where(self.suppressed, -jnp.inf, logits)
+        return jnp.where(self.suppressed, -jnp.inf, jax.nn.log_softmax(logits))
 
     def end_at_limit(
-        self,
-        scores: Float[Array, "B K V"],
-        log_probs: Float[Array, "B K V"],
-        must_end: Bool[Array, " B"],
-    ) -> Float[Array, "B K V"]:
-        """Returns `scores` with EOS alone where a sentence must end; see `step.end_at_limit`."""
-        return end_at_limit(
-            scores, log_probs, must_end, eos_id=self.eos_id, forced_end=self.forced_end
-        )
+        self, scores: Scores, log_probs: Scores, must_end: Bool[Array, " B"]
+    ) -> Scores:
+        """Returns `scores` in which sentences that `must_end` can only take EOS.
+
+        EOS has the model's log-probability, or 0 if `forced_end` is "free".
+        """
+        is_eos = jnp.arange(scores.shape[-1]) == self.eos_id
+        end = jnp.where(is_eos, 0.0 if self.forced_end == "free" else log_probs, -jnp.inf)
+        return jnp.where(must_end[:, None, None], end, scores)
 
 
 @flax.struct.dataclass
@@ -87,7 +89,7 @@ class SentenceOptions:
     """The beginning of each translation."""
     selection: Selection | None = None
     """Which extensions a beam search keeps; None = the best ones."""
-    choose: Callable[[Float[Array, "B K V"], Int[Array, " B"]], Int[Array, "B K"]] | None = None
+    choose: Callable[[Scores, Int[Array, " B"]], Int[Array, "B K"]] | None = None
     """(scores, step) -> tokens, such as `sampling.Sampler`; None = the most probable token."""
 
     def take(self, sentences: Int[Array, " B"]) -> "SentenceOptions":
@@ -115,14 +117,7 @@ class Search(NamedTuple):
 def run(
     search: Search, step: DecodeStep, cache: DecodeCache, options: SentenceOptions
 ) -> Hypotheses:
-    """Returns the hypotheses of every sentence.
-
-    Args:
-      search: `greedy` or `beam_search`.
-      step: the model.
-      cache: the model's memory of the B sentences before the first token.
-      options: of the B sentences.
-    """
+    """Returns the hypotheses of every sentence; `cache` is that before the first token."""
     state = search.start(options)._replace(cache=cache)
     return search.result(decode_until(search, step, options, state, 0))
 

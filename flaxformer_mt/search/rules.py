@@ -4,12 +4,14 @@ A rule is a pytree: its arrays are arguments of the compiled program. A rule tha
 no code. Rules change what a search compares. The reported score is always the model's.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
+
+from flaxformer_mt.search.step import Scores
 
 
 class History(NamedTuple):
@@ -21,18 +23,12 @@ class History(NamedTuple):
     """Number of tokens."""
 
 
-@runtime_checkable
-class Rule(Protocol):
-    """Changes the log-probabilities of the next token that the search compares."""
-
-    def __call__(self, scores: Float[Array, "B K V"], chosen: History, /) -> Float[Array, "B K V"]:
-        """Returns the changed `scores`; -inf for a token that must not come next."""
-        ...
+Rule = Callable[[Scores, History], Scores]
+"""(scores, chosen) -> the scores that the search compares; -inf for a token that must not come
+next."""
 
 
-def apply_rules(
-    rules: Sequence[Rule], log_probs: Float[Array, "B K V"], chosen: History
-) -> Float[Array, "B K V"]:
+def apply_rules(rules: Sequence[Rule], log_probs: Scores, chosen: History) -> Scores:
     """Returns the log-probabilities after all rules, applied in this order.
 
     If the rules together forbid every token of a hypothesis, they are ignored for it: a hypothesis
@@ -54,7 +50,7 @@ class MinLength:
     lengths: Int[Array, " B"]
     eos_id: int = flax.struct.field(pytree_node=False)
 
-    def __call__(self, scores: Float[Array, "B K V"], chosen: History) -> Float[Array, "B K V"]:
+    def __call__(self, scores: Scores, chosen: History) -> Scores:
         """Returns `scores` with EOS masked where the translation is too short."""
         too_short = chosen.step + 1 < self.lengths  # [B]
         is_eos = jnp.arange(scores.shape[-1]) == self.eos_id
@@ -67,19 +63,19 @@ class NoRepeatedNgram:
 
     size: int = flax.struct.field(pytree_node=False)
 
-    def __call__(self, scores: Float[Array, "B K V"], chosen: History) -> Float[Array, "B K V"]:
+    def __call__(self, scores: Scores, chosen: History) -> Scores:
         """Returns `scores` with tokens masked that would complete a repeated n-gram."""
         tokens, step = chosen
         size, room = self.size, tokens.shape[2]
         if room < size:
             return scores
         # If the last n - 1 tokens occurred before, the token that followed them is forbidden.
-        places = jnp.maximum(step[:, None] - (size - 1), 0) + jnp.arange(size - 1)  # [B n-1]
-        last = jnp.take_along_axis(tokens, places[:, None], axis=2)
+        indices = jnp.maximum(step[:, None] - (size - 1), 0) + jnp.arange(size - 1)  # [B n-1]
+        last = jnp.take_along_axis(tokens, indices[:, None], axis=2)
         starts = room - size + 1
         same = jnp.arange(starts) + size - 1 < step[:, None, None]  # the n-gram is complete
-        for place in range(size - 1):
-            same = same & (tokens[..., place : place + starts] == last[..., place : place + 1])
+        for i in range(size - 1):
+            same = same & (tokens[..., i : i + starts] == last[..., i : i + 1])
         same = jnp.broadcast_to(same, (*tokens.shape[:2], starts))
         return jnp.where(mark(tokens[..., size - 1 :], same, scores.shape[-1]), -jnp.inf, scores)
 
@@ -93,7 +89,7 @@ class RepetitionPenalty:
 
     factor: Float[Array, ""]
 
-    def __call__(self, scores: Float[Array, "B K V"], chosen: History) -> Float[Array, "B K V"]:
+    def __call__(self, scores: Scores, chosen: History) -> Scores:
         """Returns `scores` with another value for tokens that the hypothesis contains."""
         written = jnp.arange(chosen.tokens.shape[2]) < chosen.step[:, None, None]
         written = jnp.broadcast_to(written, chosen.tokens.shape)
@@ -128,16 +124,16 @@ class Completion:
           start: the position of the first token of the text.
           vocab_size: V.
         """
-        place = jnp.arange(chosen.tokens.shape[2])
-        spelling = (place >= start[:, None]) & (place < chosen.step[:, None])  # [B T]
-        widths = jnp.where(spelling[:, None], self.widths[0][chosen.tokens], 0)  # [B K T]
-        spelt = widths.sum(-1)  # [B K]
-        here = jnp.minimum(spelt, self.ranges.shape[1] - 1)[..., None]  # [B K 1]
+        position = jnp.arange(chosen.tokens.shape[2])
+        inside = (position >= start[:, None]) & (position < chosen.step[:, None])  # [B T]
+        widths = jnp.where(inside[:, None], self.widths[0][chosen.tokens], 0)  # [B K T]
+        written = widths.sum(-1)  # [B K]
+        here = jnp.minimum(written, self.ranges.shape[1] - 1)[..., None]  # [B K 1]
         ranges = jnp.take_along_axis(self.ranges, here, axis=1)  # [B K 2]
         parts = jnp.take_along_axis(self.parts, here, axis=1)  # [B K C]
         complete = (self.ranks[0] >= ranges[..., :1]) & (self.ranks[0] < ranges[..., 1:])
         partial = mark(jnp.maximum(parts, 0), parts >= 0, vocab_size)
-        return spelt < self.lengths[:, None], complete | partial
+        return written < self.lengths[:, None], complete | partial
 
 
 @flax.struct.dataclass
@@ -151,12 +147,10 @@ class ForcedPrefix:
     lengths: Int[Array, " B"]
     completion: Completion | None = None
 
-    def __call__(
-        self, scores: Float[Array, "B K V"], log_probs: Float[Array, "B K V"], chosen: History
-    ) -> Float[Array, "B K V"]:
+    def __call__(self, scores: Scores, log_probs: Scores, chosen: History) -> Scores:
         """Returns `scores` after the prefix; inside of it those of the model, for its tokens."""
-        place = jnp.minimum(chosen.step, self.tokens.shape[1] - 1)
-        forced = jnp.take_along_axis(self.tokens, place[:, None], axis=1)  # [B 1]
+        position = jnp.minimum(chosen.step, self.tokens.shape[1] - 1)
+        forced = jnp.take_along_axis(self.tokens, position[:, None], axis=1)  # [B 1]
         allowed = (jnp.arange(scores.shape[-1]) == forced)[:, None]  # [B 1 V]
         inside = (chosen.step < self.lengths)[:, None]  # [B 1]
         if self.completion is not None:

@@ -3,14 +3,19 @@
 Every sentence has its own seed, so its samples do not depend on the other sentences.
 """
 
-from typing import NamedTuple
-
 import flax.struct
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt32
 
-from flaxformer_mt.search.selection import Best, Candidates, Live, best_extensions, of_extensions
+from flaxformer_mt.search.selection import (
+    Candidates,
+    Live,
+    Selection,
+    best_extensions,
+    of_extensions,
+)
+from flaxformer_mt.search.step import Scores
 
 
 @flax.struct.dataclass
@@ -26,11 +31,11 @@ class Sampler:
     top_k: int = flax.struct.field(pytree_node=False, default=0)
     """Samples from the k most probable tokens; 0 = all."""
 
-    def __call__(self, scores: Float[Array, "B K V"], step: Int[Array, " B"]) -> Int[Array, "B K"]:
+    def __call__(self, scores: Scores, step: Int[Array, " B"]) -> Int[Array, "B K"]:
         """Returns samples by the Gumbel-max trick: the argmax of log p + noise is a sample of p."""
         return jnp.argmax(self.temper(scores) + self.noise(scores.shape, step), axis=-1)
 
-    def temper(self, scores: Float[Array, "B K V"]) -> Float[Array, "B K V"]:
+    def temper(self, scores: Scores) -> Scores:
         """Returns the log-probabilities after temperature, top-k and top-p, in this order."""
         scores = jax.nn.log_softmax(scores / self.temperature)
         if self.top_k and self.top_k < scores.shape[-1]:
@@ -45,7 +50,7 @@ class Sampler:
             scores = jax.nn.log_softmax(jnp.where(scores < least, -jnp.inf, scores))
         return scores
 
-    def noise(self, shape: tuple[int, ...], step: Int[Array, " B"]) -> Float[Array, "B K V"]:
+    def noise(self, shape: tuple[int, ...], step: Int[Array, " B"]) -> Scores:
         """Returns independent Gumbel noise for each sentence, hypothesis, token and step."""
 
         def of_sentence(seed: UInt32[Array, ""], step: Int[Array, ""]) -> Float[Array, "K V"]:
@@ -55,44 +60,38 @@ class Sampler:
         return jax.vmap(of_sentence)(self.seeds, step)
 
 
-class Drawn(NamedTuple):
-    """The state of hypotheses in stochastic beam search, besides perturbed log-probabilities."""
-
-    log_probs: Float[Array, "B K"]
-    """Under the distribution that is sampled (after `Sampler.temper`)."""
-
-
 @flax.struct.dataclass
-class WithoutReplacement(Best):
+class WithoutReplacement(Selection):
     """Stochastic beam search: K sentences sampled without replacement (Kool et al. 2019).
 
     The k largest of log p + Gumbel noise are k samples without replacement. Algorithm 1 of that
     paper does this for whole sentences without noise for each one: it goes from prefixes to
     sentences, and the noise of a prefix is the maximum over all its continuations. So it is a beam
-    search that compares perturbed log-probabilities. The length penalty has no effect.
+    search that compares perturbed log-probabilities. The length penalty has no effect. The state of
+    a hypothesis is its log-probability under the distribution that is sampled (`Sampler.temper`).
     """
 
     sampler: Sampler
 
-    def start(self, batch: int, beams: int) -> Drawn:
+    def start(self, batch: int, beams: int) -> Float[Array, "B K"]:
         """Returns log 1 for the empty hypotheses."""
-        return Drawn(jnp.zeros((batch, beams), jnp.float32))
+        return jnp.zeros((batch, beams), jnp.float32)
 
     def propose(
         self,
         live: Live,
-        scores: Float[Array, "B K V"],
-        log_probs: Float[Array, "B K V"],
-        state: Drawn,
+        scores: Scores,
+        log_probs: Scores,
+        state: Float[Array, "B K"],
         step: Int[Array, " B"],
     ) -> Candidates:
         """Returns the 2K extensions with the largest perturbed log-probabilities."""
-        totals = state.log_probs[..., None] + self.sampler.temper(scores)  # [B K V]
+        totals = state[..., None] + self.sampler.temper(scores)  # [B K V]
         noisy = totals + self.sampler.noise(scores.shape, step)
         noisy = with_maximum(noisy, live.totals[..., None])
         noisy = jnp.where(live.totals[..., None] > -jnp.inf, noisy, -jnp.inf)
         found = best_extensions(noisy, live, log_probs)
-        return found._replace(state=Drawn(of_extensions(totals, found.parents, found.tokens)))
+        return found._replace(state=of_extensions(totals, found.parents, found.tokens))
 
     def rank(
         self, totals: Float[Array, "..."], penalty: Float[Array, "..."]

@@ -14,14 +14,10 @@ def penalty(
 ) -> Float[Array, "..."]:
     """Returns the length penalty: the score of a translation is log-probability / penalty.
 
-    Alpha 0 compares plain log-probabilities, which favours short translations. A larger alpha
-    favours longer ones.
-
-    Args:
-      lengths: of the translations in tokens, EOS included.
-      alpha: at least 0.
-      normalization: "gnmt": ((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14); "average":
-        length ** alpha, so that alpha 1 compares the means of the tokens' log-probabilities.
+    "gnmt" is ((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14). "average" is length **
+    alpha, so that alpha 1 compares the means of the tokens' log-probabilities. `lengths` are in
+    tokens, EOS included. Alpha 0 compares plain log-probabilities, which favours short
+    translations. A larger alpha favours longer ones.
     """
     if normalization == "average":
         return jnp.maximum(lengths, 1.0) ** jnp.asarray(alpha, jnp.float32)  # an empty row: 1

@@ -1,18 +1,18 @@
 """Selections: which extensions of its hypotheses a beam search keeps.
 
-`Best` keeps the best ones. `sampling.WithoutReplacement` samples, and `constraints.Banks` keeps
-hypotheses that contain required phrases in the beam. Each is a pytree, an argument of the compiled
-program.
+`Selection` keeps the best ones. Of its subclasses, `sampling.WithoutReplacement` samples, and
+`constraints.Banks` keeps hypotheses that contain required phrases in the beam. Each is a pytree, an
+argument of the compiled program.
 """
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.search.step import top_k
+from flaxformer_mt.search.step import Scores, top_k
 
 
 class Live(NamedTuple):
@@ -40,103 +40,47 @@ class Candidates(NamedTuple):
     state: Any = ()
     """The selection's state of each: any pytree of arrays [B C ...]."""
 
-    def first(self, number: int) -> "Candidates":
-        """Returns the first candidates."""
-        return jax.tree.map(lambda x: x[:, :number], self)
-
-
-@runtime_checkable
-class Selection(Protocol):
-    """The choices of a beam search."""
-
-    def start(self, batch: int, beams: int, /) -> Any:
-        """Returns the state of the empty hypotheses: any pytree of arrays [B K ...]."""
-        ...
-
-    def allow(
-        self,
-        scores: Float[Array, "B K V"],
-        log_probs: Float[Array, "B K V"],
-        state: Any,
-        tokens_left: Int[Array, " B"],
-        /,
-    ) -> Float[Array, "B K V"]:
-        """Returns `scores` with -inf for tokens that must not come next."""
-        ...
-
-    def propose(
-        self,
-        live: Live,
-        scores: Float[Array, "B K V"],
-        log_probs: Float[Array, "B K V"],
-        state: Any,
-        step: Int[Array, " B"],
-        /,
-    ) -> Candidates:
-        """Returns the candidates of a step."""
-        ...
-
-    def priority(self, candidates: Candidates, /) -> Float[Array, "B C"]:
-        """Returns the order in which unfinished candidates stay live: the K largest."""
-        ...
-
-    def finished_candidates(self, candidates: Candidates, beams: int, /) -> Candidates:
-        """Returns the candidates that may enter the pool if they have ended."""
-        ...
-
-    def rank(
-        self, totals: Float[Array, "..."], penalty: Float[Array, "..."], /
-    ) -> Float[Array, "..."]:
-        """Returns the numbers by which finished hypotheses are compared."""
-        ...
-
 
 @flax.struct.dataclass
-class Best:
-    """Compares by log-probability, and finished hypotheses by log-probability / length penalty.
+class Selection:
+    """The choices of a beam search. A subclass overrides some of them.
 
-    Other selections inherit from it.
+    This class compares by log-probability, and finished hypotheses by log-probability / length
+    penalty.
     """
 
-    def start(self, batch: int, beams: int) -> tuple[()]:
-        """Returns an empty state."""
+    def start(self, batch: int, beams: int) -> Any:
+        """Returns the state of the empty hypotheses: any pytree of arrays [B K ...]."""
         return ()
 
     def allow(
-        self, scores: Float[Array, "B K V"], log_probs: Float[Array, "B K V"], *_: object
-    ) -> Float[Array, "B K V"]:
-        """Returns `scores` unchanged."""
+        self, scores: Scores, log_probs: Scores, state: Any, tokens_left: Int[Array, " B"]
+    ) -> Scores:
+        """Returns `scores` with -inf for tokens that must not come next; here unchanged."""
         return scores
 
     def propose(
-        self,
-        live: Live,
-        scores: Float[Array, "B K V"],
-        log_probs: Float[Array, "B K V"],
-        state: Any,
-        step: Int[Array, " B"],
+        self, live: Live, scores: Scores, log_probs: Scores, state: Any, step: Int[Array, " B"]
     ) -> Candidates:
-        """Returns the 2K best extensions."""
+        """Returns the candidates of a step: the 2K best extensions."""
         return best_extensions(live.totals[..., None] + scores, live, log_probs)
 
     def priority(self, candidates: Candidates) -> Float[Array, "B C"]:
-        """Returns the totals."""
+        """Returns the order in which unfinished candidates stay live: the K largest."""
         return candidates.totals
 
     def finished_candidates(self, candidates: Candidates, beams: int) -> Candidates:
-        """Returns the K best candidates."""
-        return candidates.first(beams)
+        """Returns the candidates that may enter the pool if they have ended: the K best."""
+        return jax.tree.map(lambda x: x[:, :beams], candidates)
 
     def rank(
         self, totals: Float[Array, "..."], penalty: Float[Array, "..."]
     ) -> Float[Array, "..."]:
-        """Returns the score."""
+        """Returns the numbers by which finished hypotheses are compared."""
         return totals / penalty
 
 
-def best_extensions(
-    totals: Float[Array, "B K V"], live: Live, log_probs: Float[Array, "B K V"]
-) -> Candidates:
+def best_extensions(totals: Scores, live: Live, log_probs: Scores) -> Candidates:
     """Returns the extensions with the 2K largest of the K * V totals.
 
     Those of each hypothesis are found first: one row of K * V totals would be a copy of them.
@@ -151,10 +95,7 @@ def best_extensions(
 
 
 def extended_log_probs(
-    live: Live,
-    log_probs: Float[Array, "B K V"],
-    parents: Int[Array, "B C"],
-    tokens: Int[Array, "B C"],
+    live: Live, log_probs: Scores, parents: Int[Array, "B C"], tokens: Int[Array, "B C"]
 ) -> Float[Array, "B C"]:
     """Returns the model's log-probabilities of hypotheses `parents` with `tokens` added."""
     added = of_extensions(log_probs, parents, tokens)
@@ -162,7 +103,7 @@ def extended_log_probs(
 
 
 def of_extensions(
-    x: Float[Array, "B K V"], parents: Int[Array, "B C"], tokens: Int[Array, "B C"]
+    x: Scores, parents: Int[Array, "B C"], tokens: Int[Array, "B C"]
 ) -> Float[Array, "B C"]:
     """Returns the element of x for each extension of hypothesis `parents` by `tokens`."""
     rows = jnp.arange(x.shape[0])[:, None]

@@ -9,9 +9,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.search.config import ForcedEnd
+Scores = Float[Array, "B K V"]
+"""A number for each next token of K hypotheses of B sentences."""
 
 
 @runtime_checkable
@@ -32,7 +33,7 @@ class DecodeStep(Protocol):
 
     def __call__(
         self, tokens: Int[Array, "B K"], cache: DecodeCache, /
-    ) -> tuple[Float[Array, "B K V"], DecodeCache]:
+    ) -> tuple[Scores, DecodeCache]:
         """Returns the logits after `tokens`, and the cache that contains them."""
         ...
 
@@ -49,38 +50,6 @@ class Hypotheses(NamedTuple):
     """Log-probability divided by the length penalty."""
     lengths: Int[Array, "B n"]
     """Number of tokens, EOS included."""
-
-
-def next_log_probs(
-    logits: Float[Array, "B K V"], suppressed: Bool[Array, " V"], *, renormalize: bool = False
-) -> Float[Array, "B K V"]:
-    """Returns the model's log-probabilities of the next token; -inf for suppressed tokens.
-
-    The mask comes after the softmax. So suppressed tokens keep their share of the probability, and
-    a hypothesis gets the same score as with teacher forcing. With `renormalize` the mask comes
-    before the softmax, and they have no share.
-    """
-    logits = logits.astype(jnp.float32)
-    if renormalize:
-        logits = jnp.where(suppressed, -jnp.inf, logits)
-    return jnp.where(suppressed, -jnp.inf, jax.nn.log_softmax(logits))
-
-
-def end_at_limit(
-    scores: Float[Array, "B K V"],
-    log_probs: Float[Array, "B K V"],
-    must_end: Bool[Array, " B"],
-    *,
-    eos_id: int,
-    forced_end: ForcedEnd,
-) -> Float[Array, "B K V"]:
-    """Returns `scores` in which sentences that `must_end` can only take EOS.
-
-    EOS has the model's log-probability, or 0 if `forced_end` is "free".
-    """
-    is_eos = jnp.arange(scores.shape[-1]) == eos_id
-    end = jnp.where(is_eos, 0.0 if forced_end == "free" else log_probs, -jnp.inf)
-    return jnp.where(must_end[:, None, None], end, scores)
 
 
 def top_k(x: Float[Array, "B N"], k: int) -> tuple[Float[Array, "B {k}"], Int[Array, "B {k}"]]:

@@ -21,14 +21,8 @@ def num_inputs(path: Sequence[str], num_dims: int) -> int:
 
     One for query, key, value [D N H], feed-forward [D F] and [F D], output [D V]; two for the map
     from the heads to the model width [N H D]. Of the adapters of a kernel (see
-    `training.adapting`), a [inputs r] has one output and b [r outputs] one input.
-
-    Args:
-      path: the parameter's names.
-      num_dims: number of its dimensions.
-
-    Returns:
-      0 for parameters that are no kernels: biases, scales, embeddings and other tables.
+    `training.adapting`), a [inputs r] has one output and b [r outputs] one input. 0 for parameters
+    that are no kernels: biases, scales, embeddings and other tables.
     """
     match tuple(path):
         case (*_, "kernel", "a") | (*_, "out", "kernel"):

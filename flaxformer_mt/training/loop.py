@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import optax
 
-from flaxformer_mt.checkpoints.initial import initial_params
+from flaxformer_mt.checkpoints.loading import initial_params
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.config import Config, config_from_dict, differences
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
@@ -22,7 +22,7 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import BatchPlacement
 from flaxformer_mt.training.adapting import Adaptation
 from flaxformer_mt.training.optimizer import make_schedule
-from flaxformer_mt.training.reporting import NoReporter
+from flaxformer_mt.training.reporting import Reporter
 from flaxformer_mt.training.state import (
     Progress,
     TrainState,
@@ -58,245 +58,6 @@ class Run:
     validation_placement: BatchPlacement
     checkpoints: Checkpoints
     train_step: TrainStep
-
-    def loop(
-        self, state: TrainState, progress: Progress, reporter: NoReporter, stopped: StopRequest
-    ) -> tuple[TrainState, Ending]:
-        """Updates the state until the last step, early stopping, or a signal.
-
-        Returns:
-          The last state, which is saved, and the reason for the end, which is reported.
-        """
-        validation = Validation(
-            self.config,
-            self.validation_placement,
-            self.data,
-            self.model,
-            make_eval_step(self.model),
-        )
-        if progress.validation_due:
-            progress = self._make_up_validation(state, progress, reporter, validation, stopped)
-        ended_by_signal = progress.validation_due
-        if not ended_by_signal:
-            state, progress, ended_by_signal = self._update(
-                state, progress, reporter, validation, stopped
-            )
-        step = int(state.step)
-        if not ended_by_signal:
-            reporter.end(step, self._why_complete(step, progress))
-            return state, "complete"
-        name = signal.Signals(stopped.number).name if stopped.number else "a request"
-        reporter.end(step, f"{name} stopped the run at step {step} of {self._num_steps}")
-        return state, "preempted" if stopped.number == signal.SIGTERM else "interrupted"
-
-    def _update(
-        self,
-        state: TrainState,
-        progress: Progress,
-        reporter: NoReporter,
-        validation: Validation,
-        stopped: StopRequest,
-    ) -> tuple[TrainState, Progress, bool]:
-        """Returns state and progress at the end, and whether a signal stopped the run.
-
-        Metrics stay on the device until a log line or a checkpoint.
-        """
-        config = self.config.training
-        schedule = make_schedule(config, self.config.model.d_model)
-        batches = self.data.train_iterator()
-        batches.set_state(progress.data)
-        window: list[Metrics] = []  # of the updates since the last log line
-        positions: list[dict[str, int]] = []  # of their batches in the data
-        skipped = 0  # updates in a row, up to the last log line
-        compiled: set[tuple[int, ...]] = set()  # shapes
-        window_start = time.monotonic()
-        step = int(state.step)
-        while step < config.num_steps and not self._out_of_patience(progress):
-            positions.append(batches.get_state())
-            batch = self.placement(next(batches))
-            state, step_metrics, seconds = self._compile_and_step(state, batch, compiled, reporter)
-            window_start += seconds  # tokens/s count training only
-            step += 1
-            window.append(step_metrics)
-            if len(window) >= MAX_PENDING:
-                jax.block_until_ready(window[-MAX_PENDING])
-            last = step == config.num_steps
-            log = step % config.log_every == 0 or last
-            stop = should_stop(stopped, step, synchronize=log)
-            due = bool(config.validate_every) and step % config.validate_every == 0
-            validate = last or due
-            scheduled = due or step % config.checkpoint_every == 0
-            save = last or scheduled or stop
-
-            if log or save:  # check the updates before anything is kept
-                done = jax.device_get(window)
-                self._check_finite(done, positions, step, skipped)
-            if log:
-                skipped = skipped_in_a_row(done, skipped)
-                rate = float(np.asarray(schedule(step - 1)))
-                metrics = window_metrics(done, time.monotonic() - window_start)
-                reporter.train(step, metrics | {"learning_rate": rate})
-                window, positions, window_start = [], [], time.monotonic()
-            if save:
-                pause = time.monotonic()
-                progress = progress._replace(data=batches.get_state())
-                scores = None
-                if validate and self.data.validation:
-                    progress = progress._replace(validation_due=True)
-                    if not stop:
-                        progress, scores = self._validate(
-                            state, progress, reporter, validation, stopped
-                        )
-                self._save(step, state, progress, scores, scheduled=scheduled)
-                window_start += time.monotonic() - pause
-
-            if progress.validation_due or (stop and not last):
-                return state, progress, True
-        return state, progress, False
-
-    def _compile_and_step(
-        self,
-        state: TrainState,
-        batch: Batch,
-        compiled: set[tuple[int, ...]],
-        reporter: NoReporter,
-    ) -> tuple[TrainState, Metrics, float]:
-        """Returns state and metrics after an update, and the seconds of a compilation.
-
-        The first update with a batch shape compiles it, which can take a minute.
-        """
-        shape = (*batch.inputs.shape, batch.targets.shape[-1])
-        if shape in compiled:
-            return *self.train_step(state, batch), 0.0
-        first = not compiled
-        compiled.add(shape)
-        count, rows, source, target = shape
-        what = f"shape {len(compiled)} of {len(self.data.shapes)}"
-        start = time.monotonic()
-        reporter.message(f"compiling {what} ({BatchShape(count * rows, source, target)})")
-        state, metrics = self.train_step(state, batch)
-        seconds = time.monotonic() - start
-        reporter.compiled(what, seconds)
-        if first:
-            jax.block_until_ready(metrics)
-            reporter.message(f"step {int(state.step)}: the first update is done")
-        return state, metrics, seconds
-
-    @property
-    def _num_steps(self) -> int:
-        return self.config.training.num_steps
-
-    def _why_complete(self, step: int, progress: Progress) -> str:
-        if step >= self._num_steps:
-            return f"all {self._num_steps} steps are done"
-        best = progress.best or 0.0
-        measure = f"BLEU {best:.2f}" if best > 0 else f"loss {-best:.4g}, as BLEU is 0"
-        return (
-            f"early stopping at step {step} of {self._num_steps}: the last {progress.waited} "
-            f"validations were not better than the best before ({measure}); training.patience is "
-            f"{self.config.training.patience}"
-        )
-
-    def _out_of_patience(self, progress: Progress) -> bool:
-        patience = self.config.training.patience
-        return bool(patience) and progress.waited >= patience
-
-    def _check_finite(
-        self, window: list[Metrics], positions: list[dict[str, int]], step: int, skipped: int
-    ) -> None:
-        """Raises ValueError for a skipped update, as far as `on_nonfinite` says.
-
-        Too many in a row (`skipped` counts those before the window) always raise. Values that are
-        not finite never enter the parameters, so all checkpoints are usable.
-        """
-        bad = [index for index, metrics in enumerate(window) if metrics.skipped]
-        stop = self.config.training.on_nonfinite == "stop"
-        if not bad or (not stop and skipped_in_a_row(window, skipped) < MAX_SKIPPED):
-            return
-        metrics, position = window[bad[0]], positions[bad[0]]
-        number = step - len(window) + bad[0] + 1
-        plan = self.data.epochs.plan(position["epoch"])
-        newest = self.checkpoints.latest_step()
-        raise ValueError(
-            f"{'' if stop else f'{MAX_SKIPPED} updates in a row were skipped, such as '}"
-            f"the update of step {number}: loss {metrics.loss}, gradient norm {metrics.grad_norm}, "
-            f"with batch {position['index']} of epoch {position['epoch']}, "
-            f"{plan.shape(position['index'])}. The parameters did not change; "
-            + (f"the newest checkpoint is step {newest}" if newest else "there is no checkpoint")
-            + ". Lower training.learning_rate or lengthen training.warmup_steps (or, in bfloat16, "
-            "try float32); --training.on-nonfinite skip skips such batches."
-        )
-
-    def _validate(
-        self,
-        state: TrainState,
-        progress: Progress,
-        reporter: NoReporter,
-        validation: Validation,
-        stopped: StopRequest,
-    ) -> tuple[Progress, dict[str, float] | None]:
-        """Returns the progress after a validation, and its scores.
-
-        A signal ends the validation, so that there is time to save. The progress is then the given
-        one, without scores.
-        """
-        step, found = int(state.step), None
-        reporter.message(f"step {step}: validating")
-        with contextlib.suppress(Interrupted), stopped.may_interrupt():
-            found = validation(eval_params(state, self.adaptation))
-        if found is None:
-            return progress, None
-        scores, samples = found
-        reporter.validation(step, scores, samples)
-        return progress.after_validation(scores), scores
-
-    def _make_up_validation(
-        self,
-        state: TrainState,
-        progress: Progress,
-        reporter: NoReporter,
-        validation: Validation,
-        stopped: StopRequest,
-    ) -> Progress:
-        """Returns the progress after the validation that a stop prevented, unless stopped again."""
-        if not self.data.validation:
-            return progress._replace(validation_due=False)
-        step = int(state.step)
-        scores = self.checkpoints.extras()["metrics"]
-        if scores:  # a run after the stop has made it up, and was killed before the next checkpoint
-            return progress.after_validation(scores)
-        progress, found = self._validate(state, progress, reporter, validation, stopped)
-        if found is not None:
-            self.checkpoints.add_metrics(step, found)
-        return progress
-
-    def _save(
-        self,
-        step: int,
-        state: TrainState,
-        progress: Progress,
-        scores: Mapping[str, float] | None,
-        *,
-        scheduled: bool,
-    ) -> None:
-        separate = has_separate_eval_params(state, self.adaptation)
-        self.checkpoints.save(
-            step,
-            state,
-            eval_params=eval_params(state, self.adaptation) if separate else None,
-            data_state=progress._asdict(),
-            metrics=scores,
-            config=self.config,
-            tokenizer_fingerprint=self.data.tokenizer.fingerprint,
-            scheduled=scheduled,
-        )
-
-
-def skipped_in_a_row(window: list[Metrics], before: int) -> int:
-    """Returns how many of the last updates were skipped; `before` counts those before `window`."""
-    for metrics in window:
-        before = before + 1 if metrics.skipped else 0
-    return before
 
 
 def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState, Progress]:
@@ -341,7 +102,213 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
         raise ValueError(
             "the training data is not what it was when this run stopped:\n  "
             + "\n  ".join(lines)
-            + "\nPut it back, or go on with the new data: --accept-changed-data"
+            + "\nPut it back, or continue with the new data: --accept-changed-data"
         )
     next_epoch = {"epoch": progress.data["epoch"] + 1, "index": 0}
     return restored.state, progress._replace(data=next_epoch, fingerprints=fingerprints)
+
+
+class Loop:
+    """The updates, validations and checkpoints of a run, from its start or resume to its end.
+
+    Args:
+      run: the constant parts.
+      start: the state and progress of `start_or_resume`; the attributes `state` and `progress` are
+        the current ones.
+      reporter: receives metrics and messages.
+      stop: set by a signal.
+    """
+
+    def __init__(
+        self, run: Run, start: tuple[TrainState, Progress], reporter: Reporter, stop: StopRequest
+    ):
+        self.run, self._reporter, self._stopped = run, reporter, stop
+        self.state, self.progress = start
+        self._config = run.config.training
+        self._schedule = make_schedule(self._config, run.config.model.d_model)
+        placement, eval_step = run.validation_placement, make_eval_step(run.model)
+        self._validation = Validation(run.config, placement, run.data, run.model, eval_step)
+        self._compiled: set[tuple[int, ...]] = set()  # batch shapes
+        # Of the updates since the last log line. Metrics stay on the device until then.
+        self._window: list[Metrics] = []
+        self._positions: list[dict[str, int]] = []  # of their batches in the data
+        self._window_start = 0.0
+        self._skipped = 0  # updates in a row, up to the last log line
+
+    def __call__(self) -> Ending:
+        """Updates the state until the last step, early stopping, or a signal.
+
+        Returns:
+          The reason for the end, which is reported. The last state is saved.
+        """
+        if self.progress.validation_due:
+            self._make_up_validation()
+        ended_by_signal = self.progress.validation_due or self._update()
+        step = int(self.state.step)
+        if not ended_by_signal:
+            self._reporter.end(step, self._why_complete(step))
+            return "complete"
+        number = self._stopped.number
+        name = signal.Signals(number).name if number else "a request"
+        self._reporter.end(
+            step, f"{name} stopped the run at step {step} of {self._config.num_steps}"
+        )
+        return "preempted" if number == signal.SIGTERM else "interrupted"
+
+    def _update(self) -> bool:
+        """Runs updates to the end of the run; returns whether a signal stopped it."""
+        config = self._config
+        batches = self.run.data.train_iterator()
+        batches.set_state(self.progress.data)
+        self._window_start = time.monotonic()
+        step = int(self.state.step)
+        while step < config.num_steps and not 0 < config.patience <= self.progress.waited:
+            self._positions.append(batches.get_state())
+            self._step(self.run.placement(next(batches)))
+            step += 1
+            if len(self._window) >= MAX_PENDING:
+                jax.block_until_ready(self._window[-MAX_PENDING])
+            last = step == config.num_steps
+            log = step % config.log_every == 0 or last
+            stop = should_stop(self._stopped, step, synchronize=log)
+            due = bool(config.validate_every) and step % config.validate_every == 0
+            scheduled = due or step % config.checkpoint_every == 0
+            if log or last or scheduled or stop:  # check the updates before anything is kept
+                self._report(step, log=log)
+            if last or scheduled or stop:
+                pause = time.monotonic()
+                self.progress = self.progress._replace(data=batches.get_state())
+                self._validate_and_save(
+                    validate=(last or due) and bool(self.run.data.validation),
+                    scheduled=scheduled,
+                    stop=stop,
+                )
+                self._window_start += time.monotonic() - pause
+            if self.progress.validation_due or (stop and not last):
+                return True
+        return False
+
+    def _step(self, batch: Batch) -> None:
+        """Updates the state.
+
+        The first update with a batch shape compiles it, which can take a minute. This time does
+        not count in tokens/s.
+        """
+        run, shape = self.run, (*batch.inputs.shape, batch.targets.shape[-1])
+        if shape in self._compiled:
+            self.state, metrics = run.train_step(self.state, batch)
+            self._window.append(metrics)
+            return
+        self._compiled.add(shape)
+        count, rows, source, target = shape
+        what = f"shape {len(self._compiled)} of {len(run.data.shapes)}"
+        start = time.monotonic()
+        self._reporter.message(f"compiling {what} ({BatchShape(count * rows, source, target)})")
+        self.state, metrics = run.train_step(self.state, batch)
+        self._window.append(metrics)
+        seconds = time.monotonic() - start
+        self._reporter.compiled(what, seconds)
+        if len(self._compiled) == 1:
+            jax.block_until_ready(metrics)
+            self._reporter.message(f"step {int(self.state.step)}: the first update is done")
+        self._window_start += seconds
+
+    def _report(self, step: int, *, log: bool) -> None:
+        """Checks the updates since the last log line, and reports them if `log`."""
+        done = jax.device_get(self._window)
+        self._check_finite(done, step)
+        if not log:
+            return
+        self._skipped = skipped_in_a_row(done, self._skipped)
+        rate = float(np.asarray(self._schedule(step - 1)))
+        metrics = window_metrics(done, time.monotonic() - self._window_start)
+        self._reporter.train(step, metrics | {"learning_rate": rate})
+        self._window, self._positions, self._window_start = [], [], time.monotonic()
+
+    def _why_complete(self, step: int) -> str:
+        if step >= self._config.num_steps:
+            return f"all {self._config.num_steps} steps are done"
+        best = self.progress.best or 0.0
+        measure = f"BLEU {best:.2f}" if best > 0 else f"loss {-best:.4g}, as BLEU is 0"
+        return (
+            f"early stopping at step {step} of {self._config.num_steps}: the last "
+            f"{self.progress.waited} validations were not better than the best before "
+            f"({measure}); training.patience is {self._config.patience}"
+        )
+
+    def _check_finite(self, window: list[Metrics], step: int) -> None:
+        """Raises ValueError for a skipped update, as far as `on_nonfinite` says.
+
+        Too many in a row always raise. Values that are not finite never enter the parameters, so
+        all checkpoints are usable.
+        """
+        bad = [index for index, metrics in enumerate(window) if metrics.skipped]
+        stop = self._config.on_nonfinite == "stop"
+        if not bad or (not stop and skipped_in_a_row(window, self._skipped) < MAX_SKIPPED):
+            return
+        metrics, position = window[bad[0]], self._positions[bad[0]]
+        number = step - len(window) + bad[0] + 1
+        plan = self.run.data.epochs.plan(position["epoch"])
+        newest = self.run.checkpoints.latest_step()
+        raise ValueError(
+            f"{'' if stop else f'{MAX_SKIPPED} updates in a row were skipped, such as '}"
+            f"the update of step {number}: loss {metrics.loss}, gradient norm {metrics.grad_norm}, "
+            f"with batch {position['index']} of epoch {position['epoch']}, "
+            f"{plan.shape(position['index'])}. The parameters did not change; "
+            + (f"the newest checkpoint is step {newest}" if newest else "there is no checkpoint")
+            + ". Lower training.learning_rate or lengthen training.warmup_steps (or, in bfloat16, "
+            "try float32); --training.on-nonfinite skip skips such batches."
+        )
+
+    def _validate(self) -> dict[str, float] | None:
+        """Validates, and returns the scores; returns None if a signal ended the validation.
+
+        A signal ends it so that there is time to save.
+        """
+        step, found = int(self.state.step), None
+        self._reporter.message(f"step {step}: validating")
+        with contextlib.suppress(Interrupted), self._stopped.may_interrupt():
+            found = self._validation(eval_params(self.state, self.run.adaptation))
+        if found is None:
+            return None
+        scores, samples = found
+        self._reporter.validation(step, scores, samples)
+        self.progress = self.progress.after_validation(scores)
+        return scores
+
+    def _make_up_validation(self) -> None:
+        """Does the validation that a stop prevented; `validation_due` stays if stopped again."""
+        checkpoints = self.run.checkpoints
+        if not self.run.data.validation:
+            self.progress = self.progress._replace(validation_due=False)
+        elif scores := checkpoints.extras()["metrics"]:
+            # A run after the stop made it up, and was killed before the next checkpoint.
+            self.progress = self.progress.after_validation(scores)
+        elif scores := self._validate():
+            checkpoints.add_metrics(int(self.state.step), scores)
+
+    def _validate_and_save(self, *, validate: bool, scheduled: bool, stop: bool) -> None:
+        """Saves the state, after a validation if it is time for one and the run does not stop."""
+        scores: Mapping[str, float] | None = None
+        if validate:
+            self.progress = self.progress._replace(validation_due=True)
+            scores = None if stop else self._validate()
+        run, state = self.run, self.state
+        separate = has_separate_eval_params(state, run.adaptation)
+        run.checkpoints.save(
+            int(state.step),
+            state,
+            eval_params=eval_params(state, run.adaptation) if separate else None,
+            data_state=self.progress._asdict(),
+            metrics=scores,
+            config=run.config,
+            tokenizer_fingerprint=run.data.tokenizer.fingerprint,
+            scheduled=scheduled,
+        )
+
+
+def skipped_in_a_row(window: list[Metrics], before: int) -> int:
+    """Returns how many of the last updates were skipped; `before` counts those before `window`."""
+    for metrics in window:
+        before = before + 1 if metrics.skipped else 0
+    return before

@@ -19,14 +19,8 @@ def cross_entropy(
 
         loss = log Z - (1 - eps) * logit[right] - eps * mean(logits),  Z = sum(exp(logits))
 
-    Args:
-      logits: unnormalised, float32.
-      targets: right tokens.
-      mask: True at real tokens; others do not count.
-      label_smoothing: eps.
-
-    Returns:
-      (smoothed, plain): divide by the number of tokens of the global batch for the mean.
+    `mask` is True at real tokens. Divide both sums by the number of tokens of the global batch for
+    the mean.
     """
     log_z = jax.nn.logsumexp(logits, axis=-1)  # [B T]
     right = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]  # [B T]

@@ -17,66 +17,38 @@ from flaxformer_mt.training.config import OptimizerName, ScheduleName, TrainingC
 from flaxformer_mt.training.linear_maps import num_inputs, path_of
 
 
-def warm_up(peak: float, warmup_steps: int, after: optax.Schedule) -> optax.Schedule:
-    """Returns linear warm-up to `peak`, then `after`, whose step 0 is at the peak.
-
-    Steps count from 0. The first update has the rate peak / warmup_steps, as in the paper, whose
-    steps count from 1.
-    """
-    rise = optax.linear_schedule(peak / warmup_steps, peak, max(1, warmup_steps - 1))
-    return optax.join_schedules([rise, after], [warmup_steps - 1])
-
-
-def inverse_sqrt_schedule(peak: float, warmup_steps: int) -> optax.Schedule:
-    """Returns equation 3: linear warm-up to `peak`, then peak * sqrt(warmup_steps / step)."""
-
-    def decay(steps_after_warmup: ArrayLike) -> Array:
-        return peak * jnp.sqrt(warmup_steps / (jnp.asarray(steps_after_warmup) + warmup_steps))
-
-    return warm_up(peak, warmup_steps, decay)
-
-
-def cosine_schedule(peak: float, final: float, warmup_steps: int, num_steps: int) -> optax.Schedule:
-    """Returns warm-up, then half a cosine to `final` (Loshchilov and Hutter 2017, equation 5).
-
-    The rate reaches `final` one step after the last, so that no update has a rate of 0.
-    """
-    length = num_steps - (warmup_steps - 1)
-    return warm_up(peak, warmup_steps, optax.cosine_decay_schedule(peak, length, final / peak))
-
-
-def wsd_schedule(
-    peak: float, final: float, warmup_steps: int, decay_steps: int, num_steps: int
-) -> optax.Schedule:
-    """Returns warm-up, constant rate, linear decay (Hu et al. 2024, MiniCPM, section 4).
-
-    The rate is `peak` until `decay_steps` before the end. Until then a run does not depend on its
-    length, so that one checkpoint can start a decay and also a longer run. `final` is as in
-    `cosine_schedule`.
-    """
-    stable = num_steps - decay_steps - (warmup_steps - 1)
-    decay = optax.linear_schedule(peak, final, decay_steps, transition_begin=stable)
-    return warm_up(peak, warmup_steps, decay)
-
-
 def make_schedule(config: TrainingConfig, d_model: int) -> optax.Schedule:
-    """Returns the learning rate schedule; its default peak is the paper's for this width.
+    """Returns the learning rate of each step: linear warm-up to the peak, then a decay.
 
-    Raises ValueError if its end is above its peak.
+    Steps count from 0. The default peak is the paper's for this width. The first update has the
+    rate peak / warmup_steps, as in the paper, which counts from 1. "cosine" and "wsd" reach the
+    final rate one step after the last, so that no update has a rate of 0. Raises ValueError if the
+    final rate is above the peak.
     """
     peak = config.learning_rate or d_model**-0.5 * config.warmup_steps**-0.5
-    final, warmup, end = config.final_learning_rate, config.warmup_steps, config.num_steps
+    final, warmup = config.final_learning_rate, config.warmup_steps
     if final > peak:
         raise ValueError(
             f"training.final_learning_rate is {final:g}, more than the peak of {peak:g} of the "
             "learning rate; give a smaller one, or raise training.learning_rate"
         )
-    schedules: dict[ScheduleName, Callable[[], optax.Schedule]] = {
-        "inverse_sqrt": lambda: inverse_sqrt_schedule(peak, warmup),
-        "cosine": lambda: cosine_schedule(peak, final, warmup, end),
-        "wsd": lambda: wsd_schedule(peak, final, warmup, config.decay_length, end),
+    length = config.num_steps - (warmup - 1)  # from the peak to the step after the last
+
+    def inverse_sqrt(steps_after_warmup: ArrayLike) -> Array:
+        return peak * jnp.sqrt(warmup / (jnp.asarray(steps_after_warmup) + warmup))
+
+    decays: dict[ScheduleName, Callable[[], optax.Schedule]] = {
+        "inverse_sqrt": lambda: inverse_sqrt,  # equation 3
+        # Loshchilov and Hutter 2017, equation 5.
+        "cosine": lambda: optax.cosine_decay_schedule(peak, length, final / peak),
+        # Hu et al. 2024, MiniCPM, section 4: constant, then linear. Until the decay a run does not
+        # depend on its length, so that one checkpoint can start a decay and also a longer run.
+        "wsd": lambda: optax.linear_schedule(
+            peak, final, config.decay_length, transition_begin=length - config.decay_length
+        ),
     }
-    return schedules[config.schedule]()
+    rise = optax.linear_schedule(peak / warmup, peak, max(1, warmup - 1))
+    return optax.join_schedules([rise, decays[config.schedule]()], [warmup - 1])
 
 
 def make_optimizer(config: TrainingConfig, d_model: int) -> optax.GradientTransformation:

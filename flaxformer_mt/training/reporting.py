@@ -25,31 +25,7 @@ class Sample(NamedTuple):
     translation: str
 
 
-class NoReporter:
-    """The reporter of all processes but the first: does nothing."""
-
-    def train(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Does nothing."""
-
-    def validation(
-        self, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] = ()
-    ) -> None:
-        """Does nothing."""
-
-    def compiled(self, what: str, seconds: float) -> None:
-        """Does nothing."""
-
-    def end(self, step: int, reason: str, *, show: bool = True) -> None:
-        """Does nothing."""
-
-    def message(self, text: str) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
-
-
-class Reporter(NoReporter):
+class Reporter:
     """Writes a run's metrics to `workdir` and shows them on standard error.
 
     metrics.jsonl has one object a line: "step", "kind" ("train" or "validation"), the metrics,
@@ -59,7 +35,7 @@ class Reporter(NoReporter):
     run stopped.
 
     Args:
-      workdir: of the run; must exist.
+      workdir: of the run; must exist. None in all processes but the first, which report nothing.
       resume_step: updates done before this start, 0 for a new run.
       total_steps: updates at the end.
       quiet: show nothing, but write the files.
@@ -67,18 +43,19 @@ class Reporter(NoReporter):
 
     def __init__(
         self,
-        workdir: str | os.PathLike[str],
+        workdir: str | os.PathLike[str] | None,
         *,
         resume_step: int = 0,
         total_steps: int,
         quiet: bool = False,
     ):
-        workdir = Path(workdir)
-        self._path = workdir / "metrics.jsonl"
-        truncate_metrics(self._path, after=resume_step)
-        self._file = self._path.open("a", encoding="utf-8")
-        self._events = _open_events(workdir / "tensorboard", resume_step)
-        self._quiet = quiet
+        self._workdir = workdir
+        if workdir is not None:
+            path = Path(workdir, "metrics.jsonl")
+            truncate_metrics(path, after=resume_step)
+            self._file = path.open("a", encoding="utf-8")
+            self._events = _open_events(Path(workdir, "tensorboard"), resume_step)
+        self._quiet = quiet = quiet or workdir is None
         # Only a terminal can redraw a progress bar; print lines elsewhere.
         self._lines = not quiet and not sys.stderr.isatty()
         self._bar = tqdm(
@@ -94,11 +71,9 @@ class Reporter(NoReporter):
         self._last_line = -math.inf
 
     def train(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Reports training metrics since the last report.
+        """Reports training metrics since the last report, after `step` updates.
 
-        Args:
-          step: updates done.
-          metrics: plain numbers, such as "loss" and "tokens_per_second" (without padding).
+        The metrics are plain numbers: "loss", "tokens_per_second" (without padding) and others.
         """
         self._record("train", step, metrics)
         shown = {"loss": f"{metrics['loss']:.3f}"}
@@ -110,22 +85,15 @@ class Reporter(NoReporter):
         due = now - self._last_line >= _SECONDS_BETWEEN_LINES or step >= self._total_steps
         if self._lines and due:
             self._last_line = now
-            texts = [f"{name} {value}" for name, value in shown.items()]
-            self.message(
-                f"step {step}/{self._total_steps}: {', '.join(texts)}, "
-                f"{self._time_left(step, now)} left"
-            )
+            texts = ", ".join(f"{name} {value}" for name, value in shown.items())
+            seconds = (now - self._start_time) / max(1, step - self._start_step)
+            left = tqdm.format_interval(seconds * (self._total_steps - step))
+            self.message(f"step {step}/{self._total_steps}: {texts}, {left} left")
 
     def validation(
         self, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] = ()
     ) -> None:
-        """Reports a validation, with sample translations.
-
-        Args:
-          step: updates done.
-          metrics: plain numbers, such as "loss" and "bleu".
-          samples: shown as text.
-        """
+        """Reports a validation, after `step` updates, with sample translations as text."""
         self._record("validation", step, metrics, samples)
         values = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         self.message(f"step {step}: validation {values}")
@@ -157,8 +125,9 @@ class Reporter(NoReporter):
     def close(self) -> None:
         """Closes the files and the progress bar."""
         self._bar.close()
-        self._file.close()
-        self._events.close()
+        if self._workdir is not None:
+            self._file.close()
+            self._events.close()
 
     def _record(
         self, kind: str, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] = ()
@@ -179,6 +148,8 @@ class Reporter(NoReporter):
         It flushes now: a kill would lose the buffer, and a resumed run, which starts after this
         step, would not write it again.
         """
+        if self._workdir is None:
+            return
         line |= {"time": round(time.time(), 3)}
         try:
             self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
@@ -187,11 +158,7 @@ class Reporter(NoReporter):
                 self._events.write_event(event)
             self._events.flush()
         except OSError as error:
-            raise OSError(f"could not write to {self._path.parent}: {error.strerror}") from error
-
-    def _time_left(self, step: int, now: float) -> str:
-        seconds = (now - self._start_time) / max(1, step - self._start_step)
-        return tqdm.format_interval(seconds * (self._total_steps - step))
+            raise OSError(f"could not write to {self._workdir}: {error.strerror}") from error
 
 
 def _open_events(directory: Path, resume_step: int) -> EventsWriter:

@@ -95,13 +95,7 @@ def init_state(
 ) -> TrainState:
     """Returns the state before the first step, which depends on `seed` and `params` only.
 
-    Args:
-      model: to train.
-      optimizer: of `make_optimizer`.
-      seed: of the parameters and of dropout.
-      params: the start; fresh parameters if None.
-      adaptation: which parameters are trained.
-      with_ema: whether the state has an exponential moving average.
+    Without `params` it starts from fresh ones. `seed` is also that of dropout.
     """
     params_key, dropout_key = jax.random.split(jax.random.key(seed))
     start = init_params(model, params_key) if params is None else params
@@ -133,10 +127,7 @@ def eval_params(state: TrainState, adaptation: Adaptation) -> Params:
 
 
 def abstract_state(
-    make: Callable[[], TrainState],
-    model: Transformer,
-    adaptation: Adaptation,
-    mesh: Mesh,
+    make: Callable[[], TrainState], model: Transformer, adaptation: Adaptation, mesh: Mesh
 ) -> TrainState:
     """Returns shape, type and sharding of each array of the state that `make` returns."""
     key = jax.random.key(0)

@@ -65,24 +65,19 @@ There is no dropout without a key.
 def make_loss(model: Transformer, *, label_smoothing: float = 0.0, r_drop: float = 0.0) -> LossOf:
     """Returns the loss function of some rows, for training (with a dropout key) or evaluation.
 
-    Args:
-      model: computes the logits.
-      label_smoothing: probability that is spread over the vocabulary.
-      r_drop: weight alpha of R-Drop (Liang et al. 2021, equations 3 and 4): each batch passes the
-        model twice, with two dropout masks, and the loss penalises the difference of the outputs.
-        The loss is the mean of the two passes, half of the paper's; 0 = one pass.
+    `r_drop` is the weight alpha of R-Drop (Liang et al. 2021, equations 3 and 4): each batch passes
+    the model twice, with two dropout masks, and the loss penalises the difference of the outputs.
+    The loss is the mean of the two passes, half of the paper's; 0 = one pass.
     """
 
     def logits_of(params: Params, batch: Batch, rows: Array, key: Array | None) -> Array:
-        noise: dict[str, Any] = (
-            {} if key is None else {"dropout_rows": rows, "rngs": {"dropout": key}}
-        )
+        noise: dict[str, Any] = {"dropout_rows": rows, "rngs": {"dropout": key}}
+        noise = {} if key is None else noise
         return jnp.asarray(model.apply({"params": params}, *batch, **noise))
 
     def sums_of(logits: Array, batch: Batch) -> Sums:
         targets, mask = jnp.asarray(batch.targets), _real(batch)
-        loss, nll = cross_entropy(logits, targets, mask, label_smoothing=label_smoothing)
-        return Sums(loss, nll)
+        return Sums(*cross_entropy(logits, targets, mask, label_smoothing=label_smoothing))
 
     def once(params: Params, batch: Batch, rows: Array, key: Array | None) -> Sums:
         return sums_of(logits_of(params, batch, rows, key), batch)
@@ -172,9 +167,8 @@ def make_eval_step(model: Transformer) -> EvalStep:
     loss_of = make_loss(model)
 
     def eval_step(params: Params, batch: Batch) -> Metrics:
-        return _metrics(
-            _accumulate(lambda part, rows: loss_of(params, part, rows, None), batch), batch
-        )
+        sums = _accumulate(lambda part, rows: loss_of(params, part, rows, None), batch)
+        return _metrics(sums, batch)
 
     return jax.jit(eval_step)
 

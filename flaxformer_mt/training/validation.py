@@ -24,12 +24,7 @@ NUM_SAMPLES = 5
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """Computes the validation scores of a run's parameters.
-
-    Attributes:
-      placement: for the shapes of the validation batches.
-      eval_step: compiled once for each batch shape.
-    """
+    """Computes the validation scores of a run's parameters."""
 
     config: Config
     placement: BatchPlacement

@@ -11,9 +11,8 @@ import pytest
 
 from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search_batch
 from flaxformer_mt.kernels.choose import choose_kernels
-from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.config import KernelChoice, TransformerConfig
 from flaxformer_mt.model.initialization import init_params
-from flaxformer_mt.model.kernels import KernelChoice
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.loop import SentenceOptions
 from flaxformer_mt.search.rules import MinLength

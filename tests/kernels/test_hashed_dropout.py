@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.kernels.hashed_dropout import dropout
-from flaxformer_mt.model import dropout as reference
+from flaxformer_mt.model import kernels as reference
 from flaxformer_mt.model.layers import Dropout
 
 SIZE = (256, 1024)

@@ -12,7 +12,6 @@ import pytest
 from flaxformer_mt.model import attention
 from flaxformer_mt.model.attention import KeysValues, attention_weights
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.encoder_decoder import self_attention
 from flaxformer_mt.model.kernels import REFERENCE, KeyValueSlots
 from flaxformer_mt.model.masks import (
     AttentionContext,
@@ -20,8 +19,7 @@ from flaxformer_mt.model.masks import (
     local_window_mask,
     segment_mask,
 )
-from flaxformer_mt.model.multi_head_attention import MultiHeadAttention
-from flaxformer_mt.model.positions import BucketedBias, RelativePositions, Rotary
+from flaxformer_mt.model.multi_head_attention import MultiHeadAttention, self_attention
 
 
 def attend(q, k, v, mask):
@@ -92,9 +90,12 @@ def project(params, name, x):
     return np.einsum("BTD,DNH->BTNH", x, kernel) + bias
 
 
-def apply_self_attention(rng, make_relation, positions, mask, *, kv_heads=2, value_width=3):
+def apply_self_attention(rng, config, positions, mask, *, bidirectional=True):
     """Returns (params, x, output) of a self-attention layer with random parameters."""
-    layer = MultiHeadAttention(4, kv_heads, 8, 6, value_width, make_relation)
+    sizes = {"d_model": 8, "num_heads": 4, "num_kv_heads": 2, "key_width": 6, "value_width": 3}
+    layer = self_attention(
+        TransformerConfig(**sizes, **config), REFERENCE, bidirectional=bidirectional
+    )
     x = draw(rng, *positions.shape, 8)
     context = AttentionContext(mask, positions, positions)
 
@@ -134,8 +135,8 @@ PLACE = np.asarray(POSITIONS)
 @pytest.mark.parametrize("mask", [MASK, MASK & causal_mask(7)], ids=["encoder", "decoder"])
 def test_relative_positions_equal_shaw(rng, mask):
     """Shaw et al. 2018, equations 3 and 4."""
-    relation = functools.partial(RelativePositions, 2, 6, 3)
-    params, x, found = apply_self_attention(rng, relation, POSITIONS, mask)
+    config = {"positions": "relative", "max_distance": 2}
+    params, x, found = apply_self_attention(rng, config, POSITIONS, mask)
     w_k, w_v = (np.asarray(params["relation"][key], np.float64) for key in ("keys", "values"))
 
     def clip(b, i, j):
@@ -153,7 +154,7 @@ def test_relative_positions_equal_shaw(rng, mask):
 
 def test_rotary_positions_equal_roformer(rng):
     """Su et al. 2021, section 3.2: complex numbers multiplied by e^(i m theta)."""
-    params, x, found = apply_self_attention(rng, Rotary, POSITIONS, MASK)
+    params, x, found = apply_self_attention(rng, {"positions": "rotary"}, POSITIONS, MASK)
 
     def turned(vector, position):
         complex_pairs = vector[:3] + 1j * vector[3:]
@@ -186,8 +187,10 @@ def t5_bucket(distance, bidirectional, num_buckets, max_distance):
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_bucketed_bias_equals_t5(rng, bidirectional):
     mask = MASK if bidirectional else MASK & causal_mask(7)
-    relation = functools.partial(BucketedBias, 4, 8, 5, bidirectional)
-    params, x, found = apply_self_attention(rng, relation, POSITIONS, mask)
+    config = {"positions": "bucketed", "num_position_buckets": 8, "max_distance": 5}
+    params, x, found = apply_self_attention(
+        rng, config, POSITIONS, mask, bidirectional=bidirectional
+    )
     table = np.asarray(params["relation"]["table"], np.float64)
 
     def score(q, k, b, i, j, n):
@@ -200,7 +203,7 @@ def test_bucketed_bias_equals_t5(rng, bidirectional):
 
 def test_steps_equal_the_whole_sequence(rng):
     """Self-attention token by token over a store == causal attention over all tokens."""
-    module = MultiHeadAttention(num_heads=2, num_kv_heads=2, d_model=8, key_width=4, value_width=4)
+    module = MultiHeadAttention(TransformerConfig(d_model=8, num_heads=2))
     length = 5
     x = draw(rng, 3, length, 8)
 

@@ -14,6 +14,7 @@ from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example
 from flaxformer_mt.data.batching.batch import pad_batch as pad_numpy_batch
 from flaxformer_mt.inference.ensemble import params_in_dtype
 from flaxformer_mt.kernels.cpu import KERNELS as CPU_KERNELS
+from flaxformer_mt.model.cache import Cache, empty_cache
 from flaxformer_mt.model.config import TransformerConfig, preset
 from flaxformer_mt.model.kernels import REFERENCE
 from flaxformer_mt.model.transformer import Transformer, shift_right
@@ -71,7 +72,12 @@ def draw_variants(count: int) -> list[TransformerConfig]:
     ]
 
 
-VARIANTS = [pytest.param(config, id=f"{i}") for i, config in enumerate([TINY, *draw_variants(8)])]
+CONFIGS = [TINY, *draw_variants(8)]
+VARIANTS = [pytest.param(config, id=f"{i}") for i, config in enumerate(CONFIGS)]
+SLOW_BEYOND_3 = [
+    pytest.param(config, id=f"{i}", marks=[pytest.mark.slow] if i > 2 else [])
+    for i, config in enumerate(CONFIGS)
+]
 
 
 @functools.cache
@@ -106,6 +112,14 @@ def examples(rng: np.random.Generator, lengths: list[tuple[int, int]]) -> list[E
     return [Example(tokens(s), tokens(t)) for s, t in lengths]
 
 
+def start_decoding(model: Transformer, params, source, **sizes: int) -> Cache:
+    """Returns the cache of two sentences before the first token."""
+    encoded = model.apply(params, *source, method="encode_source")
+    return empty_cache(encoded, model.kernels, batch=2, **sizes).replace_rows(
+        jnp.arange(2), encoded
+    )
+
+
 WIDE = BatchShape(2, 8, 9)
 
 
@@ -118,10 +132,7 @@ def test_cached_decoding_equals_teacher_forcing(config, rng):
     @jax.jit
     def start(params):
         source = (batch.inputs, batch.inputs_positions, batch.inputs_segment_ids)
-        memory = model.apply(params, *source, method="encode")
-        sizes = {"beam_size": 2, "max_target_length": 9}
-        mask = batch.inputs_segment_ids != 0
-        return model.apply(params, memory, mask, **sizes, method="init_cache")
+        return start_decoding(model, params, source, beam_size=2, max_target_length=9)
 
     cache = start(params)
     step = jax.jit(lambda tokens, cache: model.apply(params, tokens, cache, method="decode_step"))
@@ -133,7 +144,7 @@ def test_cached_decoding_equals_teacher_forcing(config, rng):
         tokens = jnp.repeat(batch.targets[:, t : t + 1], 2, axis=1)
 
 
-@pytest.mark.parametrize("config", VARIANTS)
+@pytest.mark.parametrize("config", SLOW_BEYOND_3)
 @pytest.mark.parametrize("kernels", [REFERENCE, CPU_KERNELS], ids=["reference", "cpu"])
 def test_each_hypothesis_continues_its_own_past(config, kernels, rng):
     """First each hypothesis continues itself, to fill a second page; then parents are random."""
@@ -152,9 +163,7 @@ def test_each_hypothesis_continues_its_own_past(config, kernels, rng):
         batch = batch_of(np.full((*beams, length), 4))
         source = batch.inputs, batch.inputs_positions, batch.inputs_segment_ids
         source = [x[::3] for x in source]
-        memory = model.apply(params, *source, method="encode")
-        sizes = {"beam_size": 3, "max_target_length": length}
-        return model.apply(params, memory, source[2] != 0, **sizes, method="init_cache")
+        return start_decoding(model, params, source, beam_size=3, max_target_length=length)
 
     tokens = np.full((*beams, 1), BOS)
     cache = start(params)
@@ -181,7 +190,7 @@ def test_each_hypothesis_continues_its_own_past(config, kernels, rng):
     assert most == 3 * kept
 
 
-@pytest.mark.parametrize("config", VARIANTS)
+@pytest.mark.parametrize("config", SLOW_BEYOND_3)
 def test_matrices_in_the_dtype_of_the_model_change_nothing(config, rng):
     config = dataclasses.replace(config, dtype="bfloat16")
     _, params = build(config)
@@ -193,7 +202,7 @@ def test_matrices_in_the_dtype_of_the_model_change_nothing(config, rng):
     )
 
 
-@pytest.mark.parametrize("config", VARIANTS)
+@pytest.mark.parametrize("config", SLOW_BEYOND_3)
 def test_padding_changes_nothing(config, rng):
     _, params = build(config)
     pair = examples(rng, [(3, 4)])
@@ -245,39 +254,46 @@ def test_every_parameter_has_a_gradient(config, rng):
         assert np.abs(gradient).max() > 1e-7 or name.endswith("key/bias"), name
 
 
-@pytest.mark.parametrize("remat", ["none", "full", "dots"])
-@pytest.mark.parametrize("layer_loop", ["unrolled", "scan"])
+@functools.cache
+def loss_and_gradients(config: TransformerConfig):
+    """Returns loss and gradients of one batch, with the parameters of TINY."""
+    model, params = Transformer(config, VOCAB, VOCAB, BOS), build(TINY)[1]["params"]
+    batch = pad_batch(examples(np.random.default_rng(0), [(7, 9), (8, 8)]), WIDE)
+    loss = functools.partial(batch_loss, model, batch=batch, label_smoothing=0.1, dropout_key=None)
+    return jax.jit(jax.value_and_grad(lambda params: loss(params)[0]))(params)
+
+
+@pytest.mark.parametrize(
+    ("layer_loop", "remat"),
+    [
+        ("unrolled", "full"),
+        pytest.param("unrolled", "dots", marks=pytest.mark.slow),
+        pytest.param("scan", "none", marks=pytest.mark.slow),
+        pytest.param("scan", "full", marks=pytest.mark.slow),
+        ("scan", "dots"),
+    ],
+)
 def test_scan_and_remat_change_only_the_program(layer_loop, remat, rng):
-    params = build(TINY)[1]["params"]
-    batch = pad_batch(examples(rng, [(7, 9), (8, 8)]), WIDE)
-
-    def loss_and_gradients(config: TransformerConfig):
-        model = Transformer(config, VOCAB, VOCAB, BOS)
-        loss = functools.partial(
-            batch_loss, model, batch=batch, label_smoothing=0.1, dropout_key=None
-        )
-        return jax.jit(jax.value_and_grad(lambda params: loss(params)[0]))(params)
-
-    expected = loss_and_gradients(TINY)
     config = dataclasses.replace(TINY, layer_loop=layer_loop, remat=remat)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
         loss_and_gradients(config),
-        expected,
+        loss_and_gradients(TINY),
     )
     if layer_loop == "scan":
-        calls = str(jax.make_jaxpr(lambda p: build(config)[0].apply({"params": p}, *batch))(params))
+        batch = pad_batch(examples(rng, [(7, 9), (8, 8)]), WIDE)
+        calls = str(jax.make_jaxpr(build(config)[0].apply)(build(TINY)[1], *batch))
         assert calls.count("scan[") == 2  # one for the encoder, one for the decoder
 
 
 def test_the_decoder_does_not_look_ahead(rng):
-    model, params = build(TINY)
-    batch = pad_batch(examples(rng, [(4, 5)]), BatchShape(1, 4, 5))
+    _, params = build(TINY)
+    batch = pad_batch(examples(rng, [(4, 5)]), WIDE)
     changed = batch.targets.at[0, 3].set(jnp.where(batch.targets[0, 3] == 4, 5, 4))
-    before = model.apply(params, *batch)
-    after = model.apply(params, *batch._replace(targets=changed))
-    np.testing.assert_array_equal(before[:, :4], after[:, :4])
-    assert not np.allclose(before[:, 4], after[:, 4])
+    before = forward(TINY)(params, *batch)[0]
+    after = forward(TINY)(params, *batch._replace(targets=changed))[0]
+    np.testing.assert_array_equal(before[:4], after[:4])
+    assert not np.allclose(before[4], after[4])
 
 
 def test_the_first_token_of_every_packed_sentence_sees_bos():
@@ -288,25 +304,26 @@ def test_the_first_token_of_every_packed_sentence_sees_bos():
 
 def test_dropout_needs_a_key_and_changes_with_it(rng):
     model, params = build(TINY)
-    batch = pad_batch(examples(rng, [(4, 5)]), BatchShape(1, 4, 5))
+    batch = pad_batch(examples(rng, [(4, 5)]), WIDE)
 
+    @jax.jit
     def noisy(key: int) -> jax.Array:
         rngs = {"dropout": jax.random.key(key)}
-        return model.apply(params, *batch, dropout_rows=jnp.arange(1), rngs=rngs)
+        return model.apply(params, *batch, dropout_rows=jnp.arange(2), rngs=rngs)
 
     assert jnp.array_equal(noisy(0), noisy(0))
     assert not jnp.allclose(noisy(0), noisy(1))
-    assert not jnp.allclose(noisy(0), model.apply(params, *batch))
+    assert not jnp.allclose(noisy(0), forward(TINY)(params, *batch))
 
 
 def test_bfloat16_keeps_parameters_and_logits_in_float32(rng):
-    model, params = build(dataclasses.replace(TINY, dtype="bfloat16"))
-    exact, _ = build(TINY)
-    batch = pad_batch(examples(rng, [(4, 5)]), BatchShape(1, 4, 5))
-    logits = model.apply(params, *batch)
+    config = dataclasses.replace(TINY, dtype="bfloat16")
+    _, params = build(config)
+    batch = pad_batch(examples(rng, [(4, 5)]), WIDE)
+    logits = forward(config)(params, *batch)
     assert logits.dtype == jnp.float32
     assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
-    expected = exact.apply(params, *batch)
+    expected = forward(TINY)(params, *batch)
     assert 0 < jnp.max(jnp.abs(logits - expected)) < 0.2
 
 

@@ -102,11 +102,11 @@ def test_train_replaces_the_handlers_only_if_asked_and_restores_them(tmp_path, m
     numbers = (signal.SIGINT, signal.SIGTERM)
     before, seen = [signal.getsignal(number) for number in numbers], []
 
-    def look(run, state, *arguments):
+    def look(loop):
         seen.append([signal.getsignal(number) for number in numbers] != before)
-        return state, "interrupted"
+        return "interrupted"
 
-    monkeypatch.setattr("flaxformer_mt.training.loop.Run.loop", look)
+    monkeypatch.setattr("flaxformer_mt.training.loop.Loop.__call__", look)
     for handle in (False, True):
         train(ONE_STEP, str(tmp_path), quiet=True, handle_signals=handle)
     assert seen == [False, True]

@@ -174,7 +174,7 @@ def test_the_automaton_knows_how_much_of_a_phrase_was_just_read(rng):
 def test_states_follow_all_phrases_at_once():
     selection = banks([[(A, B), (B, A, 10), (B,)]])
     state = selection.start(1, 1)
-    met = selection.met
+    met = selection.satisfied
     history = []
     for token in (A, B, A, 10, 10, B, EOS):
         state = selection.follow(state, jnp.array([[token]]))

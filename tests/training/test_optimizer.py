@@ -50,7 +50,9 @@ def params():
     return jax.jit(lambda: init_params(MODEL, jax.random.key(0)))()
 
 
-def loss_of(params):
+@jax.jit
+@jax.value_and_grad
+def loss_and_gradients(params):
     """Copying eight sentences of five tokens."""
     tokens = jax.random.randint(jax.random.key(1), (8, 5), 4, 12)
     positions, segments = jnp.arange(5) + 0 * tokens, jnp.ones_like(tokens)
@@ -213,14 +215,14 @@ def test_each_lowers_the_loss(params, name):
     optimizer = optimizer_of(name, learning_rate={"lion": 0.003}.get(name, 0.01))
 
     @jax.jit
-    def step(params, state):
-        loss, gradients = jax.value_and_grad(loss_of)(params)
+    def step(params, state, gradients):
         updates, state = optimizer.update(gradients, state, params)
-        return optax.apply_updates(params, updates), state, loss
+        return optax.apply_updates(params, updates), state
 
     state, losses = jax.jit(optimizer.init)(params), []
     for _ in range(12):
-        params, state, loss = step(params, state)
+        loss, gradients = loss_and_gradients(params)
+        params, state = step(params, state, gradients)
         losses.append(float(loss))
     assert losses[-1] < 0.75 * losses[0], losses
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, get_args
 
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
-from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.layers import Activation
+from flaxformer_mt.model.config import Activation, TransformerConfig
 from flaxformer_mt.runtime.dataclass_json import from_dict
 
 Json = Mapping[str, Any]

@@ -11,13 +11,12 @@ XLA cannot divide a Pallas kernel among devices. So `shard_map` gives each devic
 heads.
 """
 
-import functools
 import math
 
 import jax
 from jax.experimental.pallas.ops.tpu.flash_attention import SegmentIds, flash_attention
 from jax.sharding import AxisType, PartitionSpec
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from flaxformer_mt.model.masks import AttentionContext
 from flaxformer_mt.runtime.sharding import BATCH_AXES
@@ -57,24 +56,15 @@ def attend(
         raise NotImplementedError("flash attention has no position bias")
     if context.query_segment_ids is None or context.key_segment_ids is None:
         raise NotImplementedError("flash attention has no local window")
-    attention = _on_each_device(queries, functools.partial(_attend, context.causal))
+
+    def attend_on_device(queries: Array, keys: Array, values: Array, *segments: Array) -> Array:
+        heads_first = (x.swapaxes(1, 2) for x in (queries, keys, values))
+        how = {"causal": context.causal, "sm_scale": width**-0.5}
+        result = flash_attention(*heads_first, segment_ids=SegmentIds(*segments), **how)
+        return jax.numpy.asarray(result).swapaxes(1, 2)
+
+    attention = _on_each_device(queries, attend_on_device)
     return attention(queries, keys, values, context.query_segment_ids, context.key_segment_ids)
-
-
-def _attend(
-    causal: bool,
-    queries: Float[Array, "B T N H"],
-    keys: Float[Array, "B S N H"],
-    values: Float[Array, "B S N H"],
-    query_segment_ids: Int[Array, "B T"],
-    key_segment_ids: Int[Array, "B S"],
-) -> Float[Array, "B T N H"]:
-    """Returns equation 1 on one device."""
-    segments = SegmentIds(query_segment_ids, key_segment_ids)
-    heads_first = (x.swapaxes(1, 2) for x in (queries, keys, values))
-    scale = queries.shape[-1] ** -0.5
-    result = flash_attention(*heads_first, segment_ids=segments, causal=causal, sm_scale=scale)
-    return jax.numpy.asarray(result).swapaxes(1, 2)
 
 
 def _on_each_device(queries: Float[Array, "B T N H"], attention):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.checkpoints.initial import adopt_tokenizer, initial_params
+from flaxformer_mt.checkpoints.loading import adopt_tokenizer, initial_params
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
@@ -111,5 +111,5 @@ def test_a_resumed_run_does_not_need_the_other_workdir(tmp_path):
 
 
 def test_a_workdir_cannot_start_from_itself(trained):
-    with pytest.raises(ValueError, match=r"are both .*general; to go on .* leave out"):
+    with pytest.raises(ValueError, match=r"are both .*general; to continue .* leave out"):
         adopt_tokenizer(trained[0], trained[0])
