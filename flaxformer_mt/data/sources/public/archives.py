@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tqdm import tqdm
 
@@ -74,18 +74,23 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
         return
     with (
         open(archive, "rb") as file,
-        tqdm.wrapattr(
-            file,
-            "read",
-            total=archive.stat().st_size,
-            desc=f"Extracting {archive.name}",
-            disable=not sys.stderr.isatty(),
-        ) as reading,
+        _progress(archive, file) as reading,
         tarfile.open(fileobj=reading, mode="r|*") as packed,
     ):
         for member in packed:
             if member.isfile() and (file := packed.extractfile(member)):
                 yield member.name, file
+
+
+def _progress(archive: Path, file: IO[bytes]) -> Any:
+    """Returns the file; reading it moves a bar, if there is a terminal."""
+    return tqdm.wrapattr(
+        file,
+        "read",
+        total=archive.stat().st_size,
+        desc=f"Extracting {archive.name}",
+        disable=not sys.stderr.isatty(),
+    )
 
 
 def _is_pattern(name: str) -> bool:
