@@ -27,6 +27,7 @@ def test_members_are_copied(tmp_path, packed, names):
         (b"<html>moved</html>", "a.de", "is damaged"),
         (b"", "a.de", "is damaged"),
     ],
+    ids=["no member", "two members", "cut tar", "cut zip", "a page", "empty"],
 )
 def test_an_unusable_archive_is_explained(tmp_path, packed, pattern, message):
     (tmp_path / "archive").write_bytes(packed)
