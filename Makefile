@@ -34,7 +34,7 @@ clean:
 	$(if $(PYTHON),,$(error Python 3.11 or newer is needed and none was found on the PATH))
 	@echo "Installing into .venv (a minute or two) ..."
 	$(PYTHON) -m venv .venv
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e '.[plots]'
 	@touch $@
 
 .venv/installed-test: .venv/installed

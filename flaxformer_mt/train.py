@@ -29,6 +29,7 @@ from flaxformer_mt.config import Config, ConfigArguments, shipped_name
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.inspection.run_pictures import save_pictures
 from flaxformer_mt.kernels.choose import describe_kernels
 from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
@@ -285,9 +286,10 @@ def average(config: Config, workdir: str) -> None:
 
 
 def show_result(run: Run, workdir: str) -> None:
-    """Prints the held-out score, some translations, and a command that translates."""
+    """Prints the held-out score, some translations and commands to try; draws two pictures."""
     config, data = run.config, run.data
     pairs = data.test or data.validation
+    example = example_sentence(pairs)
     if pairs:
         # Not "auto": an average in the workdir may be older than this training.
         has_average = config.training.average_last or config.training.average_best
@@ -303,17 +305,22 @@ def show_result(run: Run, workdir: str) -> None:
                 f"translation  {sample.translation}"
             )
         print_from_first(f"\nheld-out ({held_out}, {len(pairs):,} pairs): {score}")
+        if jax.process_count() == 1:
+            pictures = save_pictures(workdir, translator, example)
+            print("".join(f"picture: {path}\n" for path in pictures), end="")
+    python = f"{sys.executable} -m flaxformer_mt"
     print_from_first(
         f"\nThe model is in {workdir}. Try:\n"
-        f'  echo "{example_sentence(pairs)}" | '
-        f"{sys.executable} -m flaxformer_mt.translate --workdir {workdir}"
+        f'  echo "{example}" | {python}.translate --workdir {workdir}\n'
+        f'  {python}.attention_maps --workdir {workdir} --source "{example}" --output maps.png\n'
+        f"  {python}.summary --workdir {workdir}"
     )
 
 
 def example_sentence(pairs: tuple[Pair, ...]) -> str:
-    """Returns a source sentence without characters that are special between double quotes."""
-    plain = (pair.source for pair in pairs if not set(pair.source) & set('"$`\\!'))
-    return next(plain, "Hello.")
+    """Returns a short source sentence without characters that are special in double quotes."""
+    plain = [pair.source for pair in pairs if not set(pair.source) & set('"$`\\!')]
+    return next((text for text in plain if len(text) <= 60), min(plain, key=len, default="Hello."))
 
 
 main = command("train", TrainArguments, run)

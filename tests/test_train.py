@@ -1,6 +1,7 @@
 """Whole runs of a tiny model: killed and resumed, stopped, stopped early, and in a used workdir."""
 
 import dataclasses
+import json
 import os
 import re
 import signal
@@ -61,7 +62,12 @@ def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted,
     assert "\nkernels     cpu: product, dropout, store\n" in messages
     assert "held-out (validation, 8 pairs): BLEU" in output
     assert output.count("reference    ") == 5
-    assert "flaxformer_mt.translate --workdir" in output
+    for name in ("translate", "attention_maps", "summary"):
+        assert f"flaxformer_mt.{name} --workdir {uninterrupted}" in output
+    for name in ("loss", "attention"):
+        path = uninterrupted / f"{name}.png"
+        assert f"picture: {path}\n" in output
+        assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_it_translates_in_the_given_precision(uninterrupted):
@@ -195,6 +201,10 @@ def test_early_stopping_ends_the_run(tmp_path, capsys):
     shown = capsys.readouterr()
     assert f"end of training: {end['reason']}" in shown.err
     assert "compiling shape 1 of 1 (" in shown.err
+    assert re.search(r"compiled  shape 1 of 1 in \d+ s", shown.err)
     assert "step 1: the first update is done" in shown.err
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    rates = [line["tokens_per_second"] for line in lines if line["kind"] == "train"]
+    assert rates[0] > rates[-1] / 20  # the compilation takes a hundred times as long as an update
     # There are 2, 4 and 6; only 6 is in the last third.
     assert "averaged the checkpoints of steps 6\n" in shown.out

@@ -23,7 +23,9 @@ class CorpusConfig:
     """Their translations, file by file and line by line."""
     pairs: tuple[str, ...] = ()
     """Sources with both sides: "file.tsv" (source<TAB>target), "file.jsonl" (one object a line,
-    keyed by language code), "tfds:NAME:SPLIT" (TensorFlow Datasets), "demo:SPLIT" or
+    keyed by language code), "file.parquet", "file.zip" (of OPUS), public corpora such as
+    "wmt:europarl_v7", "opus:Europarl/v8" or "sacrebleu:wmt14/full" (docs/corpora.md),
+    "tfds:NAME:SPLIT" (TensorFlow Datasets), "hf:NAME:SPLIT" (Hugging Face), "demo:SPLIT" or
     "demo:SPLIT:COUNT" (the demo's English-German text)."""
     weights: tuple[float, ...] = ()
     """How often an epoch contains each corpus (0.5 = a random half, 2 = twice): one number for each

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from flaxformer_mt.data.sources.demo_text import open_demo
 from flaxformer_mt.data.sources.pair import PairSource
-from flaxformer_mt.data.sources.text_files import read_jsonl, read_tsv
+from flaxformer_mt.data.sources.public.mtdata_corpora import mtdata_text
+from flaxformer_mt.data.sources.public.multi30k import multi30k_text
+from flaxformer_mt.data.sources.public.opus import opus_text, zip_text
+from flaxformer_mt.data.sources.public.test_sets import sacrebleu_text
+from flaxformer_mt.data.sources.public.text_pair import is_kept
+from flaxformer_mt.data.sources.public.wmt import wmt_text
+from flaxformer_mt.data.sources.records import open_hugging_face, open_parquet
+from flaxformer_mt.data.sources.text_files import read_jsonl, read_text_pair, read_tsv
 from flaxformer_mt.data.sources.tfds import TfdsPairs, is_prepared
 
 
@@ -42,14 +49,55 @@ class SourceKind:
     """The specification in error messages; "" = not shown."""
     open: Callable[[SourceRequest], PairSource]
     """Opens the source. Raises ValueError or FileNotFoundError, with what to do."""
+    text_files: Callable[[SourceRequest], tuple[Path, Path]] | None = None
+    """Returns the source's two text files, one sentence a line, if it is kept as such. They can be
+    read without all of them in memory."""
     is_here: Callable[[SourceRequest], bool] = lambda request: request.file.exists()
     """Whether the data is on this machine. Must not download anything."""
+
+
+_NAME = r"\w[\w.+-]*"
 
 
 def _refuse_grammar(request: SourceRequest) -> PairSource:
     raise ValueError(
         f"{request.match[0]!r} generated text that the package no longer contains. Use "
         "'demo:train', 'demo:validation' or 'demo:test': the first pairs are the same."
+    )
+
+
+def _text_kind(
+    pattern: str,
+    form: str,
+    text_files: Callable[[SourceRequest], tuple[Path, Path]],
+    is_here: Callable[[SourceRequest], bool],
+) -> SourceKind:
+    """Returns a kind whose sources are two text files on this machine, once they are opened."""
+    return SourceKind(
+        pattern=pattern,
+        form=form,
+        open=lambda request: read_text_pair(*text_files(request)),
+        text_files=text_files,
+        is_here=is_here,
+    )
+
+
+def _public_kind(
+    pattern: str, form: str, text: Callable[..., tuple[Path, Path]], folder: str
+) -> SourceKind:
+    """Returns a kind of public corpora.
+
+    Args:
+      pattern: its groups are the arguments of `text`, and the languages the last one.
+      form: the specification in error messages.
+      text: returns the text files, after downloading them the first time.
+      folder: format of the name that `text` gives the corpus.
+    """
+    return _text_kind(
+        pattern,
+        form,
+        lambda request: text(*request.match.groups(), request.languages),
+        lambda request: is_kept(folder.format(*request.match.groups())),
     )
 
 
@@ -70,6 +118,53 @@ SOURCE_KINDS = (
             request.match["split"], int(request.match["count"] or 0), request.languages
         ),
         is_here=lambda request: True,
+    ),
+    _public_kind(rf"wmt:({_NAME})", '"wmt:NAME", such as "wmt:europarl_v7"', wmt_text, "wmt/{}"),
+    _public_kind(
+        rf"sacrebleu:({_NAME}(?:/{_NAME})?)",
+        '"sacrebleu:NAME", such as "sacrebleu:wmt14/full"',
+        sacrebleu_text,
+        "sacrebleu/{}",
+    ),
+    _public_kind(
+        rf"opus:({_NAME})/({_NAME})",
+        '"opus:NAME/VERSION", such as "opus:Europarl/v8"',
+        opus_text,
+        "opus/{}/{}",
+    ),
+    _text_kind(
+        rf"multi30k:(?P<split>{_NAME})",
+        '"multi30k:PART", such as "multi30k:train"',
+        lambda request: multi30k_text(request.match["split"], request.languages, request.directory),
+        lambda request: (
+            is_kept(f"multi30k/{request.match['split']}")
+            or any(request.directory.glob(f"{request.match['split']}.*"))
+        ),
+    ),
+    _public_kind(
+        rf"mtdata:({_NAME})",
+        '"mtdata:ID", such as "mtdata:Statmt-europarl-10-deu-eng"',
+        mtdata_text,
+        "mtdata/{}",
+    ),
+    _text_kind(
+        r".*\.zip",
+        '"file.zip" (of OPUS, with members such as *.de and *.en)',
+        lambda request: zip_text(request.file, request.languages),
+        lambda request: request.file.exists(),
+    ),
+    SourceKind(
+        pattern=r"hf:(?P<name>[^:\[]+):(?P<split>.+)",
+        form='"hf:NAME:SPLIT", such as "hf:wmt/wmt14#de-en:train"',
+        open=lambda request: open_hugging_face(
+            request.match["name"], request.match["split"], request.languages
+        ),
+        is_here=lambda request: Path(request.match["name"].partition("#")[0]).exists(),
+    ),
+    SourceKind(
+        pattern=r".*\.parquet",
+        form='"file.parquet"',
+        open=lambda request: open_parquet(request.file, request.languages),
     ),
     SourceKind(
         pattern=r".*\.tsv(\.gz|\.xz)?",

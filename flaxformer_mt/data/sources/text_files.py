@@ -135,6 +135,14 @@ def read_jsonl(path: Path, source_language: str, target_language: str) -> TextPa
     return TextPairs(source.packed(), target.packed())
 
 
+def record_pair(record: Any, source_language: str, target_language: str) -> Pair:
+    """Returns the sentences of a record with keys as in `read_jsonl`.
+
+    Raises ValueError without both.
+    """
+    return Pair(*map(one_line, _sides(record, source_language, target_language)))
+
+
 def one_line(text: str) -> str:
     """Returns `text` with line breaks as spaces, because a sentence is one line."""
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")

@@ -1,8 +1,10 @@
 """Translation data sets of TensorFlow Datasets, read through `tfds.data_source`: no TensorFlow."""
 
+import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from flaxformer_mt.data.sources.pair import Pair
@@ -53,8 +55,12 @@ def _open(name: str, split: str, data_dir: str | None) -> Sequence[dict[str, Any
     # Imported here, because few runs need TFDS. The first import registers its data sets.
     import tensorflow_datasets.translate as tfds_translate
     from tensorflow_datasets import data_source
+    from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
+    from tensorflow_datasets.core.download.extractor import ExtractError
+    from tensorflow_datasets.core.download.util import DownloadError
 
     del tfds_translate
+    _extract_without_tensorflow()
     try:
         records: Any = data_source(name, split=split, data_dir=data_dir)
         return records
@@ -66,3 +72,18 @@ def _open(name: str, split: str, data_dir: str | None) -> Sequence[dict[str, Any
     except ValueError as error:
         reason = str(error).partition("Available datasets")[0].strip()  # hundreds of names follow
         raise ValueError(f"tfds:{name}:{split} cannot be read: {reason}") from error
+    except (DownloadError, ExtractError, NonMatchingChecksumError) as error:
+        raise ValueError(f"tfds:{name}:{split} cannot be prepared: {error}") from error
+
+
+def _extract_without_tensorflow() -> None:
+    """Lets TFDS extract archives without TensorFlow, of which it uses two functions there.
+
+    See tensorflow/datasets#11058.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        from tensorflow_datasets.core.download import extractor
+
+        file_system = SimpleNamespace(gfile=SimpleNamespace(GFile=open))
+        strings = SimpleNamespace(as_text=str)
+        extractor.tf = SimpleNamespace(io=file_system, compat=strings)

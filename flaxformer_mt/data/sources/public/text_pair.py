@@ -1,0 +1,92 @@
+"""Keeps a public corpus as two text files on this machine, one for each language."""
+
+import dataclasses
+import difflib
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from flaxformer_mt.data.sources.public.archives import extract
+from flaxformer_mt.data.sources.public.downloads import corpora_home, fetch, lock
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Side:
+    """Where the text of one language is."""
+
+    url: str
+    member: str = ""
+    """In the archive at `url`, as a pattern such as "*.de"; "" = the file itself."""
+    checksum: str = ""
+    """Of the file at `url`: MD5 or SHA-256; "" = unknown."""
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of a packed text, which stays packed; else ""."""
+        suffix = Path(self.member or self.url).suffix
+        return suffix if suffix in (".gz", ".xz") else ""
+
+
+def kept_text(
+    name: str, languages: tuple[str, str], write: Callable[[Path], None]
+) -> tuple[Path, Path]:
+    """Returns the text files of the two languages, after making them the first time.
+
+    Args:
+      name: of the corpus, as a folder.
+      languages: source and target language. Both directions share the files.
+      write: writes `LANGUAGE.txt` (or .txt.gz, .txt.xz) for both languages into a folder.
+    """
+    for language in languages:
+        if not re.fullmatch(r"[\w-]+", language):
+            raise ValueError(f"a language is named by a code such as 'de', got {language!r}.")
+    folder = _folder(name) / "-".join(sorted(languages))
+    if not folder.exists():
+        with lock(folder):
+            if not folder.exists():  # another process may have made it meanwhile
+                _make(folder, write)
+    source, target = (next(folder.glob(f"{language}.txt*")) for language in languages)
+    return source, target
+
+
+def _make(folder: Path, write: Callable[[Path], None]) -> None:
+    """Writes a folder as a whole, so that an interrupted start leaves no part of a text."""
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        write(unfinished)
+        unfinished.chmod(0o755)
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def is_kept(name: str) -> bool:
+    """Returns whether the text of a corpus is on this machine, in any language pair."""
+    return any(not path.parent.name.startswith(".") for path in _folder(name).rglob("*.txt*"))
+
+
+def near_names(name: str, names: Collection[str]) -> str:
+    """Returns a sentence with the names most like an unknown one; "" if none is."""
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def download_sides(sides: Mapping[str, Side], folder: Path) -> None:
+    """Downloads the text of each language and writes `LANGUAGE.txt` into a folder."""
+    wanted: dict[Path, dict[str, Path]] = {}
+    for language, side in sides.items():
+        path = folder / f"{language}.txt{side.suffix}"
+        wanted.setdefault(fetch(side.url, side.checksum), {})[side.member] = path
+    for archive, members in wanted.items():
+        if "" in members:
+            shutil.copyfile(archive, members[""])
+        else:
+            print(f"Extracting {', '.join(members)} from {archive}", file=sys.stderr)
+            extract(archive, members)
+
+
+def _folder(name: str) -> Path:
+    return corpora_home() / "text" / name

@@ -1,0 +1,89 @@
+"""Columns of text: Parquet files, and data sets of Hugging Face. Both are read as needed."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.text_files import missing_file, record_pair
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RecordPairs:
+    """Pairs of a table whose row `i` is `records[i]`. A `PairSource`."""
+
+    records: Any
+    languages: tuple[str, str]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int) -> Pair:
+        return record_pair(self.records[index], *self.languages)
+
+
+def open_parquet(path: Path, languages: tuple[str, str]) -> RecordPairs:
+    """Opens a Parquet file with the columns of `read_jsonl`'s objects.
+
+    Raises ValueError for a file without them, or a damaged one.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    if not path.exists():
+        raise missing_file(path)
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
+    return _checked(RecordPairs(_Rows(table), languages), str(path))
+
+
+def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> RecordPairs:
+    """Opens a data set of huggingface.co, or of a local folder, through the package `datasets`.
+
+    Args:
+      name: "owner/name" or a folder; with a configuration, as in "wmt/wmt14#de-en".
+      split: as there, "train" or "train[:1%]".
+      languages: the source and target side; objects are keyed as in `read_jsonl`.
+    """
+    if importlib.util.find_spec("datasets") is None:
+        raise ValueError(
+            f"hf:{name}:{split} needs the package datasets: pip install 'flaxformer-mt[hf]' (in a "
+            "checkout: pip install -e '.[hf]')."
+        )
+    import datasets  # pyright: ignore[reportMissingImports]
+
+    path, _, configuration = name.partition("#")
+    try:
+        records = datasets.load_dataset(path, configuration or None, split=split)
+    except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+        raise ValueError(f"hf:{name}:{split} cannot be read: {error}") from error
+    return _checked(RecordPairs(records, languages), f"hf:{name}:{split}")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a table of PyArrow, as dicts."""
+
+    table: Any
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return {name: self.table[name][index].as_py() for name in self.table.column_names}
+
+
+def _checked(pairs: RecordPairs, name: str) -> RecordPairs:
+    """Returns the pairs after reading the first one. Raises ValueError if there is none."""
+    if not len(pairs):
+        raise ValueError(f"{name} is empty; expected one pair a row.")
+    try:
+        pairs[0]
+    except ValueError as error:
+        raise ValueError(f"{name}, row 1: {error}") from error
+    return pairs

@@ -1,0 +1,62 @@
+"""Pictures of a finished run: its loss, and the attention of one translation."""
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flaxformer_mt.inspection.attention_figure import draw_attention
+from flaxformer_mt.inspection.capture import capture
+from flaxformer_mt.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def save_pictures(
+    workdir: str | os.PathLike[str], translator: Translator, sentence: str
+) -> tuple[Path, ...]:
+    """Writes loss.png and attention.png to `workdir`; returns their paths.
+
+    Without Matplotlib (the extra [plots]) it writes and returns nothing.
+
+    Args:
+      workdir: of a training run.
+      translator: its model.
+      sentence: the source whose attention is drawn: that of the last layer of the decoder.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        return ()
+    last_layer = translator.model.config.num_decoder_layers - 1
+    figures = {
+        "loss.png": draw_loss(workdir),
+        "attention.png": draw_attention(capture(translator, sentence), layer=last_layer),
+    }
+    for name, figure in figures.items():
+        figure.savefig(Path(workdir, name))
+    return tuple(Path(workdir, name) for name in figures)
+
+
+def draw_loss(workdir: str | os.PathLike[str]) -> "Figure":
+    """Returns a figure of the cross-entropy in nats a token, of training and of validation.
+
+    It has no label smoothing, so that both can be compared.
+    """
+    from matplotlib.figure import Figure
+
+    text = Path(workdir, "metrics.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained", dpi=120)
+    axes = figure.subplots()
+    for kind, marker in (("train", ""), ("validation", "o")):
+        points = [
+            (line["step"], line.get("nll", line["loss"])) for line in lines if line["kind"] == kind
+        ]
+        if points:
+            axes.plot(*zip(*points, strict=True), marker=marker, label=kind)
+    axes.set_xlabel("update")
+    axes.set_ylabel("cross-entropy, nats per token")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure

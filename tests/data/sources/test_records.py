@@ -1,0 +1,80 @@
+import pickle
+import sys
+
+import pytest
+
+from flaxformer_mt.data.sources.corpora import CorpusConfig, first_missing, open_corpus
+
+PAIRS = [("cat", "Katze"), ("dog and\nbird", "Hund und Vogel"), ("tree", "Baum")]
+
+
+def opened(spec: str, directory, languages=("en", "de")):
+    config = CorpusConfig(pairs=(spec,))
+    assert not first_missing(config, directory=str(directory))
+    corpus = open_corpus(
+        config,
+        directory=str(directory),
+        source_language=languages[0],
+        target_language=languages[1],
+    )
+    return corpus.sources[0]
+
+
+def read(source) -> list[tuple[str, str]]:
+    return [tuple(source[index]) for index in range(len(source))]
+
+
+EXPECTED = [(source.replace("\n", " "), target) for source, target in PAIRS]
+COLUMNS = {
+    "by language": {"en": [s for s, _ in PAIRS], "de": [t for _, t in PAIRS]},
+    "by role": {"id": [1, 2, 3], "source": [s for s, _ in PAIRS], "target": [t for _, t in PAIRS]},
+    "nested": {"translation": [{"de": t, "en": s} for s, t in PAIRS]},
+}
+
+
+def write_parquet(path, columns) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table(columns), path)
+
+
+@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
+def test_parquet(tmp_path, columns):
+    write_parquet(tmp_path / "a.parquet", columns)
+    source = opened("a.parquet", tmp_path)
+    assert read(source) == EXPECTED
+    assert read(pickle.loads(pickle.dumps(source))) == EXPECTED
+    with pytest.raises(IndexError):
+        source[3]
+
+
+def test_unusable_parquet_is_explained(tmp_path):
+    write_parquet(tmp_path / "a.parquet", COLUMNS["by language"])
+    with pytest.raises(ValueError, match=r'a\.parquet, row 1: expected .* under "fr" and "de"'):
+        opened("a.parquet", tmp_path, ("fr", "de"))
+    write_parquet(tmp_path / "empty.parquet", {"en": [], "de": []})
+    with pytest.raises(ValueError, match="is empty"):
+        opened("empty.parquet", tmp_path)
+    (tmp_path / "text.parquet").write_text("one two")
+    with pytest.raises(ValueError, match=r"text\.parquet cannot be read as Parquet"):
+        opened("text.parquet", tmp_path)
+
+
+def test_hugging_face(tmp_path, monkeypatch):
+    pytest.importorskip("datasets", reason="needs the extra hf")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = tmp_path / "owner" / "pairs"
+    folder.mkdir(parents=True)
+    write_parquet(folder / "train-00000-of-00001.parquet", COLUMNS["nested"])
+    assert read(opened(f"hf:{folder}:train", tmp_path)) == EXPECTED
+    assert read(opened(f"hf:{folder}:train[1:]", tmp_path)) == EXPECTED[1:]
+    with pytest.raises(ValueError, match="cannot be read: .*valid"):
+        opened(f"hf:{folder}:valid", tmp_path)
+    with pytest.raises(ValueError, match='row 1: expected .* under "fr" and "de"'):
+        opened(f"hf:{folder}:train", tmp_path, ("fr", "de"))
+
+
+def test_without_datasets_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ValueError, match=r"pip install 'flaxformer-mt\[hf\]'"):
+        opened(f"hf:{tmp_path}:train", tmp_path)
