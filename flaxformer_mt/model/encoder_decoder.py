@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from flaxformer_mt.model.attention import KeysValues
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.kernels import REFERENCE, DropoutRows, Kernels, KeyValueStore
-from flaxformer_mt.model.layers import feed_forward, residual
+from flaxformer_mt.model.layers import FeedForward, residual
 from flaxformer_mt.model.masks import AttentionContext
 from flaxformer_mt.model.multi_head_attention import MultiHeadAttention, self_attention
 
@@ -24,7 +24,7 @@ class EncoderLayer(nn.Module):
         config, kernels = self.config, self.kernels
         self.self_attention = self_attention(config, kernels, bidirectional=True)
         self.attention_residual = residual(config, kernels)
-        self.feed_forward = feed_forward(config, kernels)
+        self.feed_forward = FeedForward(config, kernels)
         self.feed_forward_residual = residual(config, kernels)
 
     def __call__(
@@ -50,7 +50,7 @@ class DecoderLayer(nn.Module):
         self.self_residual = residual(config, kernels)
         self.source_attention = MultiHeadAttention(config, kernels)
         self.source_residual = residual(config, kernels)
-        self.feed_forward = feed_forward(config, kernels)
+        self.feed_forward = FeedForward(config, kernels)
         self.feed_forward_residual = residual(config, kernels)
 
     def __call__(

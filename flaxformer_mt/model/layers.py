@@ -1,5 +1,6 @@
 """The parts around attention: linear maps, embeddings, feed-forward network, norms, residuals."""
 
+import functools
 from collections.abc import Callable
 from typing import cast
 
@@ -111,7 +112,11 @@ class Embedding(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W1 + b1) W2 + b2 (equation 2), at each position separately."""
+    """FFN(x) = max(0, x W1 + b1) W2 + b2 (equation 2), at each position separately.
+
+    A gated linear unit is (activation(x W) * x V) W2 (Shazeer 2020, equation 6). It has three
+    matrices instead of two. With 2/3 of the width it costs the same.
+    """
 
     config: TransformerConfig
     kernels: Kernels = REFERENCE
@@ -120,55 +125,29 @@ class FeedForward(nn.Module):
     def __call__(
         self, x: Float[Array, "B T D"], *, dropout_rows: DropoutRows
     ) -> Float[Array, "B T D"]:
-        x = self.inner(x)  # [B T F]
-        x = Dropout(self.config.activation_dropout, self.kernels)(x, dropout_rows=dropout_rows)
-        return self.linear("out", x, (self.config.d_ff, self.config.d_model), ("mlp", "embed"))
-
-    def inner(self, x: Float[Array, "B T D"]) -> Float[Array, "B T F"]:
-        """Returns max(0, x W1 + b1), or with another activation than ReLU."""
-        return ACTIVATIONS[self.config.activation](self.widen("in", x))
-
-    def widen(self, name: str, x: Float[Array, "B T D"]) -> Float[Array, "B T F"]:
-        """Returns the linear map `name` of x to the inner width."""
-        return self.linear(name, x, (self.config.d_model, self.config.d_ff), ("embed", "mlp"))
-
-    def linear(
-        self, name: str, x: Float[Array, "B T _"], shape: tuple[int, int], axes: tuple[str, str]
-    ) -> Float[Array, "B T _"]:
-        """Returns the linear map `name` of x; `shape` and `axes` are those of its matrix."""
-        bias, dtype = self.config.use_bias, self.config.dtype
-        return Linear(shape, axes, use_bias=bias, dtype=dtype, kernels=self.kernels, name=name)(x)
+        config = self.config
+        linear = functools.partial(
+            Linear, use_bias=config.use_bias, dtype=config.dtype, kernels=self.kernels
+        )
+        widen = functools.partial(linear, (config.d_model, config.d_ff), ("embed", "mlp"))
+        activation, is_gated = ACTIVATIONS[config.activation]
+        if is_gated:
+            x = activation(widen(name="gate")(x)) * widen(name="in")(x)  # [B T F]
+        else:
+            x = activation(widen(name="in")(x))  # [B T F]
+        x = Dropout(config.activation_dropout, self.kernels)(x, dropout_rows=dropout_rows)
+        return linear((config.d_ff, config.d_model), ("mlp", "embed"), name="out")(x)
 
 
-class GatedFeedForward(FeedForward):
-    """FFN(x) = (activation(x W) * x V) W2: a gated linear unit (Shazeer 2020, equation 6).
-
-    It has three matrices instead of two. With 2/3 of the width it costs the same.
-    """
-
-    def inner(self, x: Float[Array, "B T D"]) -> Float[Array, "B T F"]:
-        """Returns activation(x W) * x V."""
-        return ACTIVATIONS[self.config.activation](self.widen("gate", x)) * self.widen("in", x)
-
-
-def exact_gelu(x: Array) -> Array:
-    """Returns x * Phi(x), where Phi is the normal distribution (Hendrycks and Gimpel 2016)."""
-    return nn.gelu(x, approximate=False)
-
-
-ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
-    "relu": nn.relu,
-    "gelu": exact_gelu,
-    "silu": nn.silu,
-    "geglu": exact_gelu,
-    "swiglu": nn.silu,
+_exact_gelu = functools.partial(nn.gelu, approximate=False)
+ACTIVATIONS: dict[Activation, tuple[Callable[[Array], Array], bool]] = {
+    "relu": (nn.relu, False),
+    "gelu": (_exact_gelu, False),
+    "silu": (nn.silu, False),
+    "geglu": (_exact_gelu, True),
+    "swiglu": (nn.silu, True),
 }
-
-
-def feed_forward(config: TransformerConfig, kernels: Kernels) -> FeedForward:
-    """Returns the feed-forward network of a layer."""
-    network = GatedFeedForward if config.activation in ("geglu", "swiglu") else FeedForward
-    return network(config, kernels)
+"""The function, and whether it gates a second linear map."""
 
 
 class LayerNorm(nn.Module):
