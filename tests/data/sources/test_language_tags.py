@@ -231,7 +231,7 @@ def test_lines_get_the_tag_of_the_requested_language(tokenizer):
         ("the dog", None, "line 8 begins with no tag .* give one of fr, zh-TW"),
         (">>de<< the dog", None, "line 8 begins with >>de<<, and no .* give one of fr, zh-TW"),
         (">>zh-TW<< the dog", "fr", "line 8 begins with >>zh-TW<<, but the target language is fr"),
-        ("the dog", "de", "'de' is none of those that this model knows: fr, zh-TW"),
+        ("the dog", "de", "does not know the target language 'de'; it knows: fr, zh-TW"),
     ],
 )
 def test_lines_without_a_language_that_is_known_are_refused(tokenizer, line, language, message):
