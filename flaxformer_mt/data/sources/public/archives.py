@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tqdm import tqdm
 
@@ -52,7 +52,8 @@ def extract(archive: Path, members: Mapping[str, Path]) -> None:
                 return
     except _DAMAGED as error:
         raise ValueError(
-            f"{archive} is damaged: {error}. Delete it, and the next start downloads it again."
+            f"{archive} is damaged, or no tar or zip file: {error}. If it was downloaded, delete "
+            "it, and the next start downloads it again."
         ) from error
     for pattern in members:
         if pattern not in found:
@@ -73,18 +74,23 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
         return
     with (
         open(archive, "rb") as file,
-        tqdm.wrapattr(
-            file,
-            "read",
-            total=archive.stat().st_size,
-            desc=f"Extracting {archive.name}",
-            disable=not sys.stderr.isatty(),
-        ) as reading,
+        _progress(archive, file) as reading,
         tarfile.open(fileobj=reading, mode="r|*") as packed,
     ):
         for member in packed:
             if member.isfile() and (file := packed.extractfile(member)):
                 yield member.name, file
+
+
+def _progress(archive: Path, file: IO[bytes]) -> Any:
+    """Returns the file; reading it moves a bar, if there is a terminal."""
+    return tqdm.wrapattr(
+        file,
+        "read",
+        total=archive.stat().st_size,
+        desc=f"Extracting {archive.name}",
+        disable=not sys.stderr.isatty(),
+    )
 
 
 def _is_pattern(name: str) -> bool:

@@ -6,18 +6,18 @@ the files to where `mtdata` looks for them.
 """
 
 import contextlib
-import difflib
 import importlib.util
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from flaxformer_mt.data.sources.public.downloads import fetch
-from flaxformer_mt.data.sources.public.text_pair import kept_text
+from flaxformer_mt.data.sources.public.text_pair import kept_text, near_names
 from flaxformer_mt.data.sources.text_files import one_line
 
 
@@ -45,6 +45,7 @@ def mtdata_text(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
 def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
     """Writes the text of both languages to files in `folder`. Imports `mtdata`."""
     from mtdata.cache import Cache  # pyright: ignore[reportMissingImports]
+    from mtdata.iso.bcp47 import bcp47  # pyright: ignore[reportMissingImports]
     from mtdata.parser import Parser  # pyright: ignore[reportMissingImports]
 
     class FetchingCache(Cache):
@@ -56,8 +57,9 @@ def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
                 save_at.symlink_to(fetch(url).resolve())
             return save_at
 
-    entry = _find(name)
-    order = _columns(entry, languages)
+    codes = [bcp47(language).lang for language in languages]  # "deu" for "de"
+    entry = _find(name, codes)
+    order = _columns(entry, codes)
     with tempfile.TemporaryDirectory(dir=folder) as work:  # for archives that mtdata extracts
         paths = FetchingCache(Path(work)).get_entry(entry)
         records = Parser(paths, ext=entry.in_ext or None, ent=entry).read_segs(show_pbar=False)
@@ -71,31 +73,33 @@ def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
                     file.write(one_line(record[column] or "") + "\n")
 
 
-def _find(name: str) -> Any:
+def _find(name: str, codes: Sequence[str]) -> Any:
+    """Returns the corpus of this name. Raises ValueError for a name that the index has not."""
     from mtdata.index import INDEX  # pyright: ignore[reportMissingImports]
 
     entries = {str(did): entry for did, entry in INDEX.entries.items() if len(did.langs) == 2}
     if name in entries:
         return entries[name]
-    near = difflib.get_close_matches(name, entries, n=5, cutoff=0.7)
+    same_pair = [key for key, entry in entries.items() if sorted(_codes(entry)) == sorted(codes)]
     raise ValueError(
-        f"its index has no corpus of this name. Near ones: {', '.join(near) or 'none'}. "
-        "`mtdata list -l de-en -id` lists those of a language pair."
+        f"its index has no corpus of this name.{near_names(name, same_pair)} It has "
+        f"{len(same_pair):,} from {codes[0]} to {codes[1]}: `mtdata list -l {'-'.join(codes)} -id`."
     )
 
 
-def _columns(entry: Any, languages: tuple[str, str]) -> list[int]:
-    """Returns the places of the source and the target text in a record."""
-    from mtdata.iso.bcp47 import bcp47  # pyright: ignore[reportMissingImports]
+def _codes(entry: Any) -> list[str]:
+    return [tag.lang for tag in entry.did.langs]
 
-    codes = [tag.lang for tag in entry.did.langs]
-    wanted = [bcp47(language).lang for language in languages]
-    if sorted(codes) != sorted(wanted):
+
+def _columns(entry: Any, codes: Sequence[str]) -> list[int]:
+    """Returns the places of the source and the target text in a record."""
+    found = _codes(entry)
+    if sorted(found) != sorted(codes):
         raise ValueError(
-            f"it has the languages {' and '.join(codes)}, but the configuration translates from "
-            f"{languages[0]} to {languages[1]}."
+            f"it has the languages {' and '.join(found)}, but the configuration translates from "
+            f"{codes[0]} to {codes[1]}."
         )
-    return [codes.index(code) for code in wanted]
+    return [found.index(code) for code in codes]
 
 
 def _main() -> int:
