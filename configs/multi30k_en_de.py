@@ -2,8 +2,8 @@
 
     python -m flaxformer_mt.train --config configs/multi30k_en_de.py --workdir runs/multi30k
 
-Data: task 1 of github.com/multi30k/dataset, which the first run downloads (1.3 MB). With
-`--data.directory PATH`, it reads train.en, train.de and so on in PATH, if they are there.
+Data: task 1 of github.com/multi30k/dataset, which the first run downloads (1.3 MB). If PATH has
+train.en, train.de and so on, `--data.directory PATH` reads these files instead.
 
 Score on test_2016_flickr, beam 5, the mean of the last 10 checkpoints:
 

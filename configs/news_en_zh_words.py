@@ -4,14 +4,14 @@
         --workdir runs/news --data.directory PATH/TO/news-zh-en
     python -m flaxformer_mt.evaluate --workdir runs/news --tokenize none
 
-Those tutorials print translations that do not end, or end several times, and are full of <UNK>.
+The translations in those tutorials do not end, or end several times, and contain many <UNK>.
 The data has two traps:
 
 - The given vocabularies have no punctuation. So 11.9 % of the English and 15.3 % of the Chinese
   running words are unknown, most often the full stop. Training reports this at the start. The
   search never chooses the unknown word or a second end, and ends every sentence.
 - Every line of the test files is also in the training files. `exclude` removes these lines from
-  training. Without it the score measures memory.
+  training. Without `exclude` the score measures memorised sentences.
 
 Word-level BLEU (tok:none, beam 5, the mean of the last 5 checkpoints) of the 683 test lines, after
 training on the other 6,150 pairs (other jobs used the cores too):
@@ -33,8 +33,8 @@ sentences are shorter). The translations of "we should protect environment ." ar
 
 No output contains an unknown word, and each of the first 200 test lines has one end. But with the
 given vocabularies 10 of the 200 end only at the length limit (with the others, 0). A model that
-cannot write the full stop hardly finds an end: with decoding.allow_unknown the same model reaches
-the limit in none of the 200 lines, and repeats 10 % of the words instead of 19 %.
+cannot write the full stop seldom ends a sentence: with decoding.allow_unknown the same model
+reaches the limit in none of the 200 lines, and repeats 10 % of the words instead of 19 %.
 
 The recipe was chosen on 400 held-out training pairs, with the given vocabularies, one run each
 (before queries, keys and values started with half the variance):
@@ -43,7 +43,7 @@ The recipe was chosen on 400 held-out training pairs, with the given vocabularie
     post  2,048   0.3      3e-3    1,500  1.45
     pre   1,024   0.3      2e-3    2,000  2.34
     pre     512   0.3      1.5e-3  4,000  2.37
-    pre   1,024   0.2      3e-3    2,000  3.89   (7.90 on lines of the training text: memory)
+    pre   1,024   0.2      3e-3    2,000  3.89   (7.90 on lines of the training text)
 
 Trained on 64 pairs only, without dropout and smoothing, rebuilt vocabularies reach 100.00 after 250
 updates.

@@ -10,8 +10,8 @@ from flaxformer_mt.runtime.command import exit_process
 class AverageArguments:
     """Average the parameters of several checkpoints of one run.
 
-    The paper averages the last 5 (base) or 20 (big) checkpoints (section 6.1). The result is in
-    WORKDIR/averaged, and is the default of `translate`, `score` and `evaluate` (--checkpoint).
+    The paper averages the last 5 (base) or 20 (big) checkpoints (section 6.1). The result is
+    WORKDIR/averaged, the default of `translate`, `score` and `evaluate` (--checkpoint).
     """
 
     workdir: str

@@ -41,12 +41,12 @@ T = TypeVar("T")
 COMMANDS = {
     "train": "train a model, or continue its training",
     "translate": "translate text, line by line",
-    "score": "the score that a model gives to translations",
+    "score": "score given translations with a model",
     "evaluate": "BLEU and chrF of a model on a test set",
     "average": "average the parameters of several checkpoints",
     "sweep": "train variants of a config and compare them",
     "convert": "read models of other toolkits, and write models for them",
-    "plan": "estimate what a recipe takes on hardware that is not here",
+    "plan": "estimate memory and time of a recipe on other hardware",
     "summary": "show the modules of a model with shapes, parameters and FLOPs",
     "attention_maps": "draw the attention of a translation",
 }
@@ -115,7 +115,7 @@ def command(
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
-    """Does the work; bad input and failing files become one message and exit code 2.
+    """Does the work. For bad input and failing files it prints one message and returns 2.
 
     These are ValueError, OSError, and a platform that JAX cannot use. With the environment variable
     FLAXFORMER_MT_DEBUG, they keep their traceback. Other exceptions are bugs and always keep it.
@@ -250,7 +250,7 @@ class LineOutputArguments(ModelArguments):
 
 
 def first_process_output(path: str) -> str:
-    """Connect the processes of this run; the path for the first one, /dev/null for the others."""
+    """Connects the processes of this run. Returns `path` in the first one, else /dev/null."""
     import jax  # not above: --help does not need it
 
     from flaxformer_mt.runtime.compilation_cache import keep_programs

@@ -110,7 +110,7 @@ class ConfigArguments(Config):
 
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
-        """The values of the file that --config names (see `cli.command`)."""
+        """Returns the values of the file that --config names (see `cli.command`)."""
         given = {name: _given_lists(name, values_of) for name in ("train", "validation", "test")}
         path = "".join(values_of("--config")[:1])
         if not path and any(map(_is_own, given.values())):
@@ -124,7 +124,7 @@ class ConfigArguments(Config):
         }
 
     def as_config(self) -> Config:
-        """The config without the other arguments."""
+        """Returns the config without the other arguments."""
         return Config(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Config)})
 
 

@@ -184,7 +184,7 @@ def check_target(
 
 @contextmanager
 def new_directory(target: Path) -> Iterator[Path]:
-    """Yields a path to create a directory at, which replaces `target` at the end.
+    """Yields the path of a new directory. At the end this directory replaces `target`.
 
     If anything fails, the new directory is deleted and `target` is unchanged. If `target` is a
     link, the directory that it points to is replaced.
@@ -198,7 +198,7 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def move(directory: Path, target: Path) -> None:
-    """Moves a directory to `target`, which is deleted first if it exists."""
+    """Moves a directory to `target`. If `target` exists, it is deleted first."""
     if target.exists():
         shutil.rmtree(target)
     os.replace(directory, target)

@@ -44,7 +44,7 @@ class EvaluateArguments(ModelArguments):
     beam_size: int | None = None
     """Hypotheses that the search keeps; 1 is greedy search. If not given, as in the config."""
     tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
-    """How BLEU splits text into words. auto depends on --target-language, or on that of the model's
+    """How BLEU splits text into words. auto depends on --target-language, or on the language in the
     config: zh for Chinese, char for other languages without spaces (Japanese, Thai, ...), else 13a.
     none splits at spaces only."""
     lowercase: bool = False
@@ -61,7 +61,7 @@ class EvaluateArguments(ModelArguments):
 
 
 def evaluate(arguments: EvaluateArguments) -> None:
-    """Translate the test set and print its scores."""
+    """Runs `evaluate`: translates the test set and prints its scores."""
     from flaxformer_mt.config import workdir_config
 
     config = workdir_config(arguments.workdir[0])
@@ -99,7 +99,7 @@ def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
 def _translate(
     sources: list[str], arguments: EvaluateArguments, output: LineOutput, run: Run
 ) -> tuple[list[str], str]:
-    """The translations, and the checkpoint that made them."""
+    """Returns the translations, and the name of the checkpoint."""
     from flaxformer_mt.runtime.processes import map_over_processes
 
     translator = load_translator(arguments)

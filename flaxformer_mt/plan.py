@@ -1,4 +1,4 @@
-"""Estimate what a recipe takes on hardware that need not be here: `python -m flaxformer_mt.plan`.
+"""Estimates a recipe's memory and time on other hardware: `python -m flaxformer_mt.plan`.
 
     python -m flaxformer_mt.plan --config configs/wmt14_en_de_big.py --topology v5e:2x4
 
@@ -20,18 +20,18 @@ from flaxformer_mt.runtime.sharding import configure_cpu_devices
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanArguments(ConfigArguments):
-    """Estimate what a recipe takes on other hardware. Nothing is trained or translated."""
+    """Estimate memory and time of a recipe on other hardware. Nothing is trained or translated."""
 
     topology: tuple[str, ...] = ()
-    """Hardware to compile for, such as v5e:2x4 (extra [tpu]) or h100:8 (extra [gpu]); none of it
-    need be here. Empty = the devices of this machine."""
+    """Hardware to compile for, such as v5e:2x4 (extra [tpu]) or h100:8 (extra [gpu]). This
+    machine does not need it. Empty = the devices of this machine."""
     programs: tuple[Literal["train", "translate"], ...] = ("train", "translate")
     """Which programs to compile."""
     only_largest: bool = False
     """Compile only the largest batch shape and the longest source."""
     full_effort: bool = False
-    """Compile for a TPU as a real run does. That takes seven times as long, and the time is then
-    that of a roofline model."""
+    """Compile for a TPU as a real run does. That takes seven times as long. The stated time is
+    then that of a roofline model."""
 
 
 def plan(arguments: PlanArguments) -> None:

@@ -1,4 +1,4 @@
-"""The scores that a model gives to translations: `python -m flaxformer_mt.score`."""
+"""Scores given translations with a model: `python -m flaxformer_mt.score`."""
 
 import dataclasses
 import functools
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from flaxformer_mt.translation.results import PairScore
 
 PAIRS_AT_ONCE = 16384
-"""The most pairs that are scored before any score is written: enough for full batches."""
+"""Pairs that are scored before the first score is written: enough for full batches."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreArguments(LineOutputArguments):
-    """The score that a model gives to each translation.
+    """Score given translations with a model.
 
     Writes one score for each pair of lines: log-probability / length penalty, as `translate`
     reports for these tokens; less negative is more probable. (A text has several tokenizations. The
@@ -41,7 +41,7 @@ class ScoreArguments(LineOutputArguments):
 
 
 def score(arguments: ScoreArguments) -> None:
-    """Read both files, then load the model, then write one line for each pair."""
+    """Runs `score`: reads both files, loads the model, and writes one line for each pair."""
     from flaxformer_mt.runtime.processes import map_over_processes
 
     sources, targets = read_parallel(arguments.source, arguments.target)
@@ -69,7 +69,7 @@ def score(arguments: ScoreArguments) -> None:
 
 
 def _format(source: str, target: str, found: "PairScore", arguments: ScoreArguments) -> str:
-    """The output line of a pair."""
+    """Returns the output line of a pair."""
     if not arguments.json:
         return f"{found.score:.6f}"
     values = {

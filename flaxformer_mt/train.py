@@ -76,7 +76,7 @@ class TrainArguments(ConfigArguments):
 
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
-        """The values of the config file, and the workdir of a shipped config."""
+        """Returns the values of the config file, and the workdir of a shipped config."""
         values = super().defaults(values_of)
         name = shipped_name(values["config"])
         return values | ({"workdir": f"runs/{name}"} if name else {})

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.translation.translator import Translator
 
 LINES_AT_ONCE = 4096
-"""The most lines that are translated before any of them is written: enough for full batches."""
+"""Lines that are translated before the first of them is written: enough for full batches."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class TranslateArguments(LineOutputArguments):
 
     Each input line becomes exactly one output line, in order; a blank line stays blank.
     With --num-hypotheses N above 1, each becomes up to N lines "index ||| text ||| score", best
-    first, where index counts the input lines from 0 (the n-best format of Moses and Marian). No
-    text comes twice, so there are fewer lines if hypotheses differ in their tokens only.
+    first. The index counts the input lines from 0 (the n-best format of Moses and Marian). All
+    texts of a line differ. There are fewer than N if some hypotheses have equal texts.
     (Strategy mbr orders by utility; samples are not ordered.)
     With --json, each becomes one object {"source": "...", "hypotheses": [{"text": "...",
     "score": -1.2}, ...]}; with --details each hypothesis also has "source_tokens", "tokens",
@@ -64,7 +64,7 @@ class TranslateArguments(LineOutputArguments):
 
 
 def translate(arguments: TranslateArguments) -> None:
-    """Read and check a file before the model is loaded; translate standard input as it comes."""
+    """Runs `translate`: checks a file before it loads the model; standard input streams."""
     import jax
 
     text = read_text(arguments.input) if arguments.input else None
@@ -111,7 +111,7 @@ def _n_best(arguments: TranslateArguments) -> bool:
 
 
 def _index_of(line: str) -> str:
-    """The index of the input line in an n-best line."""
+    """Returns the index of the input line in an n-best line."""
     return line.split(" ||| ")[0]
 
 
@@ -194,7 +194,7 @@ def _print_flags(index: int, hypotheses: Sequence["Hypothesis"]) -> None:
 def _format(
     index: int, source: str, hypotheses: Sequence["Hypothesis"], arguments: TranslateArguments
 ) -> str:
-    """What is written for an input line."""
+    """Returns the output for an input line."""
     if arguments.json:
         found = [_as_json(h, with_attention=arguments.attention) for h in hypotheses]
         return json.dumps({"source": source, "hypotheses": found}, ensure_ascii=False)
@@ -204,7 +204,7 @@ def _format(
 
 
 def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any]:
-    """The JSON object of a hypothesis."""
+    """Returns the JSON object of a hypothesis."""
     values: dict[str, Any] = {"text": hypothesis.text, "score": hypothesis.score}
     if hypothesis.utility is not None:
         values["utility"] = hypothesis.utility

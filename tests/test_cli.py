@@ -329,7 +329,7 @@ class TestTranslate:
         assert shouter.members == (1, ())
         assert (shouter.calls[0]["beam_size"], shouter.calls[0]["length_penalty"]) == (7, 1.5)
 
-    def test_search_settings_are_those_of_the_workdir_but_for_what_is_given(
+    def test_search_settings_default_to_those_of_the_workdir(
         self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
     ) -> None:
         config = DecodingConfig(beam_size=3, length_penalty=1.25, forbidden=(5, 7), top_k=0)
@@ -387,7 +387,7 @@ class TestTranslate:
         constraints = [call["constraints"] for call in shouter.calls]
         assert constraints == [[[""], ["x y", "z"]], [["", ""]]]
 
-    def test_lines_in_are_lines_out_whatever_they_are(
+    def test_any_input_line_gives_one_output_line(
         self,
         work: Path,
         shouter: Shouter,

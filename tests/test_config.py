@@ -94,7 +94,7 @@ class TestJson:
         with pytest.raises(ValueError, match=message):
             from_json(json.dumps(values))
 
-    def test_whole_numbers_do_for_floats_and_lists_for_tuples(self) -> None:
+    def test_integers_are_accepted_for_floats_and_lists_for_tuples(self) -> None:
         values = json.loads(to_json(Config()))
         values["training"]["learning_rate"] = 1
         values["data"]["train"] |= {"source": ["a"], "target": ["b"]}
@@ -109,13 +109,13 @@ class TestWorkdir:
         assert workdir_config(str(tmp_path / "new")) == EVERYWHERE
         assert [path.name for path in (tmp_path / "new").iterdir()] == ["config.json"]
 
-    def test_without_one_says_what_was_expected(self, tmp_path: Path) -> None:
+    def test_a_missing_config_says_what_was_expected(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"has no config\.json.*flaxformer_mt\.train"):
             workdir_config(str(tmp_path))
         with pytest.raises(FileNotFoundError, match="does not exist"):
             workdir_config(str(tmp_path / "nowhere"))
 
-    def test_damaged_one_is_named(self, tmp_path: Path) -> None:
+    def test_a_damaged_config_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text("{")
         with pytest.raises(ValueError, match=r"config\.json"):
             workdir_config(str(tmp_path))
@@ -307,7 +307,7 @@ class TestParse:
             (["--decoding.allow-unknown", "maybe"], "true or false"),
         ],
     )
-    def test_what_does_not_fit_ends_with_status_2_and_the_nearest(
+    def test_invalid_arguments_exit_with_2_and_name_the_nearest_flag(
         self,
         config_file: str,
         arguments: list[str],

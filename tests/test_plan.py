@@ -24,7 +24,7 @@ def run(*words):
     return plan.main(list(words))
 
 
-def test_the_devices_here(capsys):
+def test_the_local_devices(capsys):
     """The table has a line for each batch shape and each length of sources."""
     assert run(*TINY) == 0
     text = capsys.readouterr().out

@@ -129,7 +129,7 @@ def test_training_flops_follow_loops_and_rematerialisation():
     assert again > 1.15 * plain
 
 
-def test_parts_are_all_of_it():
+def test_parts_add_up_to_the_whole():
     parts = params_by_part(shapes(make(norm="pre", tie_embeddings="none", output_bias=True)))
     assert parts["embeddings"] == VOCAB * (3 * 64 + 1)
     attention, feed_forward, norm = 4 * (64 * 64 + 64), 2 * 64 * 128 + 128 + 64, 2 * 64

@@ -35,16 +35,16 @@ class DataConfig:
     batching: Literal["bucket", "pack"] = "bucket"
     """"bucket": one pair in a row, pairs of similar lengths in a batch, several batch shapes.
     "pack": several pairs in a row (they do not attend to each other), one batch shape. Its rows
-    have max_source_length and max_target_length tokens; several times the usual sentence pads
-    least, in proportion to the tokens of the two languages."""
+    have max_source_length and max_target_length tokens. Several times the usual sentence length
+    gives the least padding."""
     tokens_per_batch: int = 4096
     """Largest number of source tokens in a batch, and of target tokens, padding included."""
     num_buckets: int = 16
     """Bucketing: largest number of batch shapes. More shapes pad less; each is compiled once."""
     num_workers: int = 0
     """With tokenizer.sampling_alpha: processes that sample segmentations, each with a copy of the
-    text. They start in each epoch, which takes seconds. 0 = a thread, which is enough for some
-    10,000 pairs a second."""
+    text. They start in each epoch, which takes seconds. 0 = a thread, enough for about 10,000
+    pairs a second."""
 
     def __post_init__(self) -> None:
         for name, least in (

@@ -17,11 +17,11 @@ BATCHES = "batches"
 
 
 def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
-    """Returns a hash of the token ids of each corpus, and one of how they become batches.
+    """Returns a hash of the token ids of each corpus, and a hash of the batching.
 
     Args:
       names: of the corpora, in order; a repeated name gets "#2" and so on.
-      epochs: their pairs and how they become batches.
+      epochs: their pairs and the settings of batching.
 
     Returns:
       {name: 16 hexadecimal digits}, with `BATCHES` as the last name.

@@ -41,7 +41,7 @@ class TransformerConfig:
     norm_type: Literal["layer", "rms"] = "layer"
     """Layer normalisation (the paper), or RMSNorm, which only scales."""
     norm_epsilon: float = 1e-6
-    """Added to the variance under the root."""
+    """Added to the variance before its square root."""
     positions: Scheme = "sinusoidal"
     """Added to the embeddings: "sinusoidal" (the paper), "sinusoidal_half_split" (all sines first,
     as Marian), "learned". By distance, in self-attention: "relative" (Shaw et al. 2018),
@@ -54,7 +54,7 @@ class TransformerConfig:
     num_position_buckets: int = 32
     """Bucketed positions: number of buckets (half for each direction in the encoder)."""
     local_window: int = 0
-    """Self-attention sees the r positions centred on each one (section 4); 0 = all."""
+    """r: each position attends to the r positions around it (section 4); 0 = all."""
     activation: Activation = "relu"
     """Of the feed-forward network: "relu" (the paper), "gelu" (exact), "silu", or the gated
     "geglu", "swiglu", which have a third matrix."""
@@ -68,21 +68,21 @@ class TransformerConfig:
     output_bias: bool = False
     """A bias on the logits, as in Marian."""
     dropout: float = 0.1
-    """On each sub-layer's output and on the sums of embeddings and positions (section 5.4)."""
+    """Dropout rate of each sub-layer's output, and of embeddings + positions (section 5.4)."""
     attention_dropout: float = 0.0
-    """On the attention weights."""
+    """Dropout rate of the attention weights."""
     activation_dropout: float = 0.0
-    """On the activations inside the feed-forward network."""
+    """Dropout rate inside the feed-forward network."""
     dtype: Dtype = "float32"
-    """Of the matrix products; parameters, softmax, norms and logits stay in float32."""
+    """Type of the matrix products; parameters, softmax, norms and logits stay in float32."""
     kernels: KernelChoice = "auto"
     """Implementation of attention, products and dropout: the one for the device ("auto"), the plain
     "reference", or one by name. It changes speed and rounding, not the model."""
     layer_loop: LayerLoop = "unrolled"
     """Training: "scan" compiles one layer and loops over it. Use it for deep models."""
     remat: Remat = "none"
-    """Training: the part that the backward pass computes again to save memory: nothing ("none"),
-    the "full" layer, or all but the matrix products ("dots")."""
+    """Training: the backward pass saves memory by computing again nothing ("none"), the whole layer
+    ("full"), or all but the matrix products ("dots")."""
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -100,7 +100,7 @@ class TransformerConfig:
 
     @property
     def head_widths(self) -> tuple[int, int]:
-        """(d_k, d_v)"""
+        """Widths of a key and of a value of one head: (d_k, d_v)."""
         even = self.d_model // self.num_heads
         return self.key_width or even, self.value_width or even
 

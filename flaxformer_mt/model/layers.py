@@ -94,8 +94,8 @@ class Embedding(nn.Module):
 
     def setup(self) -> None:
         d_model = self.config.d_model
-        # Standard deviation d_model^-1/2: times sqrt(d_model) the input has variance 1, and so
-        # have the initial logits.
+        # Standard deviation d_model^-1/2: after scaling by sqrt(d_model) the input has variance 1,
+        # and so have the initial logits.
         init = nn.initializers.normal(d_model**-0.5)
         table = parameter(self, "table", init, (self.vocab_size, d_model), ("vocab", "embed"))
         # Converted once for all uses, so that devices sum one gradient.
@@ -180,7 +180,7 @@ class RMSNorm(nn.Module):
 
 
 class Identity(nn.Module):
-    """Returns its input; post-norm has it in the place of pre-norm's last norm."""
+    """Returns its input. Post-norm uses it where pre-norm has its final norm."""
 
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         return x

@@ -81,7 +81,7 @@ def causal_mask(length: int) -> Bool[Array, "1 1 T T"]:
 def local_window_mask(
     query_positions: Int[Array, "#B #T"], key_positions: Int[Array, "#B #S"], size: int
 ) -> Bool[Array, "#B 1 #T #S"]:
-    """Returns the mask of distances up to size // 2: the r positions around each (section 4).
+    """Returns the mask of the keys at most size // 2 positions away (section 4).
 
     In a decoder the causal mask hides the right half, which leaves size // 2 tokens before the
     query. Stacked layers reach further: each adds its own window.

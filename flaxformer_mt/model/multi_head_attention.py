@@ -100,7 +100,7 @@ class MultiHeadAttention(nn.Module):
         return queries, self.relation.bias(queries, context)
 
     def _needs_weights(self) -> bool:
-        """Whether a position scheme or the caller of `apply` reads the attention weights."""
+        """Returns whether a position scheme or the caller of `apply` reads the weights."""
         return self.relation.needs_weights or self.is_mutable_collection("intermediates")
 
     def _attend_by_weights(

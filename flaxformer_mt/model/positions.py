@@ -163,7 +163,7 @@ class RelativePositions(RelativeScheme):
         context: AttentionContext,
     ) -> Float[Array, "B T N W"]:
         """Returns z_i: the heads with the second term of equation 4 added."""
-        # Keys at one distance share its vector, so their weights are summed first.
+        # Keys at one distance share a vector, so their weights are summed first.
         rows = jax.nn.one_hot(self._rows(context), self.num_distances, dtype=heads.dtype)
         rows = jnp.broadcast_to(rows, (weights.shape[0], *rows.shape[1:]))
         by_distance = jnp.einsum("BNTS,BTSC->BTNC", weights.astype(heads.dtype), rows)

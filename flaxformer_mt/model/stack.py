@@ -1,7 +1,7 @@
 """A stack of equal layers: unrolled, scanned or rematerialised, with the same result.
 
-The parameters are the same in all three: one subtree for each layer. So a checkpoint of one serves
-the others, and so does decoding, which always runs layer by layer.
+All three have the same parameters, one subtree for each layer. So they read each other's
+checkpoints. Decoding always runs layer by layer.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _KEPT: dict[Remat, Callable[..., Any]] = {
 
 
 RunLayers = Callable[..., Array]
-"""(layers, x [B T D], *context, dropout_rows=...) -> x after all layers; each gets `context`."""
+"""(layers, x [B T D], *context, dropout_rows=...) -> x after all layers; each takes `context`."""
 
 
 def choose_run(layer_loop: LayerLoop, remat: Remat) -> RunLayers:

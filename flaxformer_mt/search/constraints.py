@@ -39,9 +39,9 @@ from flaxformer_mt.search.step import Scores
 class Banks(Selection):
     """The selection of a beam search with constraints.
 
-    The state of a phrase is the number of its first tokens that the hypothesis ends with. It is the
-    length of the phrase until the next token shows whether the word ends there, and then
-    `satisfied` (L + 1) for the rest of the hypothesis.
+    The state of a phrase is the number of its first tokens that the hypothesis ends with. At the
+    end of the phrase the state is its length, until the next token shows whether the word ends
+    there. If so, the state is `satisfied` (L + 1) for the rest of the hypothesis.
     """
 
     phrases: Int[Array, "B M L"]
@@ -52,7 +52,7 @@ class Banks(Selection):
     """The next state for each state and symbol. Symbol i is the i-th token of the phrase (a token
     that occurs twice has the first i), symbol L any other token."""
     boundary: Bool[Array, "1 V"]
-    """Tokens that do not continue the word before them."""
+    """True for tokens that do not continue the word before them."""
     eos_id: int = flax.struct.field(pytree_node=False)
 
     @property
@@ -88,11 +88,11 @@ class Banks(Selection):
     ) -> Scores:
         """Returns `scores` without the tokens that would make it impossible to write all phrases.
 
-        The open phrases need at most `missing` tokens, if each is written from its first token.
-        They need fewer if a phrase that has begun continues. A token of the cheapest way reduces
-        this number by one, whatever happens to the other phrases. If the tokens left might be too
-        few after a free choice, only the tokens of cheapest ways are allowed. So one token is left
-        for EOS.
+        A phrase is open until the hypothesis contains it. Written from their first tokens, the open
+        phrases need `missing` tokens. Fewer are needed if a begun phrase continues. Each token of
+        the cheapest way reduces this number by one, even if other phrases must begin again. If too
+        few tokens might be left after a free choice, only the tokens of the cheapest ways are
+        allowed. One token is always left for EOS.
 
         If EOS is the most probable token, or the only one that the rules allow, while a phrase is
         open, the hypothesis must continue with a phrase.

@@ -40,10 +40,10 @@ def most_probable(scores: Scores, step: Int[Array, " B"]) -> Int[Array, "B K"]:
 def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:
     """Returns the search that chooses one token at a time until EOS.
 
-    `SentenceOptions.choose` chooses it: the most probable token, or a sample. A sentence at its
-    limit ends with EOS. The length penalty changes the reported score only. The K hypotheses of a
-    sentence are chosen independently, and are not sorted by score. More than one makes sense for
-    samples.
+    `SentenceOptions.choose` chooses it: the most probable token, or a sample. At its length
+    limit a hypothesis ends with EOS. The length penalty changes the reported score only. The K
+    hypotheses of a sentence are chosen independently, and are not sorted by score. Only sampling
+    needs more than one.
     """
 
     def start(options: SentenceOptions) -> GreedyState:

@@ -117,7 +117,7 @@ class Search(NamedTuple):
 def run(
     search: Search, step: DecodeStep, cache: DecodeCache, options: SentenceOptions
 ) -> Hypotheses:
-    """Returns the hypotheses of every sentence; `cache` is that before the first token."""
+    """Returns the hypotheses of every sentence, from the `cache` before the first token."""
     state = search.start(options)._replace(cache=cache)
     return search.result(decode_until(search, step, options, state, 0))
 

@@ -99,9 +99,9 @@ class RepetitionPenalty:
 
 @flax.struct.dataclass
 class Completion:
-    """Tokens that spell a text of up to C characters. The last of them may go beyond its end.
+    """Allows tokens that spell a text of up to C characters. The last token may be longer.
 
-    The ranks of the pieces in alphabetical order make a range of those that begin with a text.
+    Pieces in alphabetical order have ranks. The pieces that begin with a text are a range of ranks.
     """
 
     lengths: Int[Array, " B"]
@@ -138,7 +138,7 @@ class Completion:
 
 @flax.struct.dataclass
 class ForcedPrefix:
-    """The first `lengths` tokens are those of `tokens`, whatever rules and selection say.
+    """Forces the first `lengths` tokens to those of `tokens`, whatever rules and selection say.
 
     The tokens after them spell the text of `completion`.
     """
@@ -148,7 +148,7 @@ class ForcedPrefix:
     completion: Completion | None = None
 
     def __call__(self, scores: Scores, log_probs: Scores, chosen: History) -> Scores:
-        """Returns `scores` after the prefix; inside of it those of the model, for its tokens."""
+        """Returns `scores`; within the prefix only its tokens, with `log_probs`."""
         position = jnp.minimum(chosen.step, self.tokens.shape[1] - 1)
         forced = jnp.take_along_axis(self.tokens, position[:, None], axis=1)  # [B 1]
         allowed = (jnp.arange(scores.shape[-1]) == forced)[:, None]  # [B 1 V]

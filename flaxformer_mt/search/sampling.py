@@ -26,8 +26,8 @@ class Sampler:
     temperature: Float[Array, ""]
     """Above 0. Below 1 makes the distribution sharper, above 1 flatter."""
     top_p: Float[Array, ""] | None = None
-    """Samples from the fewest most probable tokens that together have this probability (nucleus
-    sampling)."""
+    """Samples from the smallest set of most probable tokens whose sum of probabilities reaches this
+    value (nucleus sampling)."""
     top_k: int = flax.struct.field(pytree_node=False, default=0)
     """Samples from the k most probable tokens; 0 = all."""
 
@@ -65,9 +65,9 @@ class WithoutReplacement(Selection):
     """Stochastic beam search: K sentences sampled without replacement (Kool et al. 2019).
 
     The k largest of log p + Gumbel noise are k samples without replacement. Algorithm 1 of that
-    paper does this for whole sentences without noise for each one: it goes from prefixes to
-    sentences, and the noise of a prefix is the maximum over all its continuations. So it is a beam
-    search that compares perturbed log-probabilities. The length penalty has no effect. The state of
+    paper samples whole sentences in this way, token by token: the noise of a prefix is the maximum
+    of the noise of all its continuations. So it is a beam search that compares perturbed
+    log-probabilities. The length penalty has no effect. The state of
     a hypothesis is its log-probability under the distribution that is sampled (`Sampler.temper`).
     """
 

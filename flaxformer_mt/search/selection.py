@@ -34,7 +34,7 @@ class Candidates(NamedTuple):
     totals: Float[Array, "B C"]
     log_probs: Float[Array, "B C"]
     parents: Int[Array, "B C"]
-    """The beam that each one extends."""
+    """The number of the hypothesis that each one extends."""
     tokens: Int[Array, "B C"]
     """The token that each one adds."""
     state: Any = ()
@@ -83,7 +83,7 @@ class Selection:
 def best_extensions(totals: Scores, live: Live, log_probs: Scores) -> Candidates:
     """Returns the extensions with the 2K largest of the K * V totals.
 
-    Those of each hypothesis are found first: one row of K * V totals would be a copy of them.
+    It finds those of each hypothesis first: one row of K * V totals would need a copy.
     """
     batch, beams, vocab_size = totals.shape
     width = min(2 * beams, vocab_size)

@@ -57,9 +57,9 @@ def check_vocabularies(model: Transformer, tokenizer: Tokenizer) -> None:
 
 
 def as_checkpoint_name(which: Any) -> str:
-    """The name of a checkpoint, or the number of its step, as text.
+    """Returns the name of a checkpoint, or the number of its step, as text.
 
-    Raises ValueError for what is neither text nor an integer.
+    Raises ValueError for a value that is neither text nor an integer.
     """
     if not isinstance(which, str | numbers.Integral) or isinstance(which, bool):
         raise ValueError(
@@ -184,7 +184,7 @@ def check_requests(
 
 
 def check_is_target(target: Any, line: int) -> None:
-    """Raise ValueError unless this is text or a list of tokens."""
+    """Raises ValueError unless this is text or a list of tokens."""
     if not isinstance(target, str | Iterable) or isinstance(target, bytes):
         raise ValueError(
             f"target {line}: must be a string or a list of token ids, but it is {_describe(target)}"

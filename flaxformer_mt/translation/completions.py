@@ -1,4 +1,4 @@
-"""The ways to complete the last word of a prefix: from "der alte Hun" to "der alte Hund ist"."""
+"""Completes the last word of a prefix: from "der alte Hun" to "der alte Hund ist"."""
 
 import bisect
 from collections.abc import Collection, Sequence
@@ -11,9 +11,9 @@ from jaxtyping import Bool, Int
 from flaxformer_mt.search.rules import Completion
 
 SPACE = "▁"
-"""At the beginning of a piece: a space before it."""
+"""Marks a piece that begins with a space."""
 LONGEST = 16
-"""Characters of an open word. Of a longer one, the first tokens are forced."""
+"""Most characters of an open word. The first tokens of a longer word are fixed."""
 _LAST = "\U0010ffff"
 
 
@@ -30,7 +30,7 @@ class Completions:
     """The pieces of a target vocabulary in alphabetical order."""
 
     def __init__(self, pieces: Sequence[str], special: Collection[int]) -> None:
-        """`special` are tokens that spell no text."""
+        """Sorts the pieces. `special` are tokens without text."""
         spelling = sorted(
             (piece, token)
             for token, piece in enumerate(pieces)
@@ -46,14 +46,14 @@ class Completions:
         self._widths[0, self._tokens] = [len(piece) for piece in self._sorted]
 
     def range(self, text: str) -> tuple[int, int]:
-        """The ranks of the pieces that begin with the text: from, to."""
+        """Returns the ranks (from, to) of the pieces that begin with the text."""
         return (
             bisect.bisect_left(self._sorted, text),
             bisect.bisect_left(self._sorted, text + _LAST),
         )
 
     def ways(self, word: str, suppressed: Bool[np.ndarray, " V"]) -> Ways | None:
-        """The ways to spell an open word without suppressed tokens; None if there is none."""
+        """Returns the ways to spell an open word without suppressed tokens, or None."""
         size = len(word)
         ranges = np.zeros((LONGEST, 2), np.int32)
         parts = np.full((LONGEST, LONGEST), -1, np.int32)
@@ -70,7 +70,7 @@ class Completions:
     def rows(
         self, words: Sequence[str], suppressed: Bool[np.ndarray, " V"], rows: int
     ) -> Completion:
-        """The arrays of a batch with this number of rows; "" for a sentence without a word."""
+        """Returns the arrays of a batch; "" for a sentence without an open word."""
         lengths = np.zeros(rows)
         ranges = np.zeros((rows, LONGEST, 2))
         parts = np.full((rows, LONGEST, LONGEST), -1)
@@ -83,5 +83,5 @@ class Completions:
 
 
 def is_byte(piece: str) -> bool:
-    """Whether this is a byte of a character without a piece of its own, such as <0xE4>."""
+    """Returns whether the piece is one byte of a rare character, such as <0xE4>."""
     return len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")

@@ -1,4 +1,4 @@
-"""Split text that is too long for the model into pieces that fit."""
+"""Splits text that is too long for the model into pieces that fit."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ BOUNDARIES = tuple(
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Split `text` into pieces for which `fits` holds; only the space between pieces is lost.
+    """Returns pieces of `text` for which `fits` holds; only the space between pieces is lost.
 
     Each piece is as long as possible and ends where a sentence ends, or else a clause, or else a
     word. Such an end must lie in the last three quarters of the longest possible piece; otherwise
@@ -33,10 +33,10 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def longest_prefix(text: str, start: int, fits: Callable[[str], bool]) -> int:
-    """End of the longest text from `start` on that fits, about: doubling, then bisection.
+    """Returns, approximately, the end of the longest text from `start` that fits.
 
-    It is at least one character. The cost depends on its length, not on that of the text: a line of
-    a megabyte takes linear time.
+    It tries lengths by doubling, then by bisection. The text has at least one character. The cost
+    depends on its length alone, so a line of a megabyte takes linear time.
     """
     good, bad = 1, 2
     while start + bad <= len(text) and fits(text[start : start + bad]):
@@ -52,9 +52,9 @@ def longest_prefix(text: str, start: int, fits: Callable[[str], bool]) -> int:
 
 
 def last_boundary(text: str, start: int, end: int) -> int:
-    """The last end of a sentence, clause or word in the last three quarters of the text between.
+    """Returns the last end of a sentence, clause or word in the last three quarters of the text.
 
-    `end` if there is none.
+    The text is that from `start` to `end`. Returns `end` if there is no such end.
     """
     longest = text[start : end + 1]  # the space after a word need not fit
     for boundary in BOUNDARIES:

@@ -1,4 +1,4 @@
-"""Which of the hypotheses that a search found are returned, and in which order."""
+"""Selects and orders the hypotheses of a search."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from flaxformer_mt.translation.results import Hypothesis
 def ranked(
     found: Sequence[Hypothesis], config: DecodingConfig, target_language: str
 ) -> list[Hypothesis]:
-    """The hypotheses of one sentence as its strategy orders them, without equal texts.
+    """Returns the hypotheses of one sentence in the order of its strategy, without equal texts.
 
     Strategy "sample" keeps equal texts: their number estimates a probability.
     """
@@ -19,7 +19,7 @@ def ranked(
 
 
 def distinct(found: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """The hypotheses without those whose text an earlier one has (with other tokens)."""
+    """Returns the first hypothesis of each text; others have equal texts but other tokens."""
     first: dict[str, Hypothesis] = {}
     for one in found:
         first.setdefault(one.text, one)
@@ -29,7 +29,7 @@ def distinct(found: Sequence[Hypothesis]) -> list[Hypothesis]:
 def _ranked_by_utility(
     samples: Sequence[Hypothesis], config: DecodingConfig, target_language: str
 ) -> list[Hypothesis]:
-    """The distinct samples that agree best with all samples."""
+    """Returns the distinct samples that agree best with all samples."""
     # Imported here, because sacreBLEU would delay every other search.
     from flaxformer_mt.evaluation import mbr
     from flaxformer_mt.evaluation.metrics import default_tokenize

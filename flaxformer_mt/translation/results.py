@@ -90,7 +90,7 @@ def join_lines(
     blank: Hypothesis,
     vocabulary: Vocabulary,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each line, from the hypotheses of all segments.
+    """Returns the hypotheses of each line, from the hypotheses of all segments.
 
     Args:
       lines: index of the line of each segment.

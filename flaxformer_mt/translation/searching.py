@@ -28,8 +28,8 @@ from flaxformer_mt.translation.results import Hypothesis, make_hypothesis
 from flaxformer_mt.translation.word_ends import TargetWords
 
 ROWS_PER_SLOT = 32
-"""Sentences of a program for each one that it searches at the same time. The more there are, the
-fewer batch slots are empty on average: they run empty only at the end of a program."""
+"""Sentences of one program call for each batch slot. Batch slots are empty only at the end of a
+call. So with more sentences, fewer batch slots are empty on average."""
 FEW_SENTENCES = 32
 FEW_ON_CPU, MANY_ON_CPU = 10, 160
 """Hypotheses that a program extends at the same time on a CPU, for few sentences and for many. An
@@ -47,7 +47,7 @@ class Ensemble:
         max_source_length: int,
         weights: Sequence[float] | None = None,
     ) -> None:
-        """The `weights` of the models have sum 1; None for a single model."""
+        """Takes one or more models. `weights` have sum 1; None for a single model."""
         self.models, self.params = tuple(models), tuple(params)
         self.max_source_length = max_source_length
         self.weights = None if weights is None else tuple(weights)

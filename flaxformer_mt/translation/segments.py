@@ -14,7 +14,7 @@ from flaxformer_mt.translation.long_lines import split_text
 
 S = TypeVar("S")
 SEGMENTS_OF_LONG_LINE = 256
-"""A line with more segments is translated in parts of so many, for progress and interruptions."""
+"""A line with more segments is translated in parts of this size, to show its progress."""
 
 
 class Segment(NamedTuple):
@@ -41,7 +41,7 @@ def tag_lines(
     known = ", ".join(tokenizer.languages)
     if language and language not in tokenizer.languages:
         raise ValueError(
-            f"the target language {language!r} is none of those that this model knows: {known}"
+            f"this model does not know the target language {language!r}; it knows: {known}"
             if known
             else f"the target language {language!r} was given, but this model translates into one "
             "language only: leave it out"
@@ -122,9 +122,10 @@ def segment_lines(
 
 
 def in_parts(segments: Sequence[S], lines: Sequence[int]) -> Iterator[Sequence[S]]:
-    """All segments as one part; in parts of `SEGMENTS_OF_LONG_LINE` if a line has more than that.
+    """Yields all segments as one part, or in several parts if a line has very many segments.
 
-    `lines` are the lines of the segments, in ascending order.
+    A part then has `SEGMENTS_OF_LONG_LINE` segments. `lines` has the line of each segment, in
+    ascending order.
     """
     size = max(1, len(segments))
     if any(len(list(group)) > SEGMENTS_OF_LONG_LINE for _, group in itertools.groupby(lines)):

@@ -15,21 +15,21 @@ from flaxformer_mt.translation.completions import LONGEST, SPACE, Completions, i
 _CJK = r"\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{Hangul}"
 """Scripts without spaces between words, or (Korean) with particles attached to words."""
 _WORD_START = regex.compile(r"(?w)\b|\p{Hangul}")
-"""After a letter: a word boundary of Unicode (UAX 29). Combining marks and joiners are none. Thai
-and other scripts without spaces have one before each letter."""
+"""Matches after a letter where Unicode (UAX 29) has a word boundary. Combining marks and joiners do
+not match. Each letter of Thai and other scripts without spaces does."""
 _CAN_GROW = regex.compile(rf"[\w--[{_CJK}]]", regex.V1)
-"""A letter, mark or digit: another letter or mark after it would change the word."""
+"""Matches a letter, mark or digit. A letter or mark after it would change the word."""
 _FOLLOWS_WORD = regex.compile(
     r"[\p{Terminal_Punctuation}--[.:]]|\p{Close_Punctuation}|[.:…'\"\p{Pi}\p{Pf}](?!\w)|"
     rf"['’]\p{{L}}{{1,2}}\b|[{_CJK}\p{{Line_Break=SA}}]",
     regex.V1,
 )
-"""At the beginning of a phrase: stands after a word without a space. A quotation mark before a
-letter does not; it opens a quotation."""
+"""Matches the beginning of a phrase that follows a word without a space. A quotation mark before a
+letter does not match: it opens a quotation."""
 
 
 _OPEN = regex.compile(r".*\w", regex.DOTALL)
-"""A text whose last word may go on."""
+"""Matches a text whose last word can become longer."""
 
 
 class Prefix(NamedTuple):
@@ -37,11 +37,11 @@ class Prefix(NamedTuple):
 
     tokens: tuple[int, ...] = ()
     open_word: str = ""
-    """As pieces spell it: "▁Hun". Its last token may go beyond its end. "" = none."""
+    """The open word as its pieces spell it: "▁Hun". Its last token may be longer. "" = none."""
 
     @property
     def most_tokens(self) -> int:
-        """The most tokens that it takes."""
+        """The largest number of tokens of the prefix."""
         return len(self.tokens) + len(self.open_word)
 
 
@@ -49,7 +49,7 @@ class TargetWords:
     """The words of a target vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        """The tables of the vocabulary are made at first use."""
+        """Keeps the vocabulary. Its tables are made at first use."""
         self.vocabulary = vocabulary
 
     @functools.cached_property
@@ -71,7 +71,7 @@ class TargetWords:
         return np.array(starts)
 
     def ends_inside_word(self, phrase: Sequence[int]) -> bool:
-        """Whether one more token could change the last word of a phrase."""
+        """Returns whether one more token could change the last word of a phrase."""
         return _CAN_GROW.match(self.vocabulary.detokenize(phrase)[-1:]) is not None
 
     @functools.cached_property
@@ -82,7 +82,7 @@ class TargetWords:
         return Completions(self.pieces, special)
 
     def make_prefix(self, text: str) -> Prefix:
-        """The beginning of a sentence, normalised as all text.
+        """Returns the prefix that `text` gives, normalised as all text.
 
         Its last word is open if the text ends with a letter, mark or digit.
         Raises ValueError if the vocabulary cannot represent the text.
@@ -99,7 +99,7 @@ class TargetWords:
         return Prefix(tokens[:rest], word)
 
     def _make_prefix_of_words(self, text: str) -> Prefix:
-        """As `make_prefix`, where each piece is a word. The last word need not be a piece."""
+        """Returns `make_prefix` for a vocabulary of words. The last word need not be a piece."""
         *words, last = text.split()
         first, end = self.completions.range(last)
         longer = end - first > (last in self.completions.token_of)
@@ -112,7 +112,7 @@ class TargetWords:
         return self._checked(self.vocabulary.tokenize(wanted)[:-1], wanted, text)
 
     def tokenize_phrase(self, phrase: str) -> tuple[int, ...]:
-        """The tokens of a phrase inside a sentence, without EOS; normalised as all text.
+        """Returns the tokens of a phrase inside a sentence, without EOS; normalised as all text.
 
         There is no space before punctuation that follows a word, nor in a script without spaces.
         Raises ValueError if the vocabulary cannot represent the phrase.
@@ -124,7 +124,7 @@ class TargetWords:
         return self._checked(tokens, wanted, phrase)
 
     def _without_space(self, tokens: Sequence[int]) -> Sequence[int]:
-        """The tokens without the space at their beginning, if they still begin a word."""
+        """Returns the tokens without their first space, if they still begin a word."""
         first, rest = self.pieces[tokens[0]], list(tokens[1:])
         if first.startswith(SPACE) and first[1:] in self.pieces:
             rest = [self.pieces.index(first[1:]), *rest]
@@ -144,12 +144,12 @@ class TargetWords:
 
 
 def _starts_word(piece: str) -> bool:
-    """Whether the piece starts a word if it stands after a letter."""
+    """Returns whether the piece starts a word if it stands after a letter."""
     return _WORD_START.match(f"a{piece[:1]}", pos=1) is not None
 
 
 def _comparable(text: str) -> str:
-    """The text without what a vocabulary's normalisation may change: NFKC, case, control codes."""
+    """Returns the text in NFKC, without case and control codes: normalisation may change these."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     visible = "".join(c for c in folded if c.isspace() or unicodedata.category(c)[0] != "C")
     return " ".join(visible.split())

@@ -86,7 +86,7 @@ def test_a_failing_contender_is_removed_and_the_others_continue(tmp_path, capsys
     assert (tmp_path / "turns").read_text() == "aaaa"
 
 
-def test_the_limits_of_the_machine_are_no_contender(tmp_path):
+def test_machine_limits_are_not_counted_as_a_contender(tmp_path):
     """They can be measured alone. But if there were contenders, at least one must be left."""
     entries = [echo("limits of b", tmp_path), Entry("a", "tests.benchmarks.echoes:Failing", {})]
     with ready(entries, tmp_path, QUICK) as children:

@@ -119,7 +119,7 @@ def test_a_directory_of_no_training_run_is_named(tmp_path):
         average_checkpoints(tmp_path, last=1)
 
 
-def test_or_fewer_averages_what_there_is(tmp_path):
+def test_or_fewer_averages_the_available_checkpoints(tmp_path):
     write_run(tmp_path, constant(1.0), constant(3.0))
     assert len(average_checkpoints(tmp_path, last=5, or_fewer=True).steps) == 2
 

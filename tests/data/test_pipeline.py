@@ -267,7 +267,7 @@ next(data.train_iterator())  # a thread samples the second epoch
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
-def test_settings_that_leave_nothing_or_make_no_sense_are_explained(config, build):
+def test_unusable_settings_are_explained(config, build):
     with pytest.raises(ValueError, match="no training pair is left: 203 pairs read, 0 kept"):
         build(dataclasses.replace(config, max_source_length=2))
     with pytest.raises(ValueError, match="data.test lists no text"):

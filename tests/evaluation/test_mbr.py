@@ -84,7 +84,7 @@ class TestExpectedUtilities:
             rtol=1e-12,
         )
 
-    def test_alike_is_100_and_nothing_is_0(self) -> None:
+    def test_equal_texts_score_100_and_empty_ones_0(self) -> None:
         for utility in UTILITIES:
             assert expected_utilities([CAT], [CAT, CAT], utility)[0] == pytest.approx(100)
             assert expected_utilities(["", "zzz"], [CAT], utility).tolist() == [0, 0]
@@ -96,7 +96,7 @@ class TestExpectedUtilities:
 
 
 class TestRank:
-    def test_what_agrees_with_the_others_wins(self) -> None:
+    def test_the_sample_that_agrees_most_wins(self) -> None:
         assert rank([DOG, CAT, CATS]) in ([1, 2, 0], [2, 1, 0])
         assert rank([DOG, CATS, CAT, CAT]) == [2, 1, 0]
 
@@ -112,7 +112,7 @@ class TestRank:
         assert all(samples.index(samples[i]) == i for i in found)  # the first of its kind
         assert {samples[i] for i in found} == set(samples)
 
-    def test_equals_go_by_count_then_by_text(self) -> None:
+    def test_ties_are_ordered_by_count_then_by_text(self) -> None:
         # Nothing in common: each agrees only with its own copies.
         assert rank(["bbb", "ccc", "aaa"]) == [2, 0, 1]
         assert rank(["", "bbb", "bbb", " ", " ", " "]) == [1, 3, 0]  # blank agrees with nothing

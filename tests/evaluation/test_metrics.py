@@ -34,7 +34,7 @@ def test_lowercase_is_in_the_signature() -> None:
     assert "case:mixed" in bleu(hypothesis, reference).signature
 
 
-def test_chinese_counts_characters_and_none_counts_what_spaces_part() -> None:
+def test_zh_counts_characters_and_none_splits_at_spaces() -> None:
     hypothesis, reference = ["我们应该保护环境。"], ["我们必须保护环境。"]
     assert bleu(hypothesis, reference, tokenize="zh").value > 20
     assert bleu(hypothesis, reference, tokenize="none").value == 0  # one "word", and it differs

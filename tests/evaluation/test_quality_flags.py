@@ -60,7 +60,7 @@ def test_empty_translation_is_an_omission() -> None:
     "test_set",
     ["multi30k/val", pytest.param("newstest-en-de/newstest2014", marks=pytest.mark.slow)],
 )
-def test_references_are_left_alone_and_faults_are_not(shared_data: Path, test_set: str) -> None:
+def test_references_get_no_flags_and_faults_do(shared_data: Path, test_set: str) -> None:
     paths = [shared_data / f"{test_set}.{language}" for language in ("en", "de")]
     sides = [path.read_text(encoding="utf-8").split("\n") for path in paths]
     pairs = [pair for pair in zip(*sides, strict=True) if len(pair[0].split()) >= 8]
@@ -90,13 +90,13 @@ class TestLoop:
         (flag,) = check("Hello", source, "xy z xy z xy z", target)
         assert flag.reason == "'xy z' is repeated 3 times in a row"
 
-    def test_a_single_token_may_stand_once_more(self) -> None:
+    def test_a_single_token_may_be_repeated_once_more(self) -> None:
         assert flags("Ever so long", "sehr sehr sehr lang") == {}
         assert set(flags("Ever so long", "sehr sehr sehr sehr lang")) == {"loop"}
         assert set(flags("Ever so long", "so sehr so sehr so sehr lang")) == {"loop"}
         assert flags("Ever so long", "so sehr so sehr lang") == {}
 
-    def test_what_the_source_repeats_may_be_repeated(self) -> None:
+    def test_repetitions_of_the_source_are_allowed(self) -> None:
         assert flags("ha ha ha ha ha !", "hi hi hi hi hi !") == {}
         assert "loop" in flags("ha ha ha ha !", "hi hi hi hi hi !")
         # The source is one token here, so its characters are compared.
@@ -105,7 +105,7 @@ class TestLoop:
         verse = "I would like to dance . "
         assert flags(verse * 4, "Ich will tanzen . " * 4) == {}
 
-    def test_limits_are_the_configs(self) -> None:
+    def test_the_limits_come_from_the_config(self) -> None:
         assert "loop" in flags("One day", "ein Tag ein Tag", max_repeats=1)
         assert flags("One day", "ein Tag ein Tag ein Tag", max_repeats=3) == {}
         assert flags("One day", "ein Tag ein Tag ein Tag", max_loop_tokens=1) == {}
@@ -139,7 +139,7 @@ class TestCopy:
             "A - B .",
         ],
     )
-    def test_what_needs_no_translation_may_stay(self, text: str) -> None:
+    def test_untranslatable_text_may_be_copied(self, text: str) -> None:
         assert flags(text, text) == {}
 
 
@@ -159,7 +159,7 @@ class TestOmission:
         coverage = np.where(np.arange(13) >= 9, 0.0, 1.0)  # EOS and three words
         assert flags(SOURCE, TARGET, coverage=coverage) == {}
 
-    def test_short_sentence_says_nothing(self) -> None:
+    def test_short_sentences_are_not_judged(self) -> None:
         assert flags("A dog .", "Ein Hund .", coverage=np.zeros(4)) == {}
 
     def test_coverage_of_another_sentence_is_refused(self) -> None:
@@ -210,7 +210,7 @@ class TestTruncation:
     @pytest.mark.parametrize(
         "target", ["Er liest !", "Er liest …", "他看报。」", "Er sagt : „ja.“"]
     )
-    def test_any_other_end_will_do(self, target: str) -> None:
+    def test_other_ends_are_accepted(self, target: str) -> None:
         assert flags("He reads his paper .", target) == {}
 
     def test_headline_has_no_end(self) -> None:

@@ -27,13 +27,13 @@ def params():
     return init_params(MODEL, jax.random.key(0))
 
 
-def test_parameters_go_to_all_devices_and_one_is_left_alone(params):
+def test_parameters_are_copied_to_all_devices_unless_there_is_one(params):
     assert mesh_of(params) is None
     mesh = mesh_of(on_all_devices(params))
     assert mesh is not None and mesh.size == jax.local_device_count() == 8
 
 
-def test_rows_are_dealt_out_and_gathered_again():
+def test_rows_are_sharded_and_gathered():
     """Eight devices with three rows each: row i goes to device i % 8; other arrays go to all."""
     mesh = mesh_of(on_all_devices(jnp.zeros(3)))
 

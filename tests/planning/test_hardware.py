@@ -21,7 +21,7 @@ def test_an_unknown_name_is_refused(name):
 
 
 @pytest.mark.parametrize("name", ["v4:2x2", "v5e:2x2x2", "v5e:32x32", "v5e:0x4"])
-def test_a_slice_that_is_not_sold_is_refused(name):
+def test_a_slice_size_that_does_not_exist_is_refused(name):
     with pytest.raises(ValueError, match=f"--topology {name}: slices of v.e? have . dimensions"):
         open_topology(name)
 

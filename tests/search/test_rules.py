@@ -114,7 +114,7 @@ def completion_of(words: list[str]) -> Completion:
     return Completion(*(jnp.asarray(x, jnp.int32) for x in arrays))
 
 
-def test_a_completion_is_all_that_begins_with_its_text():
+def test_a_completion_allows_exactly_the_texts_that_begin_with_it():
     """After a prefix of 0 to 2 tokens, and for a text of 0 to 3 characters."""
     words = ["", "a", "ab", "abc", "c", "ba"]
     prefixes = [(), (8,), (8, A), (), (A,), (B,)]
@@ -180,7 +180,7 @@ def test_greedy_search_keeps_rules(tables):
         assert len(tokens) >= 4 and len(set(pairs)) == len(pairs)
 
 
-def test_what_is_beyond_the_step_does_not_count():
+def test_tokens_beyond_the_step_are_ignored():
     tokens = jnp.array([[[A, B, A, B, A]]])
     scores = jnp.zeros((1, 1, 6))
     banned = NoRepeatedNgram(2)(scores, History(tokens, jnp.array([3]))) == -jnp.inf

@@ -202,7 +202,7 @@ def test_score_gives_what_translate_reports(translator, beam_size, length_penalt
 
 
 @pytest.mark.usefixtures("compiled_quickly")
-def test_score_of_what_is_blank(translator):
+def test_scores_of_blank_sides(translator):
     """Two blank sides: what `translate` reports. One blank side: it is EOS alone."""
     blank, no_source, no_target = translator.score(["  ", "", "a dog"], ["\u200b", "ein", " "])
     assert blank == (0.0, 0.0, [], [], None, None)
@@ -839,14 +839,14 @@ def test_impossible_prefixes_and_constraints_are_refused(translator, given, mess
         translator.translate(["a dog", "two"], first_line=7, **given)
 
 
-def test_no_limit_is_a_limit_and_none_is_nothing(translator):
+def test_an_infinite_ratio_and_empty_constraints_are_accepted(translator):
     endless = dataclasses.replace(CONFIG, target_length_ratio=float("inf"), min_target_ratio=1e10)
     assert endless.length_limit(3) == endless.min_length(3) == CONFIG.max_target_length
     nothing = {"prefixes": [None, ""], "constraints": [None, []]}
     assert translator.translate(["two", "x"], **nothing) == translator.translate(["two", "x"])
 
 
-def test_all_is_checked_before_any_work(translator, monkeypatch):
+def test_all_requests_are_checked_before_the_search(translator, monkeypatch):
     monkeypatch.setattr(Translator, "search", None)
     options = {"prefixes": ["a", "b"], "constraints": [["c"], ["d"]]}
     with warnings.catch_warnings():
@@ -857,7 +857,7 @@ def test_all_is_checked_before_any_work(translator, monkeypatch):
 
 
 @pytest.mark.usefixtures("compiled_quickly")
-def test_what_is_not_read_is_flagged(translator):
+def test_truncated_sources_are_flagged(translator):
     with pytest.warns(UserWarning, match="only the first 23 are read"):
         (found,) = translator.translate(["ab" * 20], over_long="truncate", flag_faults=True)
     reasons = [flag.reason for flag in found[0].flags if flag.kind == "truncation"]

@@ -71,7 +71,7 @@ def test_phrases_and_prefixes_are_normalised_as_sources_are(text):
         assert written == words.vocabulary.detokenize(words.vocabulary.tokenize(text))
 
 
-def test_what_the_vocabulary_cannot_write_is_refused():
+def test_text_outside_the_vocabulary_is_refused():
     words = words_of("der Hund", byte_fallback=False)
     for text in ("Hünd", "\u0308", "中"):
         with pytest.raises(ValueError, match="cannot be written with the target vocabulary"):

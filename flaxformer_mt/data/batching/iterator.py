@@ -1,6 +1,6 @@
 """The endless stream of training batches, prefetched by Grain, with a state to resume from.
 
-A module of its own, because Grain imports jax if it is installed: configurations load without it.
+It is a separate module, because Grain imports jax. So configurations load without jax.
 """
 
 import threading
@@ -99,8 +99,8 @@ class _Batches:
             except BaseException as error:
                 planned.set_exception(error)
 
-        # A daemon thread in SentencePiece aborts the process when Python exits, so Python waits for
-        # this thread, which then stops early.
+        # If Python exits while a daemon thread is in SentencePiece, the process aborts. So this
+        # thread is no daemon: Python waits for it, and `_is_stopped` ends it early.
         threading.Thread(target=plan, name="plan-epoch", daemon=False).start()
         return planned
 

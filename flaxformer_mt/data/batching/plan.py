@@ -137,8 +137,8 @@ def plan_epoch(
       pairs: all corpora, one after the other.
       shapes: nested, in ascending order; see `choose_bucket_shapes`.
       corpus_sizes: number of `pairs` of each corpus.
-      weights: how often the epoch contains each corpus: 2 = twice, 0.5 = a random half, another one
-        each epoch.
+      weights: how often the epoch contains each corpus: 2 = twice; 0.5 = a random half, which
+        differs in each epoch.
       batcher: makes batches of the shuffled pairs. The batches are shuffled, too.
     """
     rng = np.random.default_rng((seed, epoch))
@@ -179,7 +179,7 @@ class Epochs:
         """Returns the batches of one epoch: a function of (seed, epoch) alone.
 
         `pairs` is the result of `sampler.pairs_of(epoch)`, if it is known already. `is_stopped` is
-        as of `SubwordSampler.pairs_of`.
+        as in `SubwordSampler.pairs_of`.
         """
         if epoch == 0 and self.first is not None:
             return self.first
@@ -198,7 +198,7 @@ class Epochs:
 
 
 def _moves_up(num_pairs: int, here_and_next: Sequence[BatchShape]) -> bool:
-    """Whether these pairs take less space in the next bucket than as a batch of their own."""
+    """Returns whether these pairs take less space in the next bucket than in their own batch."""
     if len(here_and_next) < 2:
         return False
     here, above = here_and_next

@@ -31,9 +31,9 @@ class CorpusConfig:
     """How often an epoch contains each corpus (0.5 = a random half, 2 = twice): one number for each
     pair of text files, then one for each of `pairs`. Empty = once each."""
     temperature: float = 0.0
-    """In place of weights: T = 1 or more shows a corpus of n pairs in proportion to n^(1/T), so
-    that small ones are seen more often (5 is usual for many languages); an epoch keeps its number
-    of pairs. 0 = by weights."""
+    """In place of weights: T = 1 or more shows a corpus of n pairs in proportion to n^(1/T). So
+    small corpora are seen more often (5 is usual for many languages). An epoch keeps its number of
+    pairs. 0 = by weights."""
     source_languages: tuple[str, ...] = ()
     """The source language of each corpus, if they differ: one code for each pair of text files,
     then one for each of `pairs`. Empty = data.source_language for all."""
@@ -109,7 +109,7 @@ class Corpus:
 def open_corpus(
     config: CorpusConfig, *, directory: str, source_language: str, target_language: str
 ) -> Corpus:
-    """Opens all sources of a configuration; a corpus without sources if it lists none.
+    """Returns all sources of a configuration, opened; none if it lists none.
 
     Args:
       config: what to read.

@@ -1,7 +1,7 @@
 """The demo's English-German sentence pairs, which the package contains.
 
-`tools/demo_text` generates them: sentences of a small grammar, whose translation needs agreement,
-verbs that split and another word order. The training text has 40,000 varied sentences, and then
+`tools/demo_text` generates them with a small grammar. Their translation needs agreement, separable
+verbs and another word order. The training text has 40,000 varied sentences, and then
 40,000 plain short ones. The validation and the test text are varied.
 """
 

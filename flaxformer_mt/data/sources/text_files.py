@@ -1,6 +1,6 @@
-"""Reads text files as sentences: all bytes of a file in memory, and where each sentence lies.
+"""Reads text files as sentences: all bytes of a file in memory, and the range of each sentence.
 
-Half a million sentences as Python strings would take several times their size on disk.
+Half a million Python strings would take several times their size on disk.
 """
 
 import codecs
@@ -180,7 +180,7 @@ def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
 
 
 def _check_utf8(blob: bytes, path: Path) -> None:
-    """Decodes part by part, because a large file as one string needs much memory."""
+    """Raises ValueError for invalid UTF-8. Decodes in parts: one large string needs much memory."""
     check_not_utf16(blob[:1000], str(path))
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:

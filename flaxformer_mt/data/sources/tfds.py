@@ -46,7 +46,7 @@ class TfdsPairs:
 
 
 def is_prepared(name: str) -> bool:
-    """Returns whether TFDS has the data set on disk, by its files: TFDS itself might download."""
+    """Returns whether TFDS has the data set on disk. Reads file names only, to download nothing."""
     home = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
     return any((home / name.split(":")[0]).glob("*/dataset_info.json"))
 
@@ -77,7 +77,7 @@ def _open(name: str, split: str, data_dir: str | None) -> Sequence[dict[str, Any
 
 
 def _extract_without_tensorflow() -> None:
-    """Lets TFDS extract archives without TensorFlow, of which it uses two functions there.
+    """Lets TFDS extract archives without TensorFlow, by replacing the two functions that it uses.
 
     See tensorflow/datasets#11058.
     """

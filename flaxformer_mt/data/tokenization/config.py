@@ -28,8 +28,8 @@ class TokenizerConfig:
     byte_fallback: bool = True
     """SentencePiece: spell rare characters as bytes (256 more ids), so that nothing is unknown."""
     character_coverage: float = 1.0
-    """SentencePiece: share of the characters of the text that get a piece. 0.9995 suits Chinese and
-    Japanese, whose rarest characters would fill the vocabulary."""
+    """SentencePiece: share of the characters of the text that get a piece. Use 0.9995 for Chinese
+    and Japanese: their rarest characters would fill the vocabulary."""
     normalization: Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"] = "nmt_nfkc"
     """SentencePiece: Unicode normalisation of the text; "_cf" also lower-cases. All but "identity"
     replace Chinese punctuation by Western: use "identity" for a Chinese target."""
@@ -82,5 +82,5 @@ class TokenizerConfig:
             )
 
     def existing_files(self) -> tuple[str, str]:
-        """The existing file of each side, or ""."""
+        """Returns the existing file of each side, or ""."""
         return self.source_model or self.source_vocab, self.target_model or self.target_vocab

@@ -142,11 +142,11 @@ class MarianVocabulary:
         return without_line_breaks(text)
 
     def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        """Returns the same as `tokenize`: sampling is for vocabularies that are learnt here."""
+        """Returns the same as `tokenize`: Marian vocabularies are not sampled."""
         return self.tokenize(text)
 
     def to_bytes(self) -> bytes:
-        """Returns all that determines its ids and text: the contents of all files."""
+        """Returns the contents of all files, which determine its ids and text."""
         side = f"{self._side} {self.bos_id} ".encode()
         return side + b"".join(f"{n} {len(b)} ".encode() + b for n, b in self.files.items())
 
@@ -218,7 +218,7 @@ def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
 
 
 def _whole_tokens(settings: Mapping[str, Any], names: set[str]) -> re.Pattern[str]:
-    """Returns a pattern of tokens that SentencePiece must not segment."""
+    """Returns a pattern that matches tokens that SentencePiece must not segment."""
     if settings.get("split_special_tokens"):
         return re.compile(r"(?!)")
     longest_first = sorted(names, key=len, reverse=True)

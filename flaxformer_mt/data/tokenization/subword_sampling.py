@@ -1,4 +1,4 @@
-"""Subword regularisation: samples a segmentation of a word, another one each time.
+"""Subword regularisation: samples a new segmentation of a word each time.
 
 SentencePiece can sample too, but its result also depends on the process: with equal seeds, two
 processes sample different pieces (version 0.2.3), and earlier versions cannot be seeded twice. A
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
-# Words are frequent; whole sentences (Chinese has no spaces) are not. Large enough for all words of
-# a small corpus: if an epoch had more words than the cache, none would be found again.
+# Words are frequent; whole sentences (Chinese has no spaces) are not. The cache holds all words of
+# a small corpus. With more words than that, each is dropped from the cache before it occurs again.
 _CACHED_WORDS = 1 << 16
 _LONGEST_CACHED = 32
 # SentencePiece scores unknown characters with the lowest piece score minus this.
@@ -59,8 +59,8 @@ class _Arcs(NamedTuple):
     spelled: tuple[list[int], ...]
     """The ids of each piece, the last one first."""
     cumulative: list[float]
-    """Cumulative probabilities of these pieces, given that a piece ends here. Without the last,
-    which rounding may make a little less than 1."""
+    """Cumulative probabilities of these pieces, given that a piece ends here. The last one (1,
+    except for rounding) is left out."""
 
 
 _Merge: TypeAlias = tuple[float, int, str]

@@ -188,7 +188,7 @@ class SubwordSampler:
 
 
 def _start_worker(sampler: SubwordSampler) -> None:
-    """Prepares a process of `pairs_of`, and ends it with its parent, which may be killed."""
+    """Prepares a process of `pairs_of`, which ends when its parent ends or is killed."""
     global _sampler
     _sampler = sampler
     parent = multiprocessing.parent_process()
@@ -207,7 +207,7 @@ def _sample_in_worker(epoch: int, numbers: range) -> TokenizedPairs:
 
 
 def _numbers(rng: np.random.Generator) -> Callable[[], float]:
-    """Returns a function with the results of `rng.random`, which it computes in fast blocks."""
+    """Returns a function that returns the numbers of `rng.random`, computed in blocks for speed."""
     return itertools.chain.from_iterable(iter(lambda: rng.random(64).tolist(), None)).__next__
 
 

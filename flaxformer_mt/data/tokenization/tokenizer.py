@@ -68,7 +68,7 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """A hash, in 16 hexadecimal digits, of all that decides the meaning of token ids."""
+        """A hash of both vocabularies, in 16 hexadecimal digits."""
         digest = hashlib.sha256()
         for vocabulary in (self.source, self.target):
             content = vocabulary.to_bytes()
@@ -76,7 +76,7 @@ class Tokenizer:
         return digest.hexdigest()[:16]
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the vocabularies, and last the index, without which `load` finds nothing."""
+        """Writes the vocabularies, and then the index that `load` needs."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in self._contents().items():
@@ -101,7 +101,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, sampling_alpha: float = 0.0) -> "Tokenizer":
-        """Reads what `save` wrote, which does not include `sampling_alpha`.
+        """Returns the tokenizer that `save` wrote; it does not save `sampling_alpha`.
 
         Raises FileNotFoundError if there is no tokenizer, ValueError if it is damaged.
         """

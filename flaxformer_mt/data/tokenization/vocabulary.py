@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Protocol, SupportsInt, runtime_checkable
 
-# Of every vocabulary learnt here, and of word files, whose first four rows they are.
+# The special tokens of every vocabulary learnt here, and the first four rows of word files.
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 
 
@@ -12,7 +12,7 @@ class Vocabulary(Protocol):
     """The interface of a vocabulary."""
 
     suffix: ClassVar[str]
-    """Of its file in the workdir."""
+    """Of its file name in the workdir."""
     size: int
     """V, special tokens included."""
     pad_id: int
@@ -40,7 +40,7 @@ class Vocabulary(Protocol):
     def sample(self, text: str, random: Callable[[], float]) -> list[int]:
         """Returns token ids as `tokenize` does, of a random segmentation.
 
-        It depends on `text` and on the numbers from [0, 1) that `random` returns alone.
+        It depends only on `text` and on the numbers in [0, 1) that `random` returns.
         """
         ...
 

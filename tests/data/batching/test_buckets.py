@@ -85,7 +85,7 @@ def test_more_shapes_pad_less_until_under_a_tenth():
     assert waste[2] < 0.1
 
 
-def test_of_hundreds_of_lengths_a_few_dozen_borders_are_enough(monkeypatch):
+def test_a_few_dozen_candidate_lengths_are_enough(monkeypatch):
     rng = np.random.default_rng(0)
     source = np.clip(rng.lognormal(3.5, 0.8, 20_000).astype(int), 2, 500)
     pairs = np.stack([source, np.ones_like(source)], axis=1)

@@ -58,7 +58,7 @@ def test_batches_are_those_of_the_plans_epoch_after_epoch(epochs):
     iterator.close()
 
 
-def test_a_restored_iterator_goes_on_as_the_uninterrupted_one_does(epochs):
+def test_a_restored_iterator_continues_like_the_uninterrupted_one(epochs):
     steps = len(epochs.plan(0)) + len(epochs.plan(1)) + 3
     uninterrupted = BatchIterator(epochs)
     batches, states = [], [json.dumps(uninterrupted.get_state())]
@@ -107,7 +107,7 @@ def test_processes_share_each_batch_and_may_change_in_number(epochs):
 
 
 @pytest.mark.parametrize("state", [{"next_index": 4}, {"epoch": 0, "index": -1}])
-def test_a_state_of_something_else_is_refused(epochs, state):
+def test_an_invalid_state_is_refused(epochs, state):
     iterator = BatchIterator(epochs)
     with pytest.raises(ValueError, match="expected the state of a data iterator"):
         iterator.set_state(state)

@@ -47,7 +47,7 @@ def test_impossible_settings_are_refused(settings, message):
         CorpusConfig(pairs=("a.tsv",), **settings)
 
 
-def test_sizes_count_after_dropping_and_the_report_tells(tmp_path):
+def test_temperature_uses_sizes_after_dropping_and_the_report_shows_it(tmp_path):
     # 40 usable pairs, and 10 beside 90 that are too long.
     (tmp_path / "a.tsv").write_text("a b\tb a\n" * 40)
     (tmp_path / "b.tsv").write_text("b a\ta b\n" * 10 + "a a a a a a\tb\n" * 90)

@@ -124,7 +124,7 @@ def test_a_pair_longer_than_a_row_is_never_lost():
         plan(make_pairs([(3, 3), (3, 25)]))
 
 
-def test_rows_are_as_many_as_the_bound_allows():
+def test_rows_fill_the_token_bound():
     bounds = {"max_source_length": 100, "max_target_length": 64, "rows_multiple_of": 8}
     assert packed_shape(tokens_per_batch=1700, **bounds) == BatchShape(16, 100, 64)
     with pytest.raises(ValueError, match="tokens_per_batch=799 is too small"):

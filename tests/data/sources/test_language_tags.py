@@ -137,7 +137,7 @@ def test_a_tag_is_one_token_before_those_of_the_text(tokenizer, corpus):
     assert languages_in(tokenizer.target.pieces) == (LANGUAGES if tokenizer.shared else ())
 
 
-def test_tags_are_no_part_of_the_text_that_pieces_are_learnt_from(corpus, tmp_path):
+def test_tags_are_removed_before_pieces_are_learnt(corpus, tmp_path):
     (pairs,) = corpus.sources
     plain = Pairs(Pair(split_tag(pair.source)[1], pair.target) for pair in pairs)
     untagged = dataclasses.replace(corpus, sources=(plain,))
@@ -231,7 +231,7 @@ def test_lines_get_the_tag_of_the_requested_language(tokenizer):
         ("the dog", None, "line 8 begins with no tag .* give one of fr, zh-TW"),
         (">>de<< the dog", None, "line 8 begins with >>de<<, and no .* give one of fr, zh-TW"),
         (">>zh-TW<< the dog", "fr", "line 8 begins with >>zh-TW<<, but the target language is fr"),
-        ("the dog", "de", "'de' is none of those that this model knows: fr, zh-TW"),
+        ("the dog", "de", "does not know the target language 'de'; it knows: fr, zh-TW"),
     ],
 )
 def test_lines_without_a_language_that_is_known_are_refused(tokenizer, line, language, message):
@@ -298,7 +298,7 @@ def test_a_requested_language_is_the_tag_before_every_sentence(translator):
     for refused in (translator.translate, translator.check):
         with pytest.raises(ValueError, match="line 1 begins with no tag"):
             refused(texts)
-    with pytest.raises(ValueError, match="none of those that this model knows: fr, zh-TW"):
+    with pytest.raises(ValueError, match="does not know the target language .de.;"):
         translator.score(texts[:1], targets, target_language="de")
 
 

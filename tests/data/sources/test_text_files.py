@@ -37,7 +37,7 @@ def test_every_line_comes_back(lines):
         assert sentences(read_lines(path)) == [line.removesuffix("\r") for line in lines]
 
 
-def test_the_byte_order_mark_of_windows_is_no_text(tmp_path):
+def test_a_byte_order_mark_is_removed(tmp_path):
     assert sentences(read_lines(file_of(tmp_path, "\ufeffone\r\ntwo\r\n"))) == ["one", "two"]
 
 
@@ -85,7 +85,7 @@ def test_a_missing_file_is_reported_with_what_is_there(tmp_path):
         read_lines(tmp_path / "train.en" / "train.fr")
 
 
-def test_a_directory_is_no_file(tmp_path):
+def test_a_directory_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is a directory"):
         read_lines(tmp_path)
 
@@ -140,7 +140,7 @@ def test_a_blank_line_in_jsonl_is_called_blank(tmp_path):
 
 @pytest.mark.parametrize("mark", ["\ufeff", ""])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
-def test_utf16_is_called_by_its_name(tmp_path, mark, encoding):
+def test_utf16_is_named(tmp_path, mark, encoding):
     if encoding.startswith("utf-32") and not mark:
         return
     path = file_of(tmp_path, f"{mark}Hund\nschön\n".encode(encoding))

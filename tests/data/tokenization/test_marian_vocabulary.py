@@ -55,7 +55,7 @@ def test_the_languages_of_the_json_are_optional(tmp_path):
     assert tokenizer.languages == ("deu",) and not tokenizer.needs_tag
     assert tag_lines(["the cat", f"{LANGUAGE} a"], tokenizer, None) == ["the cat", f"{LANGUAGE} a"]
     assert tag_lines(["the cat"], tokenizer, "deu") == [f"{LANGUAGE} the cat"]
-    with pytest.raises(ValueError, match="'fra' is none of those that this model knows: deu"):
+    with pytest.raises(ValueError, match="does not know the target language 'fra'; it knows: deu"):
         tag_lines(["the cat"], tokenizer, "fra")
 
 

@@ -59,7 +59,7 @@ def test_unknown_characters_in_a_row_are_one_unknown_piece(rng):
         assert sampler.sample("c??c?", rng.random) == [2, 99, 2, 99]
 
 
-def test_a_known_piece_is_better_than_its_characters_unknown(rng):
+def test_a_known_piece_is_preferred_to_unknown_characters(rng):
     table = TABLE._replace(ids={"ab": 4}, scores={"ab": math.log(0.001)})
     assert UnigramSampler(table, 10.0).sample("abab", rng.random) == [4, 4]
 

@@ -119,7 +119,7 @@ def test_numbers_in_blocks_are_those_of_the_generator():
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 7])
-def test_how_many_are_tokenized_at_once_changes_nothing(tokenizer, monkeypatch, at_once):
+def test_the_chunk_size_of_tokenization_changes_nothing(tokenizer, monkeypatch, at_once):
     limits = {"max_source_length": 4, "max_target_length": 5}
     expected = tokenize_source(PAIRS, tokenizer, **limits)
     monkeypatch.setattr(tokenized, "_CHUNK_SIZE", at_once)

@@ -151,7 +151,7 @@ def test_a_tokenizer_can_go_to_a_worker_process(corpus, tmp_path):
     assert copy.fingerprint == tokenizer.fingerprint
 
 
-def test_ready_models_are_taken_as_they_are(corpus, tmp_path):
+def test_existing_models_are_used_unchanged(corpus, tmp_path):
     learnt = build_tokenizer(SMALL, corpus, directory=tmp_path / "data")
     config = TokenizerConfig(source_model="shared.model")
     both = build_tokenizer(
@@ -169,7 +169,7 @@ def test_ready_models_are_taken_as_they_are(corpus, tmp_path):
     )
 
 
-def test_ready_word_files_are_taken_as_they_are(corpus, tmp_path):
+def test_existing_word_files_are_used_unchanged(corpus, tmp_path):
     special = "<PAD>\t1\n<UNK>\t1\n<S>\t1\n</S>\t1\n"
     (tmp_path / "en.tsv").write_text(special + "the\t5\ncat\t3\n")
     config = dataclasses.replace(WORDS, source_vocab="en.tsv")
@@ -179,7 +179,7 @@ def test_ready_word_files_are_taken_as_they_are(corpus, tmp_path):
     assert names_in(tmp_path / "w") == ["source.vocab.tsv", "target.vocab.tsv", "tokenizer.json"]
 
 
-def test_missing_and_wrong_ready_files_are_explained(corpus, tmp_path):
+def test_missing_and_wrong_vocabulary_files_are_explained(corpus, tmp_path):
     (tmp_path / "words.tsv").write_text("the\t5\n")
 
     def build(**fields):
