@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from tqdm import tqdm
-
 _DAMAGED = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -84,6 +82,8 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 def _progress(archive: Path, file: IO[bytes]) -> Any:
     """Returns the file; reading it moves a bar, if there is a terminal."""
+    from tqdm import tqdm  # translating does not need it
+
     return tqdm.wrapattr(
         file,
         "read",

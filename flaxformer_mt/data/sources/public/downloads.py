@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 import portalocker
 import requests
 import urllib3
-from tqdm import tqdm
 
 HOME = "FLAXFORMER_MT_CORPORA"
 CHECKSUMS = "FLAXFORMER_MT_CHECKSUMS"
@@ -133,6 +132,8 @@ def _check_space(length: int, path: Path) -> None:
 
 
 def _save(response: requests.Response, partial: Path, *, start: int, total: int | None) -> None:
+    from tqdm import tqdm  # translating does not need it
+
     bar = tqdm(
         total=total,
         initial=start,

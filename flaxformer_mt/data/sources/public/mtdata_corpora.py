@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from flaxformer_mt.data.sources.public.downloads import fetch
 from flaxformer_mt.data.sources.public.text_pair import kept_text, near_names
 from flaxformer_mt.data.sources.text_files import one_line
@@ -56,6 +54,8 @@ def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
                 save_at.parent.mkdir(parents=True, exist_ok=True)
                 save_at.symlink_to(fetch(url).resolve())
             return save_at
+
+    from tqdm import tqdm  # translating does not need it
 
     codes = [bcp47(language).lang for language in languages]  # "deu" for "de"
     entry = _find(name, codes)
