@@ -235,7 +235,11 @@ class LineOutputArguments(ModelArguments):
     """File to write; it appears when everything is done. Until then FILE.partial has the finished
     lines, also after an interruption. If not given, standard output."""
     resume: bool = False
-    """Go on after the lines in FILE.partial of an interrupted run with the same input."""
+    """Go on after the lines in FILE.partial of an interrupted run. Input, model and settings must
+    be those of that run."""
+    shard: str = ""
+    """2/4 = the second of four consecutive parts of the input, so that four processes share it,
+    each with its own --output. `cat` of the four outputs, in order, is the whole output."""
     json: bool = False
     """Write one JSON object for each line."""
     details: bool = False
@@ -247,6 +251,10 @@ class LineOutputArguments(ModelArguments):
         super().__post_init__()
         if (self.details or self.attention) and not self.json:
             raise ValueError("--details and --attention are written in JSON: add --json")
+
+
+WITHOUT_EFFECT = ("decoding.tokens_per_batch", "decoding.max_rows_per_batch")
+"""Arguments that change speed and memory, but no result."""
 
 
 def first_process_output(path: str) -> str:

@@ -4,15 +4,16 @@ Half a million Python strings would take several times their size on disk.
 """
 
 import codecs
+import contextlib
 import dataclasses
 import gzip
 import json
 import lzma
 import zlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
@@ -204,11 +205,17 @@ def missing_file(path: Path) -> FileNotFoundError:
     )
 
 
-def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+@contextlib.contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file, and unpacks `.gz` and `.xz`.
+
+    Raises FileNotFoundError (with the files that are there instead), or ValueError for a directory
+    or, while it is read, for a damaged archive.
+    """
+    opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
         with opener(path, "rb") as file:
-            blob = file.read()
+            yield file
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing_file(path) from error
     except IsADirectoryError as error:
@@ -217,7 +224,11 @@ def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
         raise ValueError(
             f"{path} cannot be unpacked as its suffix {path.suffix} says: {error}"
         ) from error
-    blob = blob.removeprefix(_UTF8_MARK)
+
+
+def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
+    with open_bytes(path) as file:
+        blob = file.read().removeprefix(_UTF8_MARK)
     if not blob and not may_be_empty:
         raise ValueError(f"{path} is empty; expected one sentence a line.")
     return blob
