@@ -201,7 +201,7 @@ def train(
                 loop = Loop(run, (state, progress), reporter, stopped)
                 ending = loop()
             run.checkpoints.close()
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
             with contextlib.suppress(OSError):  # the disk may be full
                 reporter.end(run.checkpoints.latest_step() or 0, f"error: {error}", show=False)
             raise

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny_run import two_processes
@@ -274,6 +275,17 @@ class TestExitCode:
 
         assert cli.exit_code(work) == 2
         assert capsys.readouterr().err == message
+
+    def test_too_little_memory_is_one_message(self, capsys: pytest.CaptureFixture[str]) -> None:
+        def too_large_for_numpy() -> None:
+            raise MemoryError  # as Python and NumPy do
+
+        for work in (lambda: jnp.zeros(1 << 45) and None, too_large_for_numpy):
+            assert cli.exit_code(work) == 2
+            message = capsys.readouterr().err
+            assert message.startswith("error: out of memory: ")
+            for advice in ("--mesh.memory-limit", "--decoding.tokens-per-batch", "--resume"):
+                assert advice in message
 
     def test_debugging_shows_the_traceback(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse() -> None:
