@@ -201,7 +201,7 @@ def train(
                 loop = Loop(run, (state, progress), reporter, stopped)
                 ending = loop()
             run.checkpoints.close()
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
             with contextlib.suppress(OSError):  # the disk may be full
                 reporter.end(run.checkpoints.latest_step() or 0, f"error: {error}", show=False)
             raise
@@ -223,7 +223,12 @@ def prepare_data(config: Config, workdir: str) -> Data:
         remove_unused_tokenizer(workdir)
         if config.training.init_from:
             adopt_tokenizer(config.training.init_from, workdir)
-    data = build_data(config.data, tokenizer_directory=f"{workdir}/tokenizer", seed=config.seed)
+    data = build_data(
+        config.data,
+        tokenizer_directory=f"{workdir}/tokenizer",
+        seed=config.seed,
+        quarantine=Path(workdir, "quarantine.jsonl") if is_first() else None,
+    )
     if is_first():
         check_workdir(workdir, config, data.tokenizer.fingerprint)
     return data

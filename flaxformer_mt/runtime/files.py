@@ -85,6 +85,23 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
 
 
+def lock_file(file: BinaryIO, message: str) -> None:
+    """Locks an open file until it is closed, if its file system has locks.
+
+    Raises OSError with `message` if another process holds the lock.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(message) from None
+    except OSError:
+        pass
+
+
 def is_regular(path: str) -> bool:
     """Returns whether a path is a file or does not exist; a pipe or device is neither."""
     return not os.path.exists(path) or stat.S_ISREG(os.stat(path).st_mode)

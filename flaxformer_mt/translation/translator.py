@@ -8,8 +8,7 @@ print(translator.translate("A dog runs.")[0])
     segments    lines -> segments of token ids
     requests    segments, prefixes, constraints -> requests; `checks` refuses impossible ones
     searching   requests -> groups of like length -> search on the devices -> hypotheses
-    describing  hypotheses -> token probabilities, attention and flags, if requested; `scoring`
-                computes them
+    describing  hypotheses -> token probabilities, attention and flags, if requested
     ranking     hypotheses of a segment -> those with different texts, in order
     results     hypotheses of segments -> hypotheses of lines
 """
@@ -53,10 +52,7 @@ TokenMask = Bool[np.ndarray, " V"]
 
 
 class Translator:
-    """Translates and scores sentences. Make it once and use it often, also from several threads.
-
-    Programs are compiled at first use.
-    """
+    """Translates and scores sentences, also from several threads. It compiles at first use."""
 
     def __init__(
         self,
@@ -122,9 +118,8 @@ class Translator:
     ) -> "Translator":
         """Returns a translator with the (weighted) mean of its members' token probabilities.
 
-        It has all other settings from the first member.
-        Raises ValueError if the vocabularies differ, or unless there is one weight above 0 for each
-        member.
+        It has all other settings from the first member. Raises ValueError if the vocabularies
+        differ, or unless there is one weight above 0 for each member.
         """
         weights = check_ensemble([member.tokenizer for member in members], weights)
         first = members[0]
@@ -139,18 +134,15 @@ class Translator:
             checkpoint=", ".join(member.checkpoint for member in members),
             target_language=first.target_language,
         )
-        parts = [member._ensemble for member in members]
-        translator._ensemble = Ensemble(
-            [model for part in parts for model in part.models],
-            [params for part in parts for params in part.params],
-            translator.max_source_length,
-            [
-                weight * share
-                for part, weight in zip(parts, weights, strict=True)
-                for share in part.weights or (1.0,)
-            ],
+        translator._ensemble = Ensemble.combined(
+            [member._ensemble for member in members], weights, translator.max_source_length
         )
         return translator
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all parameters, in 32 hexadecimal digits."""
+        return self._ensemble.fingerprint
 
     @overload
     def translate(self, sentences: str, **options: Any) -> list[Hypothesis]: ...
@@ -208,7 +200,13 @@ class Translator:
         suppressed = suppressed_tokens(self.tokenizer, config)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
-            lines, prefixes, constraints, target_language, first_line, config, suppressed
+            lines,
+            prefixes,
+            constraints,
+            target_language,
+            first_line,
+            config,
+            suppressed,
         )
         # ------------------------------------------------------------------ search
         found: list[list[Hypothesis]] = []
@@ -236,14 +234,21 @@ class Translator:
         prefixes: Iterable[str | None] | None = None,
         constraints: Iterable[Sequence[str] | None] | None = None,
         target_language: str | None = None,
+        first_line: int = 1,
         **changes: Any,
     ) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
         config = changed_config(self.config, changes)
         suppressed = suppressed_tokens(self.tokenizer, config)
-        lines = as_sentences(sentences)
         requests = self._prepare(
-            lines, prefixes, constraints, target_language, 1, config, suppressed, quiet=True
+            as_sentences(sentences, first_line=first_line),
+            prefixes,
+            constraints,
+            target_language,
+            first_line,
+            config,
+            suppressed,
+            quiet=True,
         )
         schedule(requests, config, self._ensemble)
 
@@ -284,12 +289,10 @@ class Translator:
         several tokenizations, and only the tokens of a hypothesis have exactly the score that the
         search reported. Longer texts than the limits are truncated, with a warning. (For a line
         that it splits, `translate` reports the sum of the scores of its segments.)
-        The other arguments are as in `translate`. The score depends on
-        `length_penalty`, `length_normalization`, `forced_end` and `renormalize`; `flag_faults`
-        looks for faults.
+        The other arguments are as in `translate`. The score depends on `length_penalty`,
+        `length_normalization`, `forced_end` and `renormalize`; `flag_faults` looks for faults.
         A pair of two blank sides has score 0 and no tokens, as in `translate`. If one side is
         blank, it is scored as EOS alone.
-
         Raises ValueError for lists of unequal length and for impossible tokens.
         """
         is_one = isinstance(sources, str)
