@@ -28,7 +28,7 @@ from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.translation import segments
-from flaxformer_mt.translation.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig, changed_config
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.results import Hypothesis
 from flaxformer_mt.translation.translator import Translator
@@ -1003,6 +1003,12 @@ def test_config_fields_of_wrong_types_are_refused():
         "        raise AssertionError(message)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_numbers_of_numpy_are_numbers():
+    given: dict[str, Any] = {"beam_size": np.int64(2), "length_penalty": np.float32(0.5)}
+    config = changed_config(DecodingConfig(), given | {"renormalize": np.bool_(True)})
+    assert config == DecodingConfig(beam_size=2, length_penalty=0.5, renormalize=True)
 
 
 def test_a_wrong_checkpoint_name_is_refused(tmp_path):
