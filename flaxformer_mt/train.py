@@ -36,6 +36,7 @@ from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
 from flaxformer_mt.planning.recipe import train_program
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.compilation_cache import keep_programs
+from flaxformer_mt.runtime.files import refuse_url
 from flaxformer_mt.runtime.host_memory import share_freed_memory
 from flaxformer_mt.runtime.processes import (
     connect,
@@ -132,6 +133,7 @@ def train(
         the workdir.
     """
     check_validation_set(config)
+    refuse_url(workdir)
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()

@@ -176,6 +176,24 @@ class TestMain:
         text = capsys.readouterr().out
         assert all(name in text for name in ("train", "translate", "score", "evaluate", "average"))
 
+    @pytest.mark.parametrize(
+        "args",
+        [
+            ["train", "--config=demo", "--workdir=gs://bucket/run"],
+            ["translate", "--workdir", "s3://bucket/run"],
+            ["average", "--workdir=gs://bucket/run"],
+            ["convert", "to-ctranslate2", "--workdir=w", "--output", "gs://bucket/export"],
+        ],
+    )
+    def test_the_address_of_a_bucket_is_no_local_folder(
+        self, work: Path, args: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(args) == 2
+        assert "Mount the bucket as a folder" in capsys.readouterr().err
+        assert os.listdir(work) == []
+        with pytest.raises(ValueError, match="gs:/bucket/run is an address"):
+            Translator.load(Path("gs://bucket/run"))
+
     def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["--version"]) == 0
         assert capsys.readouterr().out.strip().count(".") == 2
