@@ -79,7 +79,10 @@ def score(arguments: ScoreArguments) -> None:
 
             found = run(functools.partial(map_over_processes, count, score_part))
             output.write(
-                [_format(*pair, score, arguments) for pair, score in zip(batch, found, strict=True)]
+                [
+                    _format(source, target, of_pair, arguments)
+                    for (source, target), of_pair in zip(batch, found, strict=True)
+                ]
             )
 
 
