@@ -114,7 +114,7 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
         names = ("source", "reference")
         digests = {name: file.digest for name, file in zip(names, files, strict=True)}
         return EvaluationSet(
-            files[0].num_lines, zip(*(f.lines() for f in files), strict=True), digests
+            files[0].num_lines, zip(files[0].lines(), files[1].lines(), strict=True), digests
         )
     from flaxformer_mt.data.pipeline import read_pairs
     from flaxformer_mt.data.sources.corpora import CorpusConfig

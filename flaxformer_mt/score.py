@@ -58,7 +58,8 @@ def score(arguments: ScoreArguments) -> None:
         }
         model = translator.fingerprint
         output.begin(settings_of(arguments, without=WITHOUT_EFFECT, files=digests, model=model))
-        pairs = zip(*(file.lines(numbers.start + output.num_done) for file in files), strict=True)
+        source, target = (file.lines(numbers.start + output.num_done) for file in files)
+        pairs = zip(source, target, strict=True)
         sizes = batch_sizes(PAIRS_AT_ONCE)
         while count := min(next(sizes), len(numbers) - output.num_done):
             first = numbers.start + output.num_done + 1

@@ -86,7 +86,8 @@ class CorpusScores:
         self.num_lines += len(hypotheses)
         for name, metric in self._metrics.items():
             # As `corpus_score` does, which takes all lines at once.
-            rows = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
+            count = metric._extract_corpus_statistics  # pyright: ignore[reportPrivateUsage]
+            rows = count(list(hypotheses), [list(references)])
             earlier = [self._counts[name]] if name in self._counts else []
             self._counts[name] = [sum(column) for column in zip(*earlier, *rows, strict=True)]
 

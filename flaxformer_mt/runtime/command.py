@@ -69,8 +69,8 @@ def memory_problem(error: BaseException) -> str:
         f"out of memory: {reason}\n"
         "Training: --mesh.memory-limit 14GB (less than the device has) divides each batch into "
         "parts that fit, and keeps the result; --model.remat and a smaller "
-        "--data.tokens-per-batch need less too. The newest checkpoint is whole: the same command "
-        "continues from it.\n"
+        "--data.tokens-per-batch need less too. The newest checkpoint is "
+        "whole: the same command continues from it.\n"
         "Translating, scoring: lower --decoding.tokens-per-batch; --resume goes on after the "
         "finished lines"
     )
