@@ -31,8 +31,10 @@ from flaxformer_mt.translation.checks import (
     as_checkpoint_name,
     as_constraints,
     as_list,
+    as_path,
     as_prefixes,
     as_sentences,
+    check_call,
     check_ensemble,
     check_requests,
     check_same_number,
@@ -98,7 +100,7 @@ class Translator:
         the first of those three that exists. It computes in `dtype`; None = as in training.
         Raises FileNotFoundError or ValueError, saying what is missing or wrong in `workdir`.
         """
-        loaded = load_model(workdir, which=as_checkpoint_name(which))
+        loaded = load_model(as_path(workdir), which=as_checkpoint_name(which))
         model = loaded.model
         if dtype:
             model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))
@@ -198,15 +200,10 @@ class Translator:
         # ------------------------------------------------------------------ prepare
         config = changed_config(self.config, changes)
         suppressed = suppressed_tokens(self.tokenizer, config)
+        check_call(first_line, progress)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
-            lines,
-            prefixes,
-            constraints,
-            target_language,
-            first_line,
-            config,
-            suppressed,
+            lines, prefixes, constraints, target_language, first_line, config, suppressed
         )
         # ------------------------------------------------------------------ search
         found: list[list[Hypothesis]] = []

@@ -1011,8 +1011,24 @@ def test_numbers_of_numpy_are_numbers():
     assert config == DecodingConfig(beam_size=2, length_penalty=0.5, renormalize=True)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"first_line": "1"}, r"first_line must be a line number, but it is '1' \(str\)"),
+        ({"progress": 5}, r"progress must be a function .* but it is 5 \(int\)"),
+    ],
+)
+def test_a_wrong_line_number_or_progress_is_refused(translator, given, message):
+    translate = inspect.unwrap(Translator.translate)  # without the type checks of the tests
+    with pytest.raises(ValueError, match=message):
+        translate(translator, ["a b"], **given)
+
+
 def test_a_wrong_checkpoint_name_is_refused(tmp_path):
     load = inspect.unwrap(Translator.load.__func__)  # without the type checks of the tests
+    for workdir in (None, 5, ""):
+        with pytest.raises(ValueError, match=r"workdir must be the path .* but it is"):
+            load(Translator, workdir)
     for which in (None, 1.5, True):
         with pytest.raises(ValueError, match=r"which must be 'auto', .* but it is"):
             load(Translator, tmp_path, which=which)
