@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def execute(
-    name: str, directory: Path, changes: Mapping[str, str] | None = None, timeout: float = 1200
+    name: str, directory: Path, changes: Mapping[str, str] | None = None, timeout: float = 3600
 ) -> NotebookNode:
     """Returns a notebook with the outputs of a run from top to bottom.
 
