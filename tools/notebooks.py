@@ -12,6 +12,8 @@ them.
 """
 
 import argparse
+import base64
+import io
 import math
 import os
 import re
@@ -24,10 +26,15 @@ from unittest import mock
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "colab").glob("*.ipynb"))}
 VARIES = "nbval-ignore-output"
+LOG = re.compile(
+    r"WARNING:|[EWI]\d{4} |\*{20}|\[Compiling module"
+)  # starts a message of JAX or XLA
+NUM_COLORS = 128
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -87,14 +94,24 @@ def is_log(output: NotebookNode) -> bool:
 
 
 def clean(output: NotebookNode, directory: Path) -> NotebookNode:
-    """Returns an output without paths of this machine and without log messages of commands."""
+    """Returns an output without paths of this machine and log messages, with a small picture."""
     if "text" in output:
         lines = output.text.splitlines(keepends=True)
-        text = "".join(line for line in lines if not line.startswith("WARNING:"))
+        text = "".join(line for line in lines if not LOG.match(line))
         for path, name in {sys.executable: "python", f"{directory}/": "", f"{ROOT}/": ""}.items():
             text = text.replace(path, name)
         output.text = text
+    if "image/png" in output.get("data", {}):
+        output.data["image/png"] = compress(output.data["image/png"])
     return output
+
+
+def compress(png: str) -> str:
+    """Returns a picture with few colours, which takes a third of the bytes."""
+    picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB").quantize(NUM_COLORS)
+    buffer = io.BytesIO()
+    picture.save(buffer, "png", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def differences(stored: NotebookNode, new: NotebookNode) -> Iterator[str]:
