@@ -41,6 +41,16 @@ def own_workdir(workdir: str | os.PathLike[str]) -> Iterator[None]:
             file.close()
 
 
+@contextlib.contextmanager
+def own_directory(directory: str | os.PathLike[str]) -> Iterator[None]:
+    """Holds the lock of an existing directory, for a command of one process that needs no jax.
+
+    Raises OSError as `own_workdir`.
+    """
+    with contextlib.closing(_lock(Path(directory, LOCK_FILE))):
+        yield
+
+
 def _lock(path: Path) -> TextIO:
     """Returns the locked file; closing it releases the lock."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - stays open

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Int
 
 from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
@@ -150,7 +151,7 @@ def build_tokenizer(
     settings = dataclasses.asdict(config)
     if (Path(directory) / _INDEX).exists():
         tokenizer = Tokenizer.load(directory, sampling_alpha=config.sampling_alpha)
-        _check_same_settings(tokenizer.settings, settings, directory)
+        check_same_settings(tokenizer.settings, settings, directory)
         _check_languages(tokenizer, corpus.languages, directory)
         return tokenizer
     base = Path(data_directory).expanduser()
@@ -215,20 +216,31 @@ def _lines(
 
     These are random, but the same ones each time.
     """
-    total = len(corpus)
-    chosen = np.ones(total, bool)
-    if 0 < max_lines < total:
-        chosen[:] = False
-        chosen[np.random.default_rng(0).choice(total, max_lines, replace=False)] = True
+    chosen = choose_pairs(len(corpus), max_lines)
     start = 0
     for source in corpus.sources:
-        for index in np.flatnonzero(chosen[start : start + len(source)]).tolist():
+        end = start + len(source)
+        here = range(len(source)) if chosen is None else numbers_between(chosen, start, end)
+        for index in here:
             pair = source[index]
             if side != "target":
                 yield split_tag(pair.source)[1] if corpus.languages else pair.source
             if side != "source":
                 yield pair.target
-        start += len(source)
+        start = end
+
+
+def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
+    """Returns the numbers of the pairs to learn from, in ascending order; None = all `total`."""
+    if not 0 < max_lines < total:
+        return None
+    return np.sort(np.random.default_rng(0).choice(total, max_lines, replace=False))
+
+
+def numbers_between(ascending: Int[np.ndarray, "n"], start: int, end: int) -> list[int]:
+    """Returns the numbers from `start` to below `end`, counted from `start`."""
+    first, last = np.searchsorted(ascending, [start, end])
+    return (ascending[first:last] - start).tolist()
 
 
 def _read(file: Path, kind: str, sampling_alpha: float) -> Vocabulary:
@@ -242,9 +254,11 @@ def _read(file: Path, kind: str, sampling_alpha: float) -> Vocabulary:
         raise ValueError(f"{file}: {error}.") from error
 
 
-def _check_same_settings(
+def check_same_settings(
     saved: Mapping[str, Any], wanted: Mapping[str, Any], directory: str | os.PathLike[str]
 ) -> None:
+    """Raises ValueError unless the settings of a saved tokenizer are those that a config wants."""
+
     def meaning(settings: Mapping[str, Any], name: str) -> Any:
         # The workdir has a copy of an existing file, so its name may change.
         is_file = name.endswith(("_model", "_vocab"))
