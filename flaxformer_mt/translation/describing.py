@@ -1,4 +1,4 @@
-"""Token probabilities, attention and flags of hypotheses and of given translations."""
+"""Token probabilities, attention, flags and unknown words of hypotheses; scores of given texts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +17,7 @@ from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore,
 from flaxformer_mt.translation.scoring import TargetScore, score_examples
 from flaxformer_mt.translation.searching import Ensemble
 from flaxformer_mt.translation.segments import truncate
+from flaxformer_mt.translation.unknown_words import copy_unknown_words
 
 
 def describe(
@@ -51,6 +52,39 @@ def describe(
         described.append(hypothesis._replace(details=details, flags=flags))
     in_order = iter(described)
     return [[next(in_order) for _ in hypotheses] for hypotheses in found]
+
+
+def show_unknown_words(
+    requests: Sequence[Request],
+    found: Sequence[Sequence[Hypothesis]],
+    config: DecodingConfig,
+    ensemble: Ensemble,
+    tokenizer: Tokenizer,
+    suppressed: Bool[np.ndarray, " V"],
+) -> list[list[Hypothesis]]:
+    """Returns the hypotheses with their unknown words, which are copied if the config says so.
+
+    The places of copies need attention: a second pass over the hypotheses of these requests alone.
+    """
+    shown = [list(hypotheses) for hypotheses in found]
+    some = [index for index, request in enumerate(requests) if request.unknown]
+    for index in some:
+        texts = tuple(word.text for word in requests[index].unknown)
+        shown[index] = [one._replace(unknown=texts) for one in shown[index]]
+    if not some or not config.copy_unknown:
+        return shown
+    given = ([values[index] for index in some] for values in (requests, shown))
+    described = describe(*given, config, ensemble, tokenizer, suppressed)
+    for index, hypotheses in zip(some, described, strict=True):
+        words = requests[index].unknown
+        for number, (one, details) in enumerate(
+            zip(shown[index], (h.details or NO_DETAILS for h in hypotheses), strict=True)
+        ):
+            text = copy_unknown_words(
+                one.text, one.tokens, details.attention, words, tokenizer.target
+            )
+            shown[index][number] = one._replace(text=text)
+    return shown
 
 
 def make_details(

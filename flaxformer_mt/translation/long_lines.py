@@ -1,7 +1,9 @@
-"""Splits text that is too long for the model into pieces that fit."""
+"""Splits a line into its sentences, and a sentence that is too long into pieces that fit."""
 
 import re
 from collections.abc import Callable
+
+import sentencex
 
 SPACES = re.compile(r"\s*")
 BOUNDARIES = tuple(
@@ -12,6 +14,34 @@ BOUNDARIES = tuple(
         r"\s+",  # ends of words
     )
 )
+
+
+def split_sentences(line: str, language: str) -> list[str]:
+    """Returns the sentences of `line`, each with the white space after it: joined, they are `line`.
+
+    A sentence contains a letter, so "1." belongs to the sentence after it. It ends with white
+    space, or with a mark such as "。", so "example.Com" is not split. `language` is an ISO 639 code.
+    For a language that it does not know, sentencex uses the rules of English.
+    """
+    pieces = sentencex.segment(language, line)
+    if "".join(pieces) != line:  # so that no character can disappear
+        return [line]
+    sentences, sentence = [], ""
+    for piece in pieces:
+        sentence += piece
+        ends = sentence[-1].isspace() or not sentence[-1].isascii()
+        if ends and _has_letter(sentence):
+            sentences.append(sentence)
+            sentence = ""
+    if sentences and not _has_letter(sentence):
+        sentences[-1] += sentence
+    elif sentence:
+        sentences.append(sentence)
+    return sentences
+
+
+def _has_letter(text: str) -> bool:
+    return any(map(str.isalpha, text))
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:

@@ -58,6 +58,20 @@ class Ensemble:
         self.window = 0 if self.on_cpu else 2
 
 
+def join_ensembles(parts: Sequence[Ensemble], weights: Sequence[float]) -> Ensemble:
+    """Returns the ensemble of the models of all parts. `weights` of the parts have sum 1."""
+    return Ensemble(
+        [model for part in parts for model in part.models],
+        [params for part in parts for params in part.params],
+        min(part.max_source_length for part in parts),
+        [
+            weight * share
+            for part, weight in zip(parts, weights, strict=True)
+            for share in part.weights or (1.0,)
+        ],
+    )
+
+
 def schedule(
     requests: Sequence[Request], config: DecodingConfig, ensemble: Ensemble
 ) -> list[Group]:

@@ -40,12 +40,22 @@ from flaxformer_mt.translation.checks import (
     check_vocabularies,
 )
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
-from flaxformer_mt.translation.describing import describe, describe_pairs, make_example
+from flaxformer_mt.translation.describing import (
+    describe,
+    describe_pairs,
+    make_example,
+    show_unknown_words,
+)
 from flaxformer_mt.translation.ranking import ranked
-from flaxformer_mt.translation.requests import Request, make_requests, suppressed_tokens
+from flaxformer_mt.translation.requests import (
+    Request,
+    lines_with_demands,
+    make_requests,
+    suppressed_tokens,
+)
 from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines
 from flaxformer_mt.translation.scoring import score_examples
-from flaxformer_mt.translation.searching import Ensemble, schedule, search
+from flaxformer_mt.translation.searching import Ensemble, join_ensembles, schedule, search
 from flaxformer_mt.translation.segments import in_parts, segment_lines, tag_lines
 from flaxformer_mt.translation.word_ends import TargetWords
 
@@ -68,11 +78,13 @@ class Translator:
         max_source_length: int = 256,
         checkpoint: str = "",
         target_language: str = "",
+        source_language: str = "en",
     ) -> None:
         """Combines a model, its parameters and its tokenizer.
 
         `checkpoint` names the parameters, for messages: "averaged" or the number of a step.
-        `target_language` decides how BLEU splits words (strategy "mbr").
+        `source_language` decides how lines are split into sentences, `target_language` how BLEU
+        splits words (strategy "mbr").
         Raises ValueError if the model was made for another tokenizer.
         """
         if max_source_length < 2:
@@ -84,7 +96,7 @@ class Translator:
         self.checkpoint = checkpoint
         self.config = config or DecodingConfig()
         self.max_source_length = max_source_length
-        self.target_language = target_language
+        self.target_language, self.source_language = target_language, source_language
         self._ensemble = Ensemble([model], [params], max_source_length)
         self._words = TargetWords(tokenizer.target)
 
@@ -114,6 +126,7 @@ class Translator:
             max_source_length=loaded.config.data.max_source_length,
             checkpoint=loaded.checkpoint,
             target_language=loaded.config.data.target_language,
+            source_language=loaded.config.data.source_language,
         )
 
     @classmethod
@@ -138,18 +151,9 @@ class Translator:
             max_source_length=min(member.max_source_length for member in members),
             checkpoint=", ".join(member.checkpoint for member in members),
             target_language=first.target_language,
+            source_language=first.source_language,
         )
-        parts = [member._ensemble for member in members]
-        translator._ensemble = Ensemble(
-            [model for part in parts for model in part.models],
-            [params for part in parts for params in part.params],
-            translator.max_source_length,
-            [
-                weight * share
-                for part, weight in zip(parts, weights, strict=True)
-                for share in part.weights or (1.0,)
-            ],
-        )
+        translator._ensemble = join_ensembles([member._ensemble for member in members], weights)
         return translator
 
     @overload
@@ -192,8 +196,9 @@ class Translator:
         `num_hypotheses` hypotheses with different texts, best first. Of equal texts with different
         tokens, only the best one is returned. (Strategy "mbr" orders by utility; "sample" returns
         samples as they come, and some can be equal.) A blank sentence has one hypothesis: "", with
-        score 0. The hypotheses of a sentence do not depend on the other sentences. A sentence that
-        is too long is split or truncated, with a warning.
+        score 0. The hypotheses of a sentence do not depend on the other sentences. A string with
+        several sentences is split into them (`split_sentences`), and its i-th hypothesis joins the
+        i-th of each. A sentence that is too long is split or truncated, with a warning.
 
         Raises ValueError for an impossible config, language, prefix or constraint, and if the
         model's scores are not finite.
@@ -220,13 +225,16 @@ class Translator:
         found = [ranked(of_one, config, self.target_language) for of_one in found]
         if details or config.flag_faults:
             found = describe(requests, found, config, self._ensemble, self.tokenizer, suppressed)
+        found = show_unknown_words(
+            requests, found, config, self._ensemble, self.tokenizer, suppressed
+        )
         if not details:
             found = [[one._replace(details=None) for one in hypotheses] for hypotheses in found]
         # ------------------------------------------------------------------ join segments
         flags = () if config.flag_faults else None
         blank = Hypothesis("", [], 0.0, flags=flags, details=NO_DETAILS if details else None)
-        indices = [request.line - first_line for request in requests]
-        results = join_lines(len(lines), indices, found, blank, self.tokenizer.target)
+        places = [(request.line - first_line, request.gap) for request in requests]
+        results = join_lines(len(lines), places, found, blank, self.tokenizer.target)
         return results[0] if is_one else results
 
     def check(
@@ -327,6 +335,8 @@ class Translator:
         quiet: bool = False,
     ) -> list[Request]:
         """Returns the requests of all lines, after all checks."""
+        prefixes = as_prefixes(prefixes, len(lines), first_line)
+        constraints = as_constraints(constraints, len(lines), first_line)
         segments = segment_lines(
             tag_lines(lines, self.tokenizer, target_language, first_line=first_line),
             self.tokenizer,
@@ -334,11 +344,13 @@ class Translator:
             over_long=config.over_long,
             first_line=first_line,
             quiet=quiet,
+            sentences_of=self.source_language if config.split_sentences else None,
+            whole_lines=lines_with_demands(prefixes, constraints, first_line),
         )
         requests = make_requests(
             segments,
-            as_prefixes(prefixes, len(lines), first_line),
-            as_constraints(constraints, len(lines), first_line),
+            prefixes,
+            constraints,
             first_line=first_line,
             words=self._words,
             source=self.tokenizer.source,

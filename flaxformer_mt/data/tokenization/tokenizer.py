@@ -6,6 +6,7 @@ The workdir keeps them:
     shared.model      or  source.model, target.model            SentencePiece
     shared.vocab.tsv  or  source.vocab.tsv, target.vocab.tsv    words
     source.spm, target.spm, vocab.json, ...                     Marian, see marian_vocabulary.py
+    source.words.txt                                            words of a small training text
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
 from flaxformer_mt.data.sources.text_files import missing_file
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.data.tokenization.known_words import few_words
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MarianVocabulary,
     read_marian_vocabularies,
@@ -32,6 +34,7 @@ from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 
 _INDEX = "tokenizer.json"
+_WORDS = "source.words.txt"
 _KINDS = {
     "sentencepiece": SentencePieceVocabulary,
     "word": WordVocabulary,
@@ -49,6 +52,8 @@ class Tokenizer:
     """Its configuration, so that a resumed run with another one is refused."""
     languages: tuple[str, ...] = ()
     """Target languages whose tags the source vocabulary has; see `language_tags`."""
+    known_words: frozenset[str] | None = None
+    """The source words of the training text, if these are few; see `known_words.few_words`."""
 
     @property
     def shared(self) -> bool:
@@ -81,6 +86,8 @@ class Tokenizer:
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in self._contents().items():
             _write(directory / name, content)
+        if self.known_words is not None:
+            _write(directory / _WORDS, "\n".join(sorted(self.known_words)).encode())
         kind = next(kind for kind, cls in _KINDS.items() if cls.suffix == self.source.suffix)
         index: dict[str, Any] = {"kind": kind, "shared": self.shared}
         if isinstance(self.target, MarianVocabulary):
@@ -119,12 +126,13 @@ class Tokenizer:
         if kind == "marian":
             sides = read_marian_vocabularies(directory, bos_id=index.get("bos_id"))
             return cls(*sides, settings, languages_in(sides[0].pieces))
+        words = _read_known_words(directory / _WORDS)
         if shared:
             both = _read(directory / f"shared{suffix}", kind, sampling_alpha)
-            return cls(both, both, settings, languages)
+            return cls(both, both, settings, languages, words)
         source = _read(directory / f"source{suffix}", kind, sampling_alpha)
         target = _read(directory / f"target{suffix}", kind, sampling_alpha)
-        return cls(source, target, settings, languages)
+        return cls(source, target, settings, languages, words)
 
 
 def build_tokenizer(
@@ -156,6 +164,9 @@ def build_tokenizer(
     base = Path(data_directory).expanduser()
     source_file, target_file = config.existing_files()
     languages = corpus.languages
+    words = None
+    if config.kind != "marian":
+        words = few_words(_lines(corpus, "source", max_lines=0))
     if config.kind == "marian":
         source, target = _read_marian(config, base)
         languages = languages_in(source.pieces)
@@ -165,7 +176,7 @@ def build_tokenizer(
     else:
         source = _learn_or_read(config, corpus, "source", source_file, base)
         target = _learn_or_read(config, corpus, "target", target_file, base)
-    tokenizer = Tokenizer(source, target, settings, languages)
+    tokenizer = Tokenizer(source, target, settings, languages, words)
     known = dataclasses.replace(tokenizer, languages=languages_in(source.pieces))
     _check_languages(known, corpus.languages, source_file or target_file)
     tokenizer.save(directory)
@@ -240,6 +251,13 @@ def _read(file: Path, kind: str, sampling_alpha: float) -> Vocabulary:
         raise missing_file(file) from error
     except ValueError as error:
         raise ValueError(f"{file}: {error}.") from error
+
+
+def _read_known_words(file: Path) -> frozenset[str] | None:
+    """Returns the words of a file; None if it does not exist, as in a run with many words."""
+    if not file.exists():
+        return None
+    return frozenset(file.read_text(encoding="utf-8").split("\n"))
 
 
 def _check_same_settings(
