@@ -28,8 +28,14 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from flaxformer_mt import __version__
-from flaxformer_mt.runtime.command import exit_process, platform_problem, prepare_process
+from flaxformer_mt.runtime.command import (
+    exit_process,
+    memory_problem,
+    platform_problem,
+    prepare_process,
+)
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
+from flaxformer_mt.runtime.files import refuse_url
 from flaxformer_mt.runtime.old_names import refuse_old_flags
 from flaxformer_mt.translation.config import DecodingConfig
 
@@ -117,8 +123,9 @@ def command(
 def exit_code(work: Callable[[], int | None]) -> int:
     """Does the work. For bad input and failing files it prints one message and returns 2.
 
-    These are ValueError, OSError, and a platform that JAX cannot use. With the environment variable
-    FLAXFORMER_MT_DEBUG, they keep their traceback. Other exceptions are bugs and always keep it.
+    These are ValueError, OSError, too little memory, and a platform that JAX cannot use. With the
+    environment variable FLAXFORMER_MT_DEBUG, they keep their traceback. Other exceptions are bugs
+    and always keep it.
     """
     prepare_process()
     warnings.formatwarning, python_format = _format_warning, warnings.formatwarning
@@ -136,8 +143,8 @@ def exit_code(work: Callable[[], int | None]) -> int:
             raise
         print(f"error: {_message(error)}", file=sys.stderr)
         return 2
-    except (AssertionError, RuntimeError):
-        problem = platform_problem()
+    except (AssertionError, RuntimeError, MemoryError) as error:
+        problem = memory_problem(error) or platform_problem()
         if not problem or os.environ.get(DEBUG):
             raise
         print(f"error: {problem}", file=sys.stderr)
@@ -150,10 +157,12 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
     """Returns `args` (None: the process's) as the dataclass `kind`; see `command` for its defaults.
 
     Exits with code 2 and the nearest right flag if they do not fit, and with 0 after --help.
-    Raises ValueError for a flag with an old name.
+    Raises ValueError for a flag with an old name and for a path that is an address.
     """
     words = sys.argv[1:] if args is None else args
     refuse_old_flags(words)
+    for word in words:
+        refuse_url(word.partition("=")[2] if word.startswith("--") else word)
     make_defaults = getattr(kind, "defaults", None)
     defaults = make_defaults(lambda flag: option_values(words, flag)) if make_defaults else {}
     parsed = tyro.cli(
@@ -235,7 +244,11 @@ class LineOutputArguments(ModelArguments):
     """File to write; it appears when everything is done. Until then FILE.partial has the finished
     lines, also after an interruption. If not given, standard output."""
     resume: bool = False
-    """Go on after the lines in FILE.partial of an interrupted run with the same input."""
+    """Go on after the lines in FILE.partial of an interrupted run. Input, model and settings must
+    be those of that run."""
+    shard: str = ""
+    """2/4 = the second of four consecutive parts of the input, so that four processes share it,
+    each with its own --output. `cat` of the four outputs, in order, is the whole output."""
     json: bool = False
     """Write one JSON object for each line."""
     details: bool = False
@@ -247,6 +260,10 @@ class LineOutputArguments(ModelArguments):
         super().__post_init__()
         if (self.details or self.attention) and not self.json:
             raise ValueError("--details and --attention are written in JSON: add --json")
+
+
+WITHOUT_EFFECT = ("decoding.tokens_per_batch", "decoding.max_rows_per_batch")
+"""Arguments that change speed and memory, but no result."""
 
 
 def first_process_output(path: str) -> str:

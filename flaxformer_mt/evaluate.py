@@ -2,26 +2,39 @@
 
 import dataclasses
 import functools
+import hashlib
+import itertools
 import json
 import os
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from flaxformer_mt.cli import (
+    WITHOUT_EFFECT,
     ModelArguments,
     command,
     first_process_output,
     load_translator,
 )
-from flaxformer_mt.evaluation.metrics import MetricScore, bleu, chrf, default_tokenize
+from flaxformer_mt.evaluation.metrics import CorpusScores, MetricScore, default_tokenize
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.files import read_parallel
-from flaxformer_mt.runtime.line_output import LineOutput, Run, interruptible, line_output
+from flaxformer_mt.runtime.line_input import open_parallel
+from flaxformer_mt.runtime.line_output import (
+    LineOutput,
+    Run,
+    interruptible,
+    line_output,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.pipeline import DataConfig
+    from flaxformer_mt.translation.translator import Translator
 
 LINES_AT_ONCE = 4096
 """Lines that are translated before any of them is written to --output."""
+
+_WITHOUT_EFFECT = (*WITHOUT_EFFECT, "tokenize", "lowercase", "json")  # on the translations
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,66 +78,93 @@ def evaluate(arguments: EvaluateArguments) -> None:
     from flaxformer_mt.config import workdir_config
 
     config = workdir_config(arguments.workdir[0])
-    if arguments.source:
-        sources, references = read_parallel(arguments.source, arguments.reference)
-    else:
-        sources, references = _test_set(config.data)
+    test_set = _test_set(arguments, config.data)
     path = first_process_output(arguments.output or os.devnull)
-    with interruptible() as run, line_output(path, resume=arguments.resume) as output:
-        hypotheses, checkpoint = _translate(sources, arguments, output, run)
     tokenize = arguments.tokenize
     if tokenize == "auto":
         given = arguments.target_language or (arguments.source and config.data.target_language)
         languages = (given,) if given else config.data.target_languages_of("test")
         tokenize = default_tokenize(*languages)
-    _print(
-        bleu(hypotheses, references, tokenize=tokenize, lowercase=arguments.lowercase),
-        chrf(hypotheses, references, lowercase=arguments.lowercase),
-        lines=len(sources),
-        checkpoint=checkpoint,
-        as_json=arguments.json,
-    )
+    scores = CorpusScores(tokenize=tokenize, lowercase=arguments.lowercase)
+    with interruptible() as run, line_output(path, resume=arguments.resume) as output:
+        translator = load_translator(arguments)
+        settings = settings_of(
+            arguments, without=_WITHOUT_EFFECT, files=test_set.digests, model=translator.fingerprint
+        )
+        output.begin(settings)
+        _translate(test_set, translator, arguments, output, run, scores)
+    _print(*scores.scores(), scores.num_lines, translator.checkpoint, as_json=arguments.json)
 
 
-def _test_set(config: "DataConfig") -> tuple[list[str], list[str]]:
+class EvaluationSet(NamedTuple):
+    """Sentences and their translations, read in parts."""
+
+    num_lines: int
+    pairs: Iterator[tuple[str, str]]
+    digests: dict[str, str]
+    """Hashes of the text."""
+
+
+def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationSet:
+    """Returns the given files, or else the test set of the config."""
+    if arguments.source:
+        files = open_parallel(arguments.source, arguments.reference)
+        if not files[0].num_lines:
+            raise ValueError(f"{arguments.source} and {arguments.reference} are empty")
+        names = ("source", "reference")
+        digests = {name: file.digest for name, file in zip(names, files, strict=True)}
+        return EvaluationSet(
+            files[0].num_lines, zip(files[0].lines(), files[1].lines(), strict=True), digests
+        )
     from flaxformer_mt.data.pipeline import read_pairs
     from flaxformer_mt.data.sources.corpora import CorpusConfig
 
     if config.test == CorpusConfig():
         raise ValueError("the model's config names no test set: give --source and --reference")
     pairs = read_pairs(config, config.test)
-    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+    digest = hashlib.blake2b(repr(pairs).encode(), digest_size=16).hexdigest()
+    return EvaluationSet(
+        len(pairs), ((one.source, one.target) for one in pairs), {"source": digest}
+    )
 
 
 def _translate(
-    sources: list[str], arguments: EvaluateArguments, output: LineOutput, run: Run
-) -> tuple[list[str], str]:
-    """Returns the translations, and the name of the checkpoint."""
+    test_set: EvaluationSet,
+    translator: "Translator",
+    arguments: EvaluateArguments,
+    output: LineOutput,
+    run: Run,
+    scores: CorpusScores,
+) -> None:
+    """Translates the test set, and counts all lines for the scores."""
     from flaxformer_mt.runtime.processes import map_over_processes
 
-    translator = load_translator(arguments)
-    texts = list(output.earlier)
+    earlier = output.earlier()
+    while done := list(itertools.islice(earlier, LINES_AT_ONCE)):
+        scores.add(done, [target for _, target in itertools.islice(test_set.pairs, len(done))])
+    while batch := list(itertools.islice(test_set.pairs, LINES_AT_ONCE)):
+        first = scores.num_lines + 1
 
-    def translate(mine: slice) -> list[str]:
-        found = translator.translate(
-            sources[len(texts) + mine.start : len(texts) + mine.stop],
-            beam_size=arguments.beam_size,
-            length_penalty=arguments.length_penalty,
-            num_hypotheses=1,
-            first_line=len(texts) + mine.start + 1,
-            target_language=arguments.target_language or None,
-        )
-        return [hypotheses[0].text for hypotheses in found]
+        def translate(
+            mine: slice, batch: list[tuple[str, str]] = batch, first: int = first
+        ) -> list[str]:
+            found = translator.translate(
+                [source for source, _ in batch[mine]],
+                beam_size=arguments.beam_size,
+                length_penalty=arguments.length_penalty,
+                num_hypotheses=1,
+                first_line=first + mine.start,
+                target_language=arguments.target_language or None,
+            )
+            return [hypotheses[0].text for hypotheses in found]
 
-    while (count := min(LINES_AT_ONCE, len(sources) - len(texts))) > 0:
-        found = run(functools.partial(map_over_processes, count, translate))
+        found = run(functools.partial(map_over_processes, len(batch), translate))
         output.write(found)
-        texts += found
-    return texts, translator.checkpoint
+        scores.add(found, [target for _, target in batch])
 
 
 def _print(
-    bleu_score: MetricScore, chrf_score: MetricScore, *, lines: int, checkpoint: str, as_json: bool
+    bleu_score: MetricScore, chrf_score: MetricScore, lines: int, checkpoint: str, *, as_json: bool
 ) -> None:
     from flaxformer_mt.runtime.processes import print_from_first
 

@@ -2,18 +2,20 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.cli import (
+    WITHOUT_EFFECT,
     LineOutputArguments,
     command,
     first_process_output,
     load_translator,
 )
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.files import read_parallel
-from flaxformer_mt.runtime.line_output import batch_sizes, interruptible, line_output
+from flaxformer_mt.runtime.line_input import open_parallel, shard_of
+from flaxformer_mt.runtime.line_output import batch_sizes, interruptible, line_output, settings_of
 
 if TYPE_CHECKING:
     from flaxformer_mt.translation.results import PairScore
@@ -41,31 +43,47 @@ class ScoreArguments(LineOutputArguments):
 
 
 def score(arguments: ScoreArguments) -> None:
-    """Runs `score`: reads both files, loads the model, and writes one line for each pair."""
+    """Runs `score`: checks both files, loads the model, and writes one line for each pair."""
     from flaxformer_mt.runtime.processes import map_over_processes
 
-    sources, targets = read_parallel(arguments.source, arguments.target)
+    files = open_parallel(arguments.source, arguments.target)
+    if not files[0].num_lines:
+        raise ValueError(f"{arguments.source} and {arguments.target} are empty")
+    numbers = shard_of(arguments.shard, files[0].num_lines)
     path = first_process_output(arguments.output)
     with interruptible() as run, line_output(path, resume=arguments.resume) as output:
         translator = load_translator(arguments)
-
-        def score_part(mine: slice) -> list["PairScore"]:
-            of_input = slice(output.num_done + mine.start, output.num_done + mine.stop)
-            return translator.score(
-                sources[of_input],
-                targets[of_input],
-                target_language=arguments.target_language or None,
-                length_penalty=arguments.length_penalty,
-                details=arguments.details or arguments.attention,
-                first_line=of_input.start + 1,
-            )
-
+        digests = {
+            name: file.digest for name, file in zip(("source", "target"), files, strict=True)
+        }
+        model = translator.fingerprint
+        output.begin(settings_of(arguments, without=WITHOUT_EFFECT, files=digests, model=model))
+        source, target = (file.lines(numbers.start + output.num_done) for file in files)
+        pairs = zip(source, target, strict=True)
         sizes = batch_sizes(PAIRS_AT_ONCE)
-        while (count := min(next(sizes), len(sources) - output.num_done)) > 0:
+        while count := min(next(sizes), len(numbers) - output.num_done):
+            first = numbers.start + output.num_done + 1
+            batch = list(itertools.islice(pairs, count))
+
+            def score_part(
+                mine: slice, batch: list[tuple[str, str]] = batch, first: int = first
+            ) -> list["PairScore"]:
+                return translator.score(
+                    [source for source, _ in batch[mine]],
+                    [target for _, target in batch[mine]],
+                    target_language=arguments.target_language or None,
+                    length_penalty=arguments.length_penalty,
+                    details=arguments.details or arguments.attention,
+                    first_line=first + mine.start,
+                )
+
             found = run(functools.partial(map_over_processes, count, score_part))
-            done = slice(output.num_done, output.num_done + count)
-            pairs = zip(sources[done], targets[done], found, strict=True)
-            output.write([_format(*pair, arguments) for pair in pairs])
+            output.write(
+                [
+                    _format(source, target, of_pair, arguments)
+                    for (source, target), of_pair in zip(batch, found, strict=True)
+                ]
+            )
 
 
 def _format(source: str, target: str, found: "PairScore", arguments: ScoreArguments) -> str:

@@ -36,6 +36,7 @@ from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
 from flaxformer_mt.planning.recipe import train_program
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.compilation_cache import keep_programs
+from flaxformer_mt.runtime.files import refuse_url
 from flaxformer_mt.runtime.host_memory import share_freed_memory
 from flaxformer_mt.runtime.processes import (
     connect,
@@ -132,6 +133,7 @@ def train(
         the workdir.
     """
     check_validation_set(config)
+    refuse_url(workdir)
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()
@@ -201,7 +203,7 @@ def train(
                 loop = Loop(run, (state, progress), reporter, stopped)
                 ending = loop()
             run.checkpoints.close()
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
             with contextlib.suppress(OSError):  # the disk may be full
                 reporter.end(run.checkpoints.latest_step() or 0, f"error: {error}", show=False)
             raise
@@ -223,7 +225,12 @@ def prepare_data(config: Config, workdir: str) -> Data:
         remove_unused_tokenizer(workdir)
         if config.training.init_from:
             adopt_tokenizer(config.training.init_from, workdir)
-    data = build_data(config.data, tokenizer_directory=f"{workdir}/tokenizer", seed=config.seed)
+    data = build_data(
+        config.data,
+        tokenizer_directory=f"{workdir}/tokenizer",
+        seed=config.seed,
+        quarantine=Path(workdir, "quarantine.jsonl") if is_first() else None,
+    )
     if is_first():
         check_workdir(workdir, config, data.tokenizer.fingerprint)
     return data

@@ -2,25 +2,29 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flaxformer_mt.cli import (
+    WITHOUT_EFFECT,
     LineOutputArguments,
     command,
     first_process_output,
     load_translator,
 )
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.files import Text, read_text, standard_input
+from flaxformer_mt.runtime.files import Text, standard_input
+from flaxformer_mt.runtime.line_input import TextFile, shard_of
 from flaxformer_mt.runtime.line_output import (
     LineOutput,
     Run,
     batch_sizes,
     interruptible,
     line_output,
+    settings_of,
 )
 
 if TYPE_CHECKING:
@@ -71,43 +75,101 @@ def translate(arguments: TranslateArguments) -> None:
     """Runs `translate`: checks a file before it loads the model; standard input streams."""
     import jax
 
-    text = read_text(arguments.input) if arguments.input else None
+    names = [name for name in ("prefix", "constraints") if getattr(arguments, name)]
+    text = TextFile(arguments.input) if arguments.input else None
     path = first_process_output(arguments.output)
-    if text is None and (arguments.prefix or arguments.constraints or jax.process_count() > 1):
-        text = read_text("")
-    demands = _read_demands(arguments, text.lines) if text else {}
+    if text is None and (names or arguments.shard or jax.process_count() > 1):
+        text = TextFile("")
+    demands = {name: _open_beside(text, getattr(arguments, name)) for name in names if text}
+    lines = Lines(text, demands, shard_of(arguments.shard, text.num_lines if text else 0))
     item_of = None if arguments.json or not _n_best(arguments) else _index_of
     with (
         interruptible() as run,
         line_output(path, resume=arguments.resume, item_of=item_of) as output,
     ):
         translator = load_translator(arguments)
+        files = {"input": text.digest if text else "standard input"}
+        files |= {name: file.digest for name, file in demands.items()}
+        model = translator.fingerprint
+        output.begin(settings_of(arguments, without=WITHOUT_EFFECT, files=files, model=model))
         if text and (demands or arguments.target_language):  # before any line is written
             language = arguments.target_language or None
-            translator.check(text.lines, target_language=language, **demands)
-        _translate_batches(text, demands, translator, arguments, output, run)
+            for start, batch, of_batch in lines.batches(0, itertools.repeat(LINES_AT_ONCE)):
+                translator.check(
+                    batch.lines, target_language=language, first_line=start + 1, **of_batch
+                )
+        _translate_batches(lines, translator, arguments, output, run)
 
 
-def _read_demands(arguments: TranslateArguments, lines: Sequence[str]) -> dict[str, list[Any]]:
-    """The prefixes and constraints of all lines, as arguments of `Translator.translate`."""
-    demands: dict[str, list[Any]] = {}
-    if arguments.prefix:
-        demands["prefixes"] = _read_beside(lines, arguments.prefix)
-    if arguments.constraints:
-        found = _read_beside(lines, arguments.constraints)
-        demands["constraints"] = [line.split("\t") for line in found]
-    return demands
-
-
-def _read_beside(lines: Sequence[str], file: str) -> list[str]:
-    """The lines of a file that has one for each of `lines`."""
-    found = read_text(file).lines
-    if len(found) != len(lines):
+def _open_beside(text: TextFile, file: str) -> TextFile:
+    """Opens a file that has one line for each of `text`."""
+    found = TextFile(file)
+    if found.num_lines != text.num_lines:
         raise ValueError(
-            f"{file} has {len(found)} lines, but there are {len(lines)} to translate: it needs one "
-            "for each, which may be blank"
+            f"{file} has {found.num_lines} lines, but there are {text.num_lines} to translate: it "
+            "needs one for each, which may be blank"
         )
     return found
+
+
+class Lines(NamedTuple):
+    """The lines to translate, and the prefixes and constraints of each."""
+
+    text: TextFile | None
+    """None: standard input, as it comes."""
+    demands: Mapping[str, TextFile]
+    """Files with one line for each line of the text, by the name of the argument."""
+    numbers: range
+    """The lines of `text` to translate, from 0."""
+
+    def batches(
+        self, num_done: int, sizes: Iterator[int]
+    ) -> Iterator[tuple[int, Text, dict[str, list[Any]]]]:
+        """Yields (number of the first line, lines, arguments of `Translator.translate`).
+
+        Args:
+          num_done: the number of first lines to leave out.
+          sizes: the most lines of each batch.
+        """
+        if self.text is None:
+            yield from _batches_of_standard_input(num_done, sizes)
+            return
+        start = self.numbers.start + num_done
+        files = self.text, *self.demands.values()
+        rows = zip(*(file.lines(start) for file in files), strict=True)
+        while start < self.numbers.stop:
+            count = min(next(sizes), self.numbers.stop - start)
+            sources, *columns = zip(*itertools.islice(rows, count), strict=True)
+            demands = dict(zip(self.demands, map(list, columns), strict=True))
+            is_last = start + count == self.text.num_lines
+            yield (
+                start,
+                Text(list(sources), self.text.final_newline or not is_last),
+                _as_arguments(demands),
+            )
+            start += count
+
+
+def _batches_of_standard_input(
+    num_done: int, sizes: Iterator[int]
+) -> Iterator[tuple[int, Text, dict[str, list[Any]]]]:
+    start = 0
+    for batch in standard_input(sizes):
+        lines = batch.lines[max(0, num_done - start) :]
+        end = start + len(batch.lines)
+        if lines:
+            yield end - len(lines), Text(lines, batch.final_newline), {}
+        start = end
+
+
+def _as_arguments(demands: Mapping[str, list[str]]) -> dict[str, list[Any]]:
+    """Returns the lines of the files of prefixes and constraints for `Translator.translate`."""
+    arguments: dict[str, list[Any]] = {}
+    if "prefix" in demands:
+        arguments["prefixes"] = demands["prefix"]
+    if "constraints" in demands:
+        arguments["constraints"] = [line.split("\t") for line in demands["constraints"]]
+    return arguments
 
 
 def _n_best(arguments: TranslateArguments) -> bool:
@@ -119,25 +181,8 @@ def _index_of(line: str) -> str:
     return line.split(" ||| ")[0]
 
 
-def _batches(text: Text | None, first: int, num_processes: int) -> Iterator[Text]:
-    """The lines of a text from number `first` on, or of standard input (None), in batches."""
-    sizes = (size * num_processes for size in batch_sizes(LINES_AT_ONCE))
-    if text is None:
-        for batch in standard_input(sizes):
-            if first < len(batch.lines):
-                yield Text(batch.lines[first:], batch.final_newline)
-            first = max(0, first - len(batch.lines))
-        return
-    while first < len(text.lines):
-        size = next(sizes)
-        is_last = first + size >= len(text.lines)
-        yield Text(text.lines[first : first + size], text.final_newline or not is_last)
-        first += size
-
-
 def _translate_batches(
-    text: Text | None,
-    demands: dict[str, Any],
+    lines: Lines,
     translator: "Translator",
     arguments: TranslateArguments,
     output: LineOutput,
@@ -149,31 +194,33 @@ def _translate_batches(
     from flaxformer_mt.runtime.processes import is_first, map_over_processes
 
     num_unknown = 0
-    hidden = True if text is None and sys.stdin.isatty() else None  # None: only on a terminal
-    total = len(text.lines) if text else None
+    hidden = True if lines.text is None and sys.stdin.isatty() else None
+    total = len(lines.numbers) if lines.text else None
+    sizes = (size * jax.process_count() for size in batch_sizes(LINES_AT_ONCE))
     with tqdm(total=total, initial=output.num_done, unit=" lines", disable=hidden) as bar:
 
         def show_pieces(done: int, total: int) -> None:
             """Shows the progress within long lines."""
             bar.set_postfix_str(f"{done:,} of {total:,} pieces" if done < total else "")
 
-        for batch in _batches(text, output.num_done, jax.process_count()):
-            start = output.num_done
+        for start, batch, demands in lines.batches(output.num_done, sizes):
 
             def translate_part(
-                mine: slice, start: int = start, lines: Sequence[str] = batch.lines
+                mine: slice,
+                start: int = start,
+                lines: Sequence[str] = batch.lines,
+                demands: Mapping[str, list[Any]] = demands,
             ) -> list[list["Hypothesis"]]:
-                of_input = slice(start + mine.start, start + mine.stop)
                 return translator.translate(
                     lines[mine],
                     beam_size=arguments.beam_size,
                     length_penalty=arguments.length_penalty,
                     num_hypotheses=arguments.num_hypotheses,
-                    first_line=of_input.start + 1,
+                    first_line=start + mine.start + 1,
                     target_language=arguments.target_language or None,
                     details=arguments.details or arguments.attention,
                     progress=show_pieces,
-                    **{name: values[of_input] for name, values in demands.items()},
+                    **{name: values[mine] for name, values in demands.items()},
                 )
 
             count = len(batch.lines)

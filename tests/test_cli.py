@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny_run import two_processes
@@ -23,6 +25,7 @@ from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.evaluation.quality_flags import Flag, GuardConfig
 from flaxformer_mt.runtime import files
+from flaxformer_mt.runtime.line_output import line_output
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.results import Hypothesis, TokenDetails
 from flaxformer_mt.translation.translator import Translator
@@ -51,6 +54,10 @@ class Pair(NamedTuple):
 DETAILS = TokenDetails(["a", "</s>"], ["A", "</s>"], [-0.5, -1.0], np.eye(2, dtype=np.float32))
 
 
+ECHO = Hypothesis("a", [3], -0.5)
+NO_SCORE = Pair(-1.0, -2.0, [1])
+
+
 @pytest.fixture
 def heard_signals() -> Iterator[None]:
     """Makes SIGINT heard, which a shell ignores in the jobs that it starts in the background."""
@@ -73,6 +80,8 @@ class Shouter:
         self.calls: list[dict[str, Any]] = []
         self.interrupt: int | None = None
         self.first_batch: int | None = None
+
+    fingerprint = "parameters"
 
     def load(self, workdir: str, *, which: str, dtype: str | None) -> "Shouter":
         self.loaded.append((workdir, which))
@@ -166,6 +175,24 @@ class TestMain:
         assert cli.main(["--help"]) == 0
         text = capsys.readouterr().out
         assert all(name in text for name in ("train", "translate", "score", "evaluate", "average"))
+
+    @pytest.mark.parametrize(
+        "args",
+        [
+            ["train", "--config=demo", "--workdir=gs://bucket/run"],
+            ["translate", "--workdir", "s3://bucket/run"],
+            ["average", "--workdir=gs://bucket/run"],
+            ["convert", "to-ctranslate2", "--workdir=w", "--output", "gs://bucket/export"],
+        ],
+    )
+    def test_the_address_of_a_bucket_is_no_local_folder(
+        self, work: Path, args: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(args) == 2
+        assert "Mount the bucket as a folder" in capsys.readouterr().err
+        assert os.listdir(work) == []
+        with pytest.raises(ValueError, match="gs:/bucket/run is an address"):
+            Translator.load(Path("gs://bucket/run"))
 
     def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["--version"]) == 0
@@ -266,6 +293,17 @@ class TestExitCode:
 
         assert cli.exit_code(work) == 2
         assert capsys.readouterr().err == message
+
+    def test_too_little_memory_is_one_message(self, capsys: pytest.CaptureFixture[str]) -> None:
+        def too_large_for_numpy() -> None:
+            raise MemoryError  # as Python and NumPy do
+
+        for work in (lambda: jnp.zeros(1 << 45) and None, too_large_for_numpy):
+            assert cli.exit_code(work) == 2
+            message = capsys.readouterr().err
+            assert message.startswith("error: out of memory: ")
+            for advice in ("--mesh.memory-limit", "--decoding.tokens-per-batch", "--resume"):
+                assert advice in message
 
     def test_debugging_shows_the_traceback(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse() -> None:
@@ -490,6 +528,122 @@ class TestTranslate:
             assert (work / "out.partial").read_bytes().count(b"\n") == 2
             assert main([*command, "--resume"]) == 0
             assert (work / "out").read_bytes() == whole
+
+    @pytest.mark.parametrize(
+        ("change", "named"),
+        [
+            (
+                lambda work: (work / "in").write_text("a\nb\nc\nX\n"),
+                "content of --input has changed",
+            ),
+            (lambda work: ["--beam-size=2"], "--beam-size: None -> 2"),
+            (lambda work: ["--decoding.seed=5"], "--decoding.seed: 0 -> 5"),
+            (lambda work: ["--json"], "--json: False -> True"),
+            (lambda work: "other parameters", "model in --workdir has changed"),
+            (lambda work: (work / "out.partial.settings").unlink(), "cannot be read"),
+        ],
+    )
+    def test_only_the_same_run_goes_on(
+        self,
+        work: Path,
+        shouter: Shouter,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        change: Any,
+        named: str,
+    ) -> None:
+        monkeypatch.setattr(translate, "LINES_AT_ONCE", 2)
+        (work / "in").write_text("a\nb\nc\nerror\n")
+        command = ["--workdir=w", "--input=in", "--output=out"]
+        assert translate.main(command) == 2
+        made = change(work)
+        args = made if isinstance(made, list) else []
+        if isinstance(made, str):
+            shouter.fingerprint = made
+        capsys.readouterr()
+        assert translate.main([*command, *args, "--resume"]) == 2
+        message = capsys.readouterr().err
+        assert named in message and "out.partial to start again" in message
+        assert (work / "out.partial").read_text() == "A\nB\n"
+        assert "--resume goes on" not in message
+
+    def test_settings_that_change_speed_alone_may_change(
+        self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(translate, "LINES_AT_ONCE", 2)
+        (work / "in").write_text("a\nb\nc\nd\n")
+        command = ["--workdir=w", "--input=in", "--output=out"]
+        shouter.interrupt = signal.SIGTERM
+        assert translate.main(command) == 143
+        assert translate.main([*command, "--resume", "--decoding.tokens-per-batch=99"]) == 0
+        assert (work / "out").read_text() == "A\nB\nC\nD\n"
+        assert sorted(os.listdir(work)) == ["in", "out"]
+
+    @pytest.mark.parametrize("args", [[], ["--json"], ["--num-hypotheses=2"], ["--prefix=p"]])
+    @pytest.mark.parametrize("content", [b"a\nb\n\nd\ne\n", b"a\nb", b"", b"\xef\xbb\xbf", b"a"])
+    def test_shards_concatenate_to_the_whole_output(
+        self,
+        work: Path,
+        shouter: Shouter,
+        monkeypatch: pytest.MonkeyPatch,
+        args: list[str],
+        content: bytes,
+    ) -> None:
+        monkeypatch.setattr(translate, "LINES_AT_ONCE", 2)
+        (work / "p").write_bytes(content.removeprefix(b"\xef\xbb\xbf"))
+        whole = run_translate(work, content, *args)
+        for shards in (1, 2, 3, 7):
+            parts = b""
+            for number in range(1, shards + 1):
+                parts += run_translate(work, content, *args, f"--shard={number}/{shards}")
+            assert parts == whole
+
+    def test_shards_of_scores_and_wrong_shards(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (work / "s").write_text("a\nb\nc\n")
+        (work / "t").write_text("a\nbb\nccc\n")
+        command = ["--workdir=w", "--source=s", "--target=t"]
+        for number, expected in ((1, "-1.000000\n"), (2, "-2.000000\n-3.000000\n")):
+            assert score.main([*command, "--output=out", f"--shard={number}/2"]) == 0
+            assert (work / "out").read_text() == expected
+        for wrong in ("0/2", "3/2", "2", "a/b", "1/0", "-1/2"):
+            assert score.main([*command, f"--shard={wrong}"]) == 2
+            assert "such as 2/4, got" in capsys.readouterr().err
+
+    def test_a_second_process_does_not_write_to_the_same_file(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with line_output("out") as output:
+            output.begin({})
+            output.write(["A"])
+            (work / "in").write_text("a\n")
+            for more in ([], ["--resume"]):
+                args = ["--workdir=w", "--input=in", "--output=out", *more]
+                assert translate.main(args) == 2
+                assert "another process writes" in capsys.readouterr().err
+        assert (work / "out").read_text() == "A\n"
+
+    def test_memory_does_not_grow_with_the_file(
+        self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Shouter, "translate", lambda self, lines, **_: [[ECHO]] * len(lines))
+        monkeypatch.setattr(Shouter, "score", lambda self, lines, *_, **__: [NO_SCORE] * len(lines))
+        save_config(Config(), "w")
+        monkeypatch.setattr(translate, "LINES_AT_ONCE", 100)
+        monkeypatch.setattr(score, "PAIRS_AT_ONCE", 100)
+        for name in ("source", "prefix"):
+            (work / name).write_text(f"{'word ' * 200}\n" * 5_000)  # 5 MB
+        for main, args in (
+            (translate.main, ["--input=source", "--prefix=prefix"]),
+            (score.main, ["--source=source", "--target=prefix"]),
+        ):
+            tracemalloc.start()
+            assert main(["--workdir=w", "--output=out", *args]) == 0
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert (work / "out").read_bytes().count(b"\n") == 5_000
+            assert peak < 2.5e6
 
     def test_a_typed_line_is_translated_before_the_next_is_typed(
         self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch

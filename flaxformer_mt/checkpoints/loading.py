@@ -14,6 +14,7 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.initialization import Params, init_params
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.runtime.files import refuse_url
 
 
 class LoadedModel(NamedTuple):
@@ -52,6 +53,7 @@ def load_model(workdir: str | os.PathLike[str], which: str = "auto") -> LoadedMo
     exists), ValueError if the parameters do not fit the model or the vocabulary of the workdir, and
     OSError if the chosen checkpoint is damaged and nothing replaces it.
     """
+    refuse_url(workdir)
     workdir = Path(workdir).absolute()
     config = workdir_config(str(workdir))
     path = choose_checkpoint(workdir, which)

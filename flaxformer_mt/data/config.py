@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.quarantine import parse_share
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 
 
@@ -26,6 +27,10 @@ class DataConfig:
     """Text for the final score."""
     exclude: tuple[Literal["validation", "test"], ...] = ()
     """Drop training pairs whose source line is also in these sets."""
+    max_bad_share: str = "5%"
+    """Largest share of bad records in a training corpus: wrong number of columns, invalid UTF-8 or
+    JSON, an empty side. They are dropped, and listed in quarantine.jsonl in the workdir. More of
+    them end the run. 0 allows none, 100% any number."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text becomes token ids."""
     max_source_length: int = 256
@@ -58,6 +63,7 @@ class DataConfig:
                 raise ValueError(
                     f"data.{name} must be at least {least}, got {getattr(self, name)}."
                 )
+        parse_share(self.max_bad_share)
         if self.batching not in ("bucket", "pack"):
             raise ValueError(f"data.batching is 'bucket' or 'pack', got {self.batching!r}.")
         self._check_languages()

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,8 +32,9 @@ from flaxformer_mt.data.batching.plan import (
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import fingerprint_data
 from flaxformer_mt.data.report import DataReport, SplitCounts, describe_side
-from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus
+from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus, set_aside
 from flaxformer_mt.data.sources.pair import Pair, PairSource
+from flaxformer_mt.data.sources.quarantine import count_kinds
 from flaxformer_mt.data.sources.selection import SelectedPairs, source_lines, without_lines
 from flaxformer_mt.data.tokenization.tokenized import (
     SubwordSampler,
@@ -98,6 +100,7 @@ def build_data(
     tokenizer_directory: str,
     seed: int,
     shard_rows: ShardRows | None = None,
+    quarantine: Path | None = None,
 ) -> Data:
     """Reads and tokenizes the text, and chooses the batch shapes.
 
@@ -107,6 +110,8 @@ def build_data(
       seed: of the order of the data and of subword sampling.
       shard_rows: selects the rows of each batch that this process reads; None = all rows. It does
         not change the batches.
+      quarantine: file to list the bad records of the training text in; None = they are counted
+        only.
 
     Raises:
       ValueError: unusable text or settings, or no pair to train on.
@@ -118,13 +123,15 @@ def build_data(
         "validation": read_pairs(config, config.validation),
         "test": read_pairs(config, config.test),
     }
-    corpus = _open(config, config.train)
+    corpus = _open(config, config.train, screened=True)
     if not corpus.sources:
         raise ValueError(
             "data.train lists no text; give text files as data.train.source and data.train.target, "
             "or other sources as data.train.pairs."
         )
+    bad = set_aside(corpus, config.max_bad_share, quarantine)
     corpus, excluded = _exclude(corpus, held_out, config.exclude)
+    excluded += count_kinds(bad)
     tokenizer = build_tokenizer(
         config.tokenizer, corpus, directory=tokenizer_directory, data_directory=config.directory
     )
@@ -163,6 +170,8 @@ def build_data(
         padding=first_epoch.padding,
         pairs_per_row=first_epoch.pairs_per_row,
         steps_per_epoch=len(first_epoch),
+        first_bad=str(bad[0]) if bad else "",
+        quarantine=str(quarantine or "") if bad else "",
     )
     return Data(
         tokenizer=tokenizer,
@@ -191,12 +200,13 @@ class _Tokenized:
     """Numbers of dropped pairs by reason."""
 
 
-def _open(config: DataConfig, corpus: CorpusConfig) -> Corpus:
+def _open(config: DataConfig, corpus: CorpusConfig, *, screened: bool = False) -> Corpus:
     return open_corpus(
         corpus,
         directory=config.directory,
         source_language=config.source_language,
         target_language=config.target_language,
+        screened=screened,
     )
 
 

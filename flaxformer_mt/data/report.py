@@ -82,6 +82,10 @@ class DataReport:
     """Mean number of pairs in a row: 1 unless they are packed."""
     steps_per_epoch: int
     """Batches in the first epoch; with weights or sampling, later epochs differ a little."""
+    first_bad: str = ""
+    """The first bad record of the training text, with its file, line and reason."""
+    quarantine: str = ""
+    """The file that lists the bad records, if there is one."""
 
     def __str__(self) -> str:
         packed = f"{self.pairs_per_row:.1f} pairs a row, " if self.pairs_per_row > 1 else ""
@@ -92,6 +96,7 @@ class DataReport:
                 + ("" if times == 1 else f", {times:.3g} times an epoch")
                 for corpus, times in zip(self.corpora, self.weights, strict=True)
             ),
+            *([f"            bad records: {self._bad_records}"] if self.first_bad else []),
             f"validation  {self.validation}",
             f"test        {self.test}",
             f"source      {self.source}",
@@ -101,6 +106,11 @@ class DataReport:
             f"            {', '.join(map(str, self.shapes))}",
         ]
         return "\n".join(lines)
+
+    @property
+    def _bad_records(self) -> str:
+        """The first bad record, and where all of them are."""
+        return self.first_bad + (f" All: {self.quarantine}" if self.quarantine else "")
 
 
 def _count(things: Sequence[object], name: str) -> str:

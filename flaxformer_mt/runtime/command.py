@@ -59,6 +59,23 @@ def platform_problem() -> str:
     return f"JAX cannot use JAX_PLATFORMS={platforms}: {reason}. {install or 'Unset'} it"
 
 
+def memory_problem(error: BaseException) -> str:
+    """Returns what to change if an error says that memory is exhausted; "" for another error."""
+    text = str(error).strip()
+    if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in text:
+        return ""
+    reason = text.splitlines()[0] if text else "this machine has no more memory"
+    return (
+        f"out of memory: {reason}\n"
+        "Training: --mesh.memory-limit 14GB (less than the device has) divides each batch into "
+        "parts that fit, and keeps the result; --model.remat and a smaller "
+        "--data.tokens-per-batch need less too. The newest checkpoint is "
+        "whole: the same command continues from it.\n"
+        "Translating, scoring: lower --decoding.tokens-per-batch; --resume goes on after the "
+        "finished lines"
+    )
+
+
 def exit_process(status: int) -> NoReturn:
     """Ends a command: `sys.exit(status)`, but after a signal (130, 141, 143) without C's handlers.
 

@@ -18,6 +18,21 @@ PAUSE = 0.05
 """Seconds without a new line after which the lines so far are answered."""
 
 
+def refuse_url(value: str | os.PathLike[str]) -> None:
+    """Raises ValueError for the address of a bucket or a web page, such as gs://bucket/run.
+
+    As a path, it would be a folder of this machine with the name "gs:".
+    """
+    # A Path has one slash less.
+    scheme, found, _ = str(value).partition("://" if isinstance(value, str) else ":/")
+    if found and scheme.isalnum() and len(scheme) > 1:  # C:/ is a drive
+        raise ValueError(
+            f"{value} is an address ({scheme}://), but files must be on this machine. Mount the "
+            "bucket as a folder, as with `gcsfuse BUCKET FOLDER` for gs:// or `mount-s3 BUCKET "
+            "FOLDER` for s3://, and give the folder; or copy the files here first."
+        )
+
+
 class Text(NamedTuple):
     """Lines, and whether the last one ended with a newline."""
 
@@ -83,6 +98,23 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         os.replace(partial, final)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def lock_file(file: BinaryIO, message: str) -> None:
+    """Locks an open file until it is closed, if its file system has locks.
+
+    Raises OSError with `message` if another process holds the lock.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(message) from None
+    except OSError:
+        pass
 
 
 def is_regular(path: str) -> bool:

@@ -1,17 +1,19 @@
 """Output of long commands, line by line: what is finished survives an interruption."""
 
 import contextlib
+import dataclasses
 import itertools
+import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
-from flaxformer_mt.runtime.files import is_regular, open_output
+from flaxformer_mt.runtime.files import is_regular, lock_file, open_output
 
 T = TypeVar("T")
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
@@ -29,12 +31,35 @@ class Run(Protocol):
 
 
 class LineOutput:
-    """Results of items (lines or pairs of lines), written in order."""
+    """Results of items (lines or pairs of lines), written in order.
 
-    def __init__(self, file: Any, earlier: Sequence[str] = ()) -> None:
-        """Writes to the binary `file`, which has the `earlier` results of an interrupted run."""
-        self._file, self.earlier = file, list(earlier)
-        self.num_done = len(self.earlier)
+    `begin` comes before the first `write`. `num_done` counts the finished items, those of an
+    interrupted run too.
+    """
+
+    def __init__(self, file: Any, partial: Path | None = None, num_done: int = 0) -> None:
+        """Writes to the binary `file`, which is open at `partial`, if that is a regular file."""
+        self._file, self._partial, self.num_done = file, partial, num_done
+        self.has_begun = False
+
+    def begin(self, settings: Mapping[str, str]) -> None:
+        """Records the settings on which the results depend: names and values, as text.
+
+        Raises ValueError, with the differences, if an interrupted run had others.
+        """
+        if self._partial is not None:
+            record = _record(self._partial)
+            if self.num_done:
+                _check_same(self._partial, record, settings)
+            record.write_text(json.dumps(settings), encoding="utf-8")
+        self.has_begun = True
+
+    def earlier(self) -> Iterator[str]:
+        """Yields the lines that an interrupted run has written."""
+        if self._partial is not None:
+            with open(self._partial, "rb") as file:
+                for line in itertools.islice(file, self.num_done):
+                    yield line.removesuffix(b"\n").decode()
 
     def write(self, results: Sequence[str], *, final_newline: bool = True) -> None:
         """Writes the results of the next items, each one line or more, and flushes them."""
@@ -42,6 +67,68 @@ class LineOutput:
         self._file.write((text if final_newline else text.removesuffix("\n")).encode())
         self._file.flush()
         self.num_done += len(results)
+
+
+def settings_of(
+    arguments: Any, *, without: Collection[str], files: Mapping[str, str], model: str
+) -> dict[str, str]:
+    """Returns the settings of a command for `LineOutput.begin`.
+
+    Args:
+      arguments: the dataclass of its arguments.
+      without: names of arguments on which the results do not depend.
+      files: a hash of the content of each file, by the name of its argument.
+      model: a hash of the parameters.
+    """
+    settings = {"the model in --workdir": model}
+    settings |= {f"the content of --{name}": digest for name, digest in files.items()}
+
+    def add(values: Mapping[str, Any], prefix: str) -> None:
+        for name, value in values.items():
+            if isinstance(value, dict):
+                add(value, f"{prefix}{name}.")
+            elif prefix + name not in {
+                *without,
+                *files,
+                "workdir",
+                "checkpoint",
+                "output",
+                "resume",
+            }:
+                settings[f"--{prefix}{name}".replace("_", "-")] = str(value)
+
+    add(dataclasses.asdict(arguments), "")
+    return settings
+
+
+def _record(partial: Path) -> Path:
+    """Returns the file with the settings of the run that writes `partial`."""
+    return partial.with_name(f"{partial.name}.settings")
+
+
+def _check_same(partial: Path, record: Path, settings: Mapping[str, str]) -> None:
+    """Raises ValueError, with the differences, if `record` has other settings."""
+    start_again = f"delete {partial} to start again"
+    try:
+        before: dict[str, str] = json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{partial} cannot be continued: the settings of its run should be in {record}, which "
+            f"cannot be read; {start_again}"
+        ) from error
+    lines = [
+        f"{name} has changed"
+        if name.startswith("the ")
+        else f"{name}: {before.get(name, 'not given')} -> {settings.get(name, 'not given')}"
+        for name in {**before, **settings}
+        if before.get(name) != settings.get(name)
+    ]
+    if lines:
+        raise ValueError(
+            f"{partial} has lines of a run with other settings (there -> here):\n  "
+            + "\n  ".join(lines)
+            + f"\nContinue with the settings of that run, or {start_again}."
+        )
 
 
 @contextlib.contextmanager
@@ -59,7 +146,8 @@ def line_output(
       item_of: of an output line. If not given, each item has one line.
 
     Raises ValueError if there are results of an interrupted run and `resume` is false, or if it is
-    true in a run of several processes, and OSError if the file cannot be written.
+    true in a run of several processes, and OSError if the file cannot be written, or another
+    process writes it.
     """
     if resume and _num_processes() > 1:
         raise ValueError("--resume works in a run of one process only")
@@ -71,29 +159,33 @@ def line_output(
     partial = final.with_name(f"{final.name}.partial")
     if not final.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no directory {final.parent} to write to")
-    content = partial.read_bytes() if partial.exists() else b""
-    if content and not resume:
-        raise ValueError(
-            f"{partial} has the finished lines of an interrupted run: add --resume to go on after "
-            "them, or delete it to start again"
+    with open(partial, "a+b") as file:
+        lock_file(
+            file, f"another process writes {partial}: wait for its end, or choose another file"
         )
-    earlier, size = _finished(content, item_of)
-    with open(partial, "ab") as file:
+        num_done, size = _finished(file, item_of)
+        if file.seek(0, os.SEEK_END) and not resume:
+            raise ValueError(
+                f"{partial} has the finished lines of an interrupted run: add --resume to go on "
+                "after them, or delete it to start again"
+            )
         file.truncate(size)
-        output = LineOutput(file, earlier)
+        output = LineOutput(file, partial, num_done)
         try:
             yield output
         except BaseException:
-            if output.num_done:
+            if not output.num_done:
+                partial.unlink(missing_ok=True)
+                _record(partial).unlink(missing_ok=True)
+            elif output.has_begun:
                 print(
                     f"the results of the first {output.num_done:,} lines are in {partial}: the "
                     "same command with --resume goes on after them",
                     file=sys.stderr,
                 )
-            else:
-                partial.unlink(missing_ok=True)
             raise
     os.replace(partial, final)
+    _record(partial).unlink(missing_ok=True)
 
 
 def _num_processes() -> int:
@@ -102,14 +194,24 @@ def _num_processes() -> int:
     return jax.process_count()
 
 
-def _finished(content: bytes, item_of: Callable[[str], Hashable] | None) -> tuple[list[str], int]:
-    """The finished items of an interrupted run, and their size in bytes."""
-    lines = content.decode(errors="replace").split("\n")[:-1]
-    if item_of is None:
-        items = lines
-    else:  # the last item may lack some of its lines
-        items = ["\n".join(group) for _, group in itertools.groupby(lines, item_of)][:-1]
-    return items, sum(len(item.encode()) + 1 for item in items)
+def _finished(file: BinaryIO, item_of: Callable[[str], Hashable] | None) -> tuple[int, int]:
+    """Returns the number of finished items of an interrupted run, and their size in bytes.
+
+    The last item may lack some of its lines, unless each item has one line.
+    """
+    file.seek(0)
+    items = size = read = 0
+    current: Hashable = None
+    for line in file:
+        if not line.endswith(b"\n"):
+            break
+        item = item_of(line.decode(errors="replace")) if item_of else None
+        if item_of and current not in (None, item):  # a new item: the one before is whole
+            items, size = items + 1, read
+        current, read = item, read + len(line)
+        if not item_of:
+            items, size = items + 1, read
+    return items, size
 
 
 def batch_sizes(largest: int) -> Iterator[int]:

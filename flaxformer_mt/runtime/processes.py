@@ -22,6 +22,8 @@ from absl import flags
 from jax.experimental import multihost_utils
 from orbax.checkpoint.multihost import sync_global_processes
 
+from flaxformer_mt.runtime.command import memory_problem
+
 T = TypeVar("T")
 
 _BARRIER_TIMEOUT = 24 * 3600  # seconds
@@ -76,13 +78,12 @@ def exit_if_peer_lost() -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1:
             raise
-        reason = str(error).splitlines()[0]
-        print(
-            f"error: another process of this run is gone, or cannot be reached ({reason}). Start "
-            "all of them again: the same command continues from the newest checkpoint.",
-            file=sys.stderr,
-            flush=True,
+        problem = memory_problem(error) or (
+            "another process of this run is gone, or cannot be reached "
+            f"({str(error).splitlines()[0]}). Start all of them again: the same command continues "
+            "from the newest checkpoint."
         )
+        print(f"error: {problem}", file=sys.stderr, flush=True)
         os._exit(1)  # sys.exit would wait for the other processes
 
 

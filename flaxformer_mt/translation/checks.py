@@ -2,6 +2,7 @@
 
 import itertools
 import numbers
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -67,6 +68,27 @@ def as_checkpoint_name(which: Any) -> str:
             f"{_describe(which)}"
         )
     return str(which)
+
+
+def as_path(workdir: Any) -> str | os.PathLike[str]:
+    """Returns the path of a directory. Raises ValueError for what is no path."""
+    if not isinstance(workdir, str | os.PathLike) or not str(workdir):
+        raise ValueError(
+            "workdir must be the path of the directory of a trained model, but it is "
+            f"{_describe(workdir)}"
+        )
+    return workdir
+
+
+def check_call(first_line: Any, progress: Any) -> None:
+    """Raises ValueError unless the line is a number and the progress a function or None."""
+    if not isinstance(first_line, numbers.Integral) or isinstance(first_line, bool):
+        raise ValueError(f"first_line must be a line number, but it is {_describe(first_line)}")
+    if progress is not None and not callable(progress):
+        raise ValueError(
+            "progress must be a function of (segments done, all segments), or None, but it is "
+            f"{_describe(progress)}"
+        )
 
 
 def as_list(items: Any, name: str) -> list[Any]:

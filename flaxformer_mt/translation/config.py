@@ -8,6 +8,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
+
 from flaxformer_mt.evaluation.quality_flags import GuardConfig
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
 from flaxformer_mt.search.config import (
@@ -150,7 +152,11 @@ def changed_config(config: DecodingConfig, changes: Mapping[str, Any]) -> Decodi
             raise ValueError(
                 f"decoding has no field {name!r}: {did_you_mean(name, [*names, *others])}"
             )
-    given: dict[str, Any] = {name: new for name, new in changes.items() if new is not None}
+    given: dict[str, Any] = {
+        name: new.item() if isinstance(new, np.generic) else new  # as Python's own number
+        for name, new in changes.items()
+        if new is not None
+    }
     return dataclasses.replace(config, **given)
 
 

@@ -1,9 +1,8 @@
 """Splits a line into its sentences, and a sentence that is too long into pieces that fit."""
 
 import re
+import unicodedata
 from collections.abc import Callable
-
-import sentencex
 
 SPACES = re.compile(r"\s*")
 BOUNDARIES = tuple(
@@ -19,10 +18,13 @@ BOUNDARIES = tuple(
 def split_sentences(line: str, language: str) -> list[str]:
     """Returns the sentences of `line`, each with the white space after it: joined, they are `line`.
 
-    A sentence contains a letter, so "1." belongs to the sentence after it. It ends with white
-    space, or with a mark such as "。", so "example.Com" is not split. `language` is an ISO 639 code.
-    For a language that it does not know, sentencex uses the rules of English.
+    A sentence has a word of two letters, or an ideograph: "1." and the French "M." belong to the
+    sentence after them. It ends with white space, or with a mark such as "。", so "example.Com" is
+    not split. `language` is an ISO 639 code. sentencex applies the rules of English to a language
+    that it does not know.
     """
+    import sentencex  # not above: it takes 0.2 s, and training needs no sentences
+
     pieces = sentencex.segment(language, line)
     if "".join(pieces) != line:  # so that no character can disappear
         return [line]
@@ -30,18 +32,19 @@ def split_sentences(line: str, language: str) -> list[str]:
     for piece in pieces:
         sentence += piece
         ends = sentence[-1].isspace() or not sentence[-1].isascii()
-        if ends and _has_letter(sentence):
+        if ends and _has_word(sentence):
             sentences.append(sentence)
             sentence = ""
-    if sentences and not _has_letter(sentence):
+    if sentences and not _has_word(sentence):
         sentences[-1] += sentence
     elif sentence:
         sentences.append(sentence)
     return sentences
 
 
-def _has_letter(text: str) -> bool:
-    return any(map(str.isalpha, text))
+def _has_word(text: str) -> bool:
+    letters = list(filter(str.isalpha, text))
+    return len(letters) > 1 or any(unicodedata.category(letter) == "Lo" for letter in letters)
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:

@@ -1,5 +1,7 @@
 """From requests to hypotheses: group requests by length, search each group, read the results."""
 
+import functools
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -57,19 +59,32 @@ class Ensemble:
         # XLA:CPU runs groups that are dispatched ahead concurrently: they contend for CPU caches.
         self.window = 0 if self.on_cpu else 2
 
+    @classmethod
+    def combined(
+        cls, parts: Sequence["Ensemble"], weights: Sequence[float], max_source_length: int
+    ) -> "Ensemble":
+        """Returns the ensemble of the members of all `parts`, one weight for each part."""
+        return cls(
+            [model for part in parts for model in part.models],
+            [params for part in parts for params in part.params],
+            max_source_length,
+            [
+                weight * share
+                for part, weight in zip(parts, weights, strict=True)
+                for share in part.weights or (1.0,)
+            ],
+        )
 
-def join_ensembles(parts: Sequence[Ensemble], weights: Sequence[float]) -> Ensemble:
-    """Returns the ensemble of the models of all parts. `weights` of the parts have sum 1."""
-    return Ensemble(
-        [model for part in parts for model in part.models],
-        [params for part in parts for params in part.params],
-        min(part.max_source_length for part in parts),
-        [
-            weight * share
-            for part, weight in zip(parts, weights, strict=True)
-            for share in part.weights or (1.0,)
-        ],
-    )
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of all parameters, in 32 hexadecimal digits."""
+        digest = hashlib.blake2b(
+            repr([model.config for model in self.models]).encode(), digest_size=16
+        )
+        for path, x in jax.tree_util.tree_leaves_with_path(self.params):
+            digest.update(f"{jax.tree_util.keystr(path)} {x.dtype} {x.shape}".encode())
+            digest.update(np.asarray(x).tobytes())
+        return digest.hexdigest()
 
 
 def schedule(

@@ -109,14 +109,14 @@ def segment_lines(
     for line, text in enumerate(lines, start=first_line):
         language = None if line in whole_lines else sentences_of
         for sentence in _read_sentences(text, tokenizer, language):
-            tokens = vocabulary.tokenize(sentence.tagged)
+            tokens = vocabulary.tokenize(sentence.tag + sentence.text)
             pieces = [sentence]
             if len(tokens) > max_source_length and over_long == "split":
                 pieces = _split_sentence(sentence, vocabulary, max_source_length)
                 if not quiet:
                     _warn(line, len(tokens), "source", max_source_length, _in_pieces(len(pieces)))
             for piece in pieces:
-                tokens = vocabulary.tokenize(piece.tagged)
+                tokens = vocabulary.tokenize(piece.tag + piece.text)
                 if len(tokens) < 2:  # EOS only: characters that the tokenizer drops
                     continue
                 inputs = truncate(
@@ -138,31 +138,29 @@ class _Sentence(NamedTuple):
 
     text: str
     tag: str = ""
-    """The tag of its line, and a space."""
+    """The tag of its line, and the space after it."""
     gap: str = ""
     """The white space before it."""
 
-    @property
-    def tagged(self) -> str:
-        return self.tag + self.text
 
-
-def _read_sentences(text: str, tokenizer: Tokenizer, language: str | None) -> list[_Sentence]:
+def _read_sentences(line: str, tokenizer: Tokenizer, language: str | None) -> list[_Sentence]:
     """Returns the sentences of a line, or the whole line if there is no `language`."""
-    if not text.strip():
+    if not line.strip():
         return []
-    tag, rest = split_tag(text)
+    tag = split_tag(line)[0]
     if tag[2:-2] not in tokenizer.languages:
-        tag, rest = "", text
-    prefix = text[: len(text) - len(rest)] if text.endswith(rest) else f"{tag} "
-    texts = split_sentences(rest, language) if language is not None else [rest]
+        tag = ""
+    text = line[len(tag) :]
+    texts = [text] if language is None else split_sentences(text, language)
     if len(texts) == 1:
-        return [_Sentence(rest, prefix)]
-    sentences, gap = [], ""
-    for one in texts:
-        sentences.append(_Sentence(one.strip(), prefix, gap))
-        gap = one[len(one.rstrip()) :]
-    return sentences
+        start = line[: len(line) - len(text.lstrip())] if tag else ""
+        return [_Sentence(line[len(start) :], start)]
+    spaces = [text[len(text.rstrip()) :] for text in texts]
+    start = f"{tag} " if tag else ""
+    return [
+        _Sentence(text.strip(), start, gap)
+        for text, gap in zip(texts, ["", *spaces[:-1]], strict=True)
+    ]
 
 
 def _split_sentence(

@@ -5,16 +5,16 @@ print(translator.translate("A dog runs.")[0])
 
 `Translator.translate` has these stages, each in a module of this package:
 
-    segments    lines -> segments of token ids
+    segments    lines -> sentences -> segments of token ids
     requests    segments, prefixes, constraints -> requests; `checks` refuses impossible ones
     searching   requests -> groups of like length -> search on the devices -> hypotheses
-    describing  hypotheses -> token probabilities, attention and flags, if requested; `scoring`
-                computes them
     ranking     hypotheses of a segment -> those with different texts, in order
+    describing  hypotheses -> token probabilities, attention, flags and copies of unknown words
     results     hypotheses of segments -> hypotheses of lines
 """
 
 import dataclasses
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
@@ -32,8 +32,10 @@ from flaxformer_mt.translation.checks import (
     as_checkpoint_name,
     as_constraints,
     as_list,
+    as_path,
     as_prefixes,
     as_sentences,
+    check_call,
     check_ensemble,
     check_requests,
     check_same_number,
@@ -44,7 +46,6 @@ from flaxformer_mt.translation.describing import (
     describe,
     describe_pairs,
     make_example,
-    show_unknown_words,
 )
 from flaxformer_mt.translation.ranking import ranked
 from flaxformer_mt.translation.requests import (
@@ -55,7 +56,7 @@ from flaxformer_mt.translation.requests import (
 )
 from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines
 from flaxformer_mt.translation.scoring import score_examples
-from flaxformer_mt.translation.searching import Ensemble, join_ensembles, schedule, search
+from flaxformer_mt.translation.searching import Ensemble, schedule, search
 from flaxformer_mt.translation.segments import in_parts, segment_lines, tag_lines
 from flaxformer_mt.translation.word_ends import TargetWords
 
@@ -63,10 +64,7 @@ TokenMask = Bool[np.ndarray, " V"]
 
 
 class Translator:
-    """Translates and scores sentences. Make it once and use it often, also from several threads.
-
-    Programs are compiled at first use.
-    """
+    """Translates and scores sentences, also from several threads. It compiles at first use."""
 
     def __init__(
         self,
@@ -114,7 +112,7 @@ class Translator:
         the first of those three that exists. It computes in `dtype`; None = as in training.
         Raises FileNotFoundError or ValueError, saying what is missing or wrong in `workdir`.
         """
-        loaded = load_model(workdir, which=as_checkpoint_name(which))
+        loaded = load_model(as_path(workdir), which=as_checkpoint_name(which))
         model = loaded.model
         if dtype:
             model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))
@@ -135,9 +133,8 @@ class Translator:
     ) -> "Translator":
         """Returns a translator with the (weighted) mean of its members' token probabilities.
 
-        It has all other settings from the first member.
-        Raises ValueError if the vocabularies differ, or unless there is one weight above 0 for each
-        member.
+        It has all other settings from the first member. Raises ValueError if the vocabularies
+        differ, or unless there is one weight above 0 for each member.
         """
         weights = check_ensemble([member.tokenizer for member in members], weights)
         first = members[0]
@@ -153,8 +150,17 @@ class Translator:
             target_language=first.target_language,
             source_language=first.source_language,
         )
-        translator._ensemble = join_ensembles([member._ensemble for member in members], weights)
+        translator._ensemble = Ensemble.combined(
+            [member._ensemble for member in members], weights, translator.max_source_length
+        )
         return translator
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash, in 32 hexadecimal digits, of all that the results depend on, except `config`."""
+        words = sorted(self.tokenizer.known_words or ())
+        parts = self._ensemble.fingerprint, self.source_language, self.target_language, words
+        return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
     @overload
     def translate(self, sentences: str, **options: Any) -> list[Hypothesis]: ...
@@ -211,6 +217,7 @@ class Translator:
         # ------------------------------------------------------------------ prepare
         config = changed_config(self.config, changes)
         suppressed = suppressed_tokens(self.tokenizer, config)
+        check_call(first_line, progress)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
             lines, prefixes, constraints, target_language, first_line, config, suppressed
@@ -223,13 +230,8 @@ class Translator:
                 progress(len(found), len(requests))
         # ------------------------------------------------------------------ rank, describe
         found = [ranked(of_one, config, self.target_language) for of_one in found]
-        if details or config.flag_faults:
-            found = describe(requests, found, config, self._ensemble, self.tokenizer, suppressed)
-        found = show_unknown_words(
-            requests, found, config, self._ensemble, self.tokenizer, suppressed
-        )
-        if not details:
-            found = [[one._replace(details=None) for one in hypotheses] for hypotheses in found]
+        given = config, self._ensemble, self.tokenizer, suppressed
+        found = describe(requests, found, *given, with_details=details)
         # ------------------------------------------------------------------ join segments
         flags = () if config.flag_faults else None
         blank = Hypothesis("", [], 0.0, flags=flags, details=NO_DETAILS if details else None)
@@ -244,14 +246,21 @@ class Translator:
         prefixes: Iterable[str | None] | None = None,
         constraints: Iterable[Sequence[str] | None] | None = None,
         target_language: str | None = None,
+        first_line: int = 1,
         **changes: Any,
     ) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
         config = changed_config(self.config, changes)
         suppressed = suppressed_tokens(self.tokenizer, config)
-        lines = as_sentences(sentences)
         requests = self._prepare(
-            lines, prefixes, constraints, target_language, 1, config, suppressed, quiet=True
+            as_sentences(sentences, first_line=first_line),
+            prefixes,
+            constraints,
+            target_language,
+            first_line,
+            config,
+            suppressed,
+            quiet=True,
         )
         schedule(requests, config, self._ensemble)
 
@@ -292,12 +301,10 @@ class Translator:
         several tokenizations, and only the tokens of a hypothesis have exactly the score that the
         search reported. Longer texts than the limits are truncated, with a warning. (For a line
         that it splits, `translate` reports the sum of the scores of its segments.)
-        The other arguments are as in `translate`. The score depends on
-        `length_penalty`, `length_normalization`, `forced_end` and `renormalize`; `flag_faults`
-        looks for faults.
+        The other arguments are as in `translate`. The score depends on `length_penalty`,
+        `length_normalization`, `forced_end` and `renormalize`; `flag_faults` looks for faults.
         A pair of two blank sides has score 0 and no tokens, as in `translate`. If one side is
         blank, it is scored as EOS alone.
-
         Raises ValueError for lists of unequal length and for impossible tokens.
         """
         is_one = isinstance(sources, str)

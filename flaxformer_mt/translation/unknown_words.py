@@ -13,11 +13,12 @@ import numpy as np
 import regex
 from jaxtyping import Float, Int
 
-from flaxformer_mt.data.tokenization.known_words import is_word, words_in
+from flaxformer_mt.data.tokenization.known_words import words_in
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 
 _BOUNDARY = regex.compile(r"(?w)\b|$")
+_NO_SPACE_BEFORE = regex.compile(r"$|[\s\p{Pe}\p{Pf}\p{Po}]")
 
 
 class UnknownWord(NamedTuple):
@@ -33,36 +34,35 @@ def find_unknown_words(
 ) -> tuple[UnknownWord, ...]:
     """Returns the words of `text` that the model does not know, in order.
 
-    These have an unknown token, or are not among the known words of the tokenizer, if it has these.
+    They have a token that the training text lacks, or are not among the known words of the
+    tokenizer, if it has these. Without white space between them, several are one.
 
     Args:
       inputs: the tokens of `tag + text`, perhaps truncated.
     """
+    known, unseen = tokenizer.known_words, tokenizer.unseen_tokens
+    if known is None and unseen.isdisjoint(inputs.tolist()):
+        return ()
     spans = list(words_in(text))
-    known = tokenizer.known_words
-    new = [known is not None and _is_new(text[start:end], known) for start, end in spans]
-    if not any(new) and tokenizer.source.unk_id not in inputs:
+    new = [known is not None and text[start:end].casefold() not in known for start, end in spans]
+    if not any(new) and unseen.isdisjoint(inputs.tolist()):
         return ()
     found: list[UnknownWord] = []
-    char_end = -1
+    begin, stop = 0, -1  # the characters of the newest one
     for (start, end), is_new in zip(spans, new, strict=True):
-        first, last = (
-            min(len(tokenizer.source.tokenize(tag + text[:char])), len(inputs)) - 1
-            for char in (start, end)
-        )
-        if first < last and (is_new or tokenizer.source.unk_id in inputs[first:last]):
-            if found and char_end == start:  # signs without a space between them
-                found[-1] = found[-1]._replace(text=found[-1].text + text[start:end], end=last)
+        first = len(tokenizer.source.tokenize(tag + text[:start])) - 1
+        if first >= len(inputs) - 1:  # truncated
+            break
+        last = min(len(tokenizer.source.tokenize(tag + text[:end])), len(inputs)) - 1
+        first = min(first, last - 1)  # marks before the word can be in its token
+        if is_new or not unseen.isdisjoint(inputs[first:last].tolist()):
+            if found and not regex.search(r"\s", text[stop:start]):
+                found[-1] = UnknownWord(text[begin:end], found[-1].start, last)
             else:
+                begin = start
                 found.append(UnknownWord(text[start:end], first, last))
-            char_end = end
-        elif first == last and found and char_end == start:  # the same token
-            found[-1], char_end = found[-1]._replace(text=found[-1].text + text[start:end]), end
+            stop = end
     return tuple(found)
-
-
-def _is_new(word: str, known: frozenset[str]) -> bool:
-    return is_word(word) and word.casefold() not in known
 
 
 def copy_unknown_words(
@@ -82,8 +82,7 @@ def copy_unknown_words(
       attention: as in `TokenDetails`.
       vocabulary: of `tokens`.
     """
-    present = [text[start:end].casefold() for start, end in words_in(text)]
-    missing = [word for word in words if not _is_in(word.text, present)]
+    missing = [word for word in words if not _is_in(word.text, text)]
     places: list[int] = []
     for index, word in enumerate(missing):
         if index and missing[index - 1].end == word.start:
@@ -94,13 +93,15 @@ def copy_unknown_words(
     in_order = sorted(zip(places, missing, strict=True), key=lambda item: item[0])
     for place, word in reversed(in_order):
         left, right = text[:place], text[place:]
-        space = "" if not left or left[-1].isspace() else " "
-        text = left + space + word.text + (" " if right[:1].isalnum() else "") + right
+        before = "" if not left or left[-1].isspace() else " "
+        after = "" if _NO_SPACE_BEFORE.match(right) else " "
+        text = left + before + word.text + after + right
     return text
 
 
-def _is_in(word: str, present: Sequence[str]) -> bool:
-    return any(other.startswith(word.casefold()) for other in present)
+def _is_in(word: str, text: str) -> bool:
+    """Returns whether a word of `text` is `word` or begins with it, without regard to case."""
+    return regex.search(r"(?wi)\b" + regex.escape(word), text) is not None
 
 
 def _place(text: str, before: str) -> int:

@@ -28,6 +28,7 @@ _FOLLOWS_WORD = regex.compile(
 letter does not match: it opens a quotation."""
 
 
+_INVISIBLE = regex.compile(r"\p{Cf}")
 _OPEN = regex.compile(r".*\w", regex.DOTALL)
 """Matches a text whose last word can become longer."""
 
@@ -135,7 +136,9 @@ class TargetWords:
     def _checked(self, tokens: Sequence[int], wanted: str, given: str) -> tuple[int, ...]:
         written = self.vocabulary.detokenize(tokens)
         unwritable = not tokens or self.vocabulary.unk_id in tokens
-        if unwritable or _comparable(written) != _comparable(wanted):
+        # Normalisation replaces some invisible characters (U+200B) by a space, and removes others.
+        wanted_too = _comparable(_INVISIBLE.sub(" ", wanted))
+        if unwritable or _comparable(written) not in (_comparable(wanted), wanted_too):
             raise ValueError(
                 f"{given!r} cannot be written with the target vocabulary: it would become "
                 f"{written!r}"

@@ -59,7 +59,8 @@ def test_a_phrase_ends_inside_a_word_if_a_letter_or_mark_could_change_it(phrase,
 
 
 @pytest.mark.parametrize(
-    "text", ["schläft", "Größe", "ﬁ", "Ｈｕｎｄ", "schläft\u200b", "\ufeffHund", "１２", "①"]
+    "text",
+    ["schläft", "Größe", "ﬁ", "Ｈｕｎｄ", "schläft\u200b", "\ufeffHund", "e\u200bu", "１２", "①"],
 )
 def test_phrases_and_prefixes_are_normalised_as_sources_are(text):
     words = words_of(GERMAN + " fi 1 2 e u n d H")

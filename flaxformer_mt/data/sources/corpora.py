@@ -8,6 +8,12 @@ import numpy as np
 
 from flaxformer_mt.data.sources.language_tags import TaggedPairs, check_language
 from flaxformer_mt.data.sources.pair import PairSource
+from flaxformer_mt.data.sources.quarantine import (
+    BadRecord,
+    check_bad_share,
+    screen,
+    write_quarantine,
+)
 from flaxformer_mt.data.sources.registry import find_source_kind, is_here, open_source
 from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.sources.text_files import read_text_pair
@@ -100,6 +106,8 @@ class Corpus:
     names: tuple[str, ...]
     languages: tuple[str, ...] = ()
     """The target languages that tags of source texts name, without repetition."""
+    bad: tuple[Sequence[BadRecord], ...] = ()
+    """The bad records of each source, if they are screened."""
 
     def __len__(self) -> int:
         """The number of pairs, whatever their weights."""
@@ -107,7 +115,12 @@ class Corpus:
 
 
 def open_corpus(
-    config: CorpusConfig, *, directory: str, source_language: str, target_language: str
+    config: CorpusConfig,
+    *,
+    directory: str,
+    source_language: str,
+    target_language: str,
+    screened: bool = False,
 ) -> Corpus:
     """Returns all sources of a configuration, opened; none if it lists none.
 
@@ -117,11 +130,13 @@ def open_corpus(
       source_language: key of the source side in JSONL and TFDS, such as "en", unless the
         configuration names the language of each corpus.
       target_language: key of the target side, likewise.
+      screened: set bad records aside, in `Corpus.bad`. Otherwise they raise BadRecordError, a
+        ValueError, when they are read.
 
     Raises:
       FileNotFoundError: no such file; the message lists the files that are there.
-      ValueError: a file that is empty, damaged or not UTF-8, sides of unequal length, a bad line,
-        an unknown TFDS name, split or language.
+      ValueError: a file that is empty, damaged or UTF-16, sides of unequal length, an unknown TFDS
+        name, split or language.
     """
     base = Path(directory).expanduser()
     sources: list[PairSource] = [
@@ -134,19 +149,37 @@ def open_corpus(
     for spec in config.pairs:
         languages = source_languages[len(sources)], target_languages[len(sources)]
         sources.append(open_source(spec, base, languages))
-    if config.target_languages:
-        tagged = zip(sources, config.target_languages, strict=True)
-        sources = [TaggedPairs(source, language) for source, language in tagged]
     if config.limit:
         sources = [
             SelectedPairs(source, np.arange(min(config.limit, len(source)))) for source in sources
         ]
+    bad: tuple[Sequence[BadRecord], ...] = ()
+    if screened and sources:
+        found = [screen(*of) for of in zip(sources, config.names, strict=True)]
+        sources, bad = [good for good, _ in found], tuple(records for _, records in found)
+    if config.target_languages:
+        tagged = zip(sources, config.target_languages, strict=True)
+        sources = [TaggedPairs(source, language) for source, language in tagged]
     return Corpus(
         sources=tuple(sources),
         weights=config.weights or (1.0,) * num_corpora,
         names=config.names,
         languages=tuple(dict.fromkeys(config.target_languages)),
+        bad=bad,
     )
+
+
+def set_aside(corpus: Corpus, max_bad_share: str, file: Path | None) -> list[BadRecord]:
+    """Returns the bad records of all sources, and lists them in `file`.
+
+    Raises ValueError if a source has too many.
+    """
+    bad = [record for records in corpus.bad for record in records]
+    if file:
+        write_quarantine(bad, file)
+    for source, records, name in zip(corpus.sources, corpus.bad, corpus.names, strict=True):
+        check_bad_share(records, len(source) + len(records), name, max_bad_share, file)
+    return bad
 
 
 def first_missing(config: CorpusConfig, *, directory: str) -> str:

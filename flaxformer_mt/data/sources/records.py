@@ -6,21 +6,33 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
 from flaxformer_mt.data.sources.text_files import missing_file, record_pair
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordPairs:
-    """Pairs of a table whose row `i` is `records[i]`. A `PairSource`."""
+    """Pairs of a table whose row `i` is `records[i]`. A `PairSource`.
+
+    It raises BadRecordError for a row without both sides.
+    """
 
     records: Any
     languages: tuple[str, str]
+    name: str
+    """The name of the table, for messages."""
 
     def __len__(self) -> int:
         return len(self.records)
 
     def __getitem__(self, index: int) -> Pair:
-        return record_pair(self.records[index], *self.languages)
+        record = self.records[index]
+        try:
+            return record_pair(record, *self.languages)
+        except ValueError as error:
+            kind = "row without both sides"
+            bad = BadRecord(kind, self.name, index + 1, str(error), str(record))
+            raise BadRecordError(bad) from error
 
 
 def open_parquet(path: Path, languages: tuple[str, str]) -> RecordPairs:
@@ -37,7 +49,7 @@ def open_parquet(path: Path, languages: tuple[str, str]) -> RecordPairs:
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
-    return _checked(RecordPairs(_Rows(table), languages), str(path))
+    return _checked(RecordPairs(_Rows(table), languages, str(path)))
 
 
 def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> RecordPairs:
@@ -60,7 +72,7 @@ def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> Reco
         records = datasets.load_dataset(path, configuration or None, split=split)
     except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(f"hf:{name}:{split} cannot be read: {error}") from error
-    return _checked(RecordPairs(records, languages), f"hf:{name}:{split}")
+    return _checked(RecordPairs(records, languages, f"hf:{name}:{split}"))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,12 +90,8 @@ class _Rows:
         return {name: self.table[name][index].as_py() for name in self.table.column_names}
 
 
-def _checked(pairs: RecordPairs, name: str) -> RecordPairs:
-    """Returns the pairs after reading the first one. Raises ValueError if there is none."""
+def _checked(pairs: RecordPairs) -> RecordPairs:
+    """Returns the pairs. Raises ValueError if there is none."""
     if not len(pairs):
-        raise ValueError(f"{name} is empty; expected one pair a row.")
-    try:
-        pairs[0]
-    except ValueError as error:
-        raise ValueError(f"{name}, row 1: {error}") from error
+        raise ValueError(f"{pairs.name} is empty; expected one pair a row.")
     return pairs

@@ -4,20 +4,22 @@ Half a million Python strings would take several times their size on disk.
 """
 
 import codecs
+import contextlib
 import dataclasses
 import gzip
 import json
 import lzma
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
 
 from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
 
 _NEWLINE, _TAB = ord("\n"), ord("\t")
 _UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
@@ -44,48 +46,77 @@ class PackedText(NamedTuple):
 
     def sentence(self, index: int) -> str:
         """Returns sentence `index`, without the carriage return of Windows line ends."""
-        return self.blob[self.starts[index] : self.ends[index]].removesuffix(b"\r").decode("utf-8")
+        return self.line(index).removesuffix(b"\r").decode("utf-8")
+
+    def line(self, index: int) -> bytes:
+        """Returns the bytes of sentence `index`."""
+        return self.blob[self.starts[index] : self.ends[index]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextPairs:
-    """Sentence pairs in memory. A `PairSource`."""
+    """Sentence pairs in memory. A `PairSource`, which raises BadRecordError for a bad record."""
 
     source: PackedText
     target: PackedText
+    files: tuple[Path, Path]
+    """The file of each side."""
+    bad: Mapping[int, BadRecord] = dataclasses.field(default_factory=dict)
+    """Records without two sides, by index."""
 
     def __len__(self) -> int:
         return self.source.num_sentences
 
     def __getitem__(self, index: int) -> Pair:
-        return Pair(self.source.sentence(index), self.target.sentence(index))
+        if index in self.bad:
+            raise BadRecordError(self.bad[index])
+        return Pair(
+            _sentence(self.source, index, self.files[0]),
+            _sentence(self.target, index, self.files[1]),
+        )
+
+
+def _sentence(text: PackedText, index: int, file: Path) -> str:
+    """Returns a sentence. Raises BadRecordError if it is not UTF-8."""
+    try:
+        return text.sentence(index)
+    except UnicodeDecodeError as error:
+        raise BadRecordError(_bad_line(text, index, file, "not UTF-8", _where(error))) from error
+
+
+def _bad_line(text: PackedText, index: int, file: Path, kind: str, reason: str) -> BadRecord:
+    shown = text.line(index).decode("utf-8", errors="replace").removesuffix("\r")
+    return BadRecord(kind, str(file), index + 1, reason, shown)
 
 
 def read_text_pair(source: Path, target: Path) -> TextPairs:
     """Reads two files; line i of one is the translation of line i of the other.
 
-    Raises ValueError if the numbers of lines differ, and as `read_lines`.
+    Raises ValueError if the numbers of lines differ, and as `read_lines` except for invalid UTF-8.
     """
-    sides = read_lines(source), read_lines(target)
+    sides = read_lines(source, check=False), read_lines(target, check=False)
     counts = [side.num_sentences for side in sides]
     if counts[0] != counts[1]:
         raise ValueError(
             f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: line i of the one "
             "must be the translation of line i of the other."
         )
-    return TextPairs(*sides)
+    return TextPairs(*sides, (source, target))
 
 
-def read_lines(path: Path, *, may_be_empty: bool = False) -> PackedText:
+def read_lines(path: Path, *, may_be_empty: bool = False, check: bool = True) -> PackedText:
     """Reads one sentence a line, split at "\\n" only; unpacks `.gz` and `.xz`.
 
+    `check` looks for invalid UTF-8; without it, `PackedText.sentence` finds it.
     Raises FileNotFoundError (with the files that are there instead), or ValueError for an empty
     file (unless `may_be_empty`), invalid UTF-8 (with its line) or a damaged archive.
     """
     blob = _read_bytes(path, may_be_empty=may_be_empty)
     if not blob:
         return PackedText(b"", np.zeros(0, np.int64), np.zeros(0, np.int64))
-    _check_utf8(blob, path)
+    check_not_utf16(blob[:1000], str(path))
+    if check:
+        _check_utf8(blob, path)
     newlines = np.flatnonzero(np.frombuffer(blob, np.uint8) == _NEWLINE)
     ends = newlines if blob.endswith(b"\n") else np.append(newlines, len(blob))
     starts = np.concatenate([[0], ends[:-1] + 1])
@@ -93,23 +124,32 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> PackedText:
 
 
 def read_tsv(path: Path) -> TextPairs:
-    """Reads a file of lines `source<TAB>target`.
+    """Reads a file of lines `source<TAB>target`; another number of tabs makes a bad record.
 
-    Raises ValueError with the number of a line that has not exactly one tab, and as `read_lines`.
+    Raises ValueError as `read_text_pair`.
     """
-    blob, starts, ends = read_lines(path)
+    lines = read_lines(path, check=False)
+    blob, starts, ends = lines
     tabs = np.flatnonzero(np.frombuffer(blob, np.uint8) == _TAB)
-    tabs_in_line = np.bincount(np.searchsorted(ends, tabs), minlength=len(ends))
-    wrong = np.flatnonzero(tabs_in_line != 1)
-    if len(wrong):
-        line, columns = wrong[0], tabs_in_line[wrong[0]] + 1
-        found = f"this one has {columns} columns; `cut -f 1,2` keeps the first two of them"
-        if columns == 1:
-            found = "this one has no tab"
-            if not blob[starts[line] : ends[line]].strip():
-                found = "this one is blank; delete it"
-        raise ValueError(f"{path}, line {line + 1}: a TSV line must be source<TAB>target, {found}.")
-    return TextPairs(PackedText(blob, starts, tabs), PackedText(blob, tabs + 1, ends))
+    line_of_tab = np.searchsorted(ends, tabs)
+    tabs_in_line = np.bincount(line_of_tab, minlength=len(ends))
+    borders = ends.copy()
+    borders[line_of_tab] = tabs
+    bad = {
+        index: _bad_line(lines, index, path, "wrong columns", _wrong_columns(lines.line(index)))
+        for index in np.flatnonzero(tabs_in_line != 1).tolist()
+    }
+    sides = PackedText(blob, starts, borders), PackedText(blob, np.minimum(borders + 1, ends), ends)
+    return TextPairs(*sides, (path, path), bad)
+
+
+def _wrong_columns(line: bytes) -> str:
+    """Returns what is wrong with a TSV line that has not exactly one tab."""
+    columns = line.count(b"\t") + 1
+    found = f"this one has {columns} columns; `cut -f 1,2` keeps the first two of them"
+    if columns == 1:
+        found = "this one has no tab" if line.strip() else "this one is blank; delete it"
+    return f"a TSV line must be source<TAB>target, {found}."
 
 
 def read_jsonl(path: Path, source_language: str, target_language: str) -> TextPairs:
@@ -117,22 +157,27 @@ def read_jsonl(path: Path, source_language: str, target_language: str) -> TextPa
 
     The keys are the language codes, as in {"en": "...", "de": "..."}, or "source" and "target".
     Both may lie one level down under "translation", as in Hugging Face's data sets.
-    Raises ValueError with the number of a line without both, and as `read_lines`.
+    A line without both is a bad record. Raises ValueError as `read_text_pair`.
     """
-    lines = read_lines(path)
+    lines = read_lines(path, check=False)
     source, target = _Packer(), _Packer()
+    bad: dict[int, BadRecord] = {}
     for index in range(lines.num_sentences):
+        texts: Sequence[str] = ("", "")
         try:
-            line = lines.sentence(index)
+            line = _sentence(lines, index, path)
             if not line.strip():
                 raise ValueError("expected one JSON object a line, but it is blank; delete it.")
-            record = json.loads(line)
-            source_text, target_text = _sides(record, source_language, target_language)
-            source.append(source_text)
-            target.append(target_text)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {index + 1}: {error}") from error
-    return TextPairs(source.packed(), target.packed())
+            texts = _sides(json.loads(line), source_language, target_language)
+            for text in texts:
+                text.encode()  # half a surrogate pair is no text
+        except BadRecordError as error:
+            bad[index], texts = error.record, ("", "")
+        except (ValueError, RecursionError) as error:
+            bad[index], texts = _bad_line(lines, index, path, "bad JSON", str(error)), ("", "")
+        source.append(texts[0])
+        target.append(texts[1])
+    return TextPairs(source.packed(), target.packed(), (path, path), bad)
 
 
 def record_pair(record: Any, source_language: str, target_language: str) -> Pair:
@@ -160,11 +205,17 @@ def missing_file(path: Path) -> FileNotFoundError:
     )
 
 
-def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+@contextlib.contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file, and unpacks `.gz` and `.xz`.
+
+    Raises FileNotFoundError (with the files that are there instead), or ValueError for a directory
+    or, while it is read, for a damaged archive.
+    """
+    opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
         with opener(path, "rb") as file:
-            blob = file.read()
+            yield file
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing_file(path) from error
     except IsADirectoryError as error:
@@ -173,7 +224,11 @@ def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
         raise ValueError(
             f"{path} cannot be unpacked as its suffix {path.suffix} says: {error}"
         ) from error
-    blob = blob.removeprefix(_UTF8_MARK)
+
+
+def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
+    with open_bytes(path) as file:
+        blob = file.read().removeprefix(_UTF8_MARK)
     if not blob and not may_be_empty:
         raise ValueError(f"{path} is empty; expected one sentence a line.")
     return blob
@@ -181,7 +236,6 @@ def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
 
 def _check_utf8(blob: bytes, path: Path) -> None:
     """Raises ValueError for invalid UTF-8. Decodes in parts: one large string needs much memory."""
-    check_not_utf16(blob[:1000], str(path))
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(blob), _DECODED_BYTES):
@@ -201,10 +255,13 @@ def _raise_bad_line(blob: bytes, path: Path) -> None:
 
 def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
     """Returns an error for a line of text with its place."""
-    return ValueError(
-        f"{where}: not UTF-8 (byte {error.object[error.start]:#04x} at position "
-        f"{error.start + 1}); convert it first, as in `iconv -f latin1 -t utf-8` for Western "
-        "European text."
+    return ValueError(f"{where}: {_where(error)}")
+
+
+def _where(error: UnicodeDecodeError) -> str:
+    return (
+        f"not UTF-8 (byte {error.object[error.start]:#04x} at position {error.start + 1}); convert "
+        "it first, as in `iconv -f latin1 -t utf-8` for Western European text."
     )
 
 

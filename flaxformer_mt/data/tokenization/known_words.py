@@ -11,25 +11,33 @@ import regex
 MAX_KNOWN_WORDS = 5000
 """With more words than these, `few_words` returns None."""
 _WORD = regex.compile(r"(?w)\b\S.*?(?=\b|$)", regex.DOTALL)
+_NO_MARK = regex.compile(r"[\p{L}\p{N}\p{S}]")
+_WITHOUT_SPACES = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+)
 
 
 def words_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yields (start, end) of each word, number or mark, by the word boundaries of Unicode."""
+    """Yields (start, end) of each word, number or symbol, by the word boundaries of Unicode.
+
+    Punctuation marks are no words.
+    """
     for match in _WORD.finditer(text):
-        yield match.span()
-
-
-def is_word(text: str) -> bool:
-    """Returns whether `text` has a letter, a digit or a symbol; marks such as ";" have none."""
-    return regex.search(r"[\p{L}\p{N}\p{S}]", text) is not None
+        if _NO_MARK.search(match.group()):
+            yield match.span()
 
 
 def few_words(lines: Iterable[str]) -> frozenset[str] | None:
-    """Returns the words of all lines without regard to case; None if they are many."""
+    """Returns the words of all lines without regard to case; None if they are many.
+
+    Returns None also for a script that writes no spaces between words, such as Chinese.
+    """
     words: set[str] = set()
     seen: set[str] = set()
     for line in lines:
         for text in set(line.split()) - seen:
+            if _WITHOUT_SPACES.search(text):
+                return None
             seen.add(text)
             words.update(text[start:end].casefold() for start, end in words_in(text))
         if len(words) > MAX_KNOWN_WORDS:

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +36,7 @@ from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 
 _INDEX = "tokenizer.json"
 _WORDS = "source.words.txt"
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _KINDS = {
     "sentencepiece": SentencePieceVocabulary,
     "word": WordVocabulary,
@@ -70,6 +72,21 @@ class Tokenizer:
         """Ids of the tags as target tokens, which no translation may contain."""
         tags = set(map(tag_of, self.languages))
         return tuple(token for token, piece in enumerate(self.target.pieces) if piece in tags)
+
+    @functools.cached_property
+    def unseen_tokens(self) -> frozenset[int]:
+        """Source tokens that no training text has.
+
+        These are the unknown word and, if every character of the training text has a piece, bytes.
+        """
+        tokens, given = {self.source.unk_id}, self.settings
+        learnt = given.get("kind") == "sentencepiece" and not (
+            given.get("source_model") or given.get("target_model")
+        )
+        if learnt and given["character_coverage"] == 1:
+            pieces = enumerate(self.source.pieces)
+            tokens |= {token for token, piece in pieces if _BYTE.fullmatch(piece)}
+        return frozenset(tokens)
 
     @property
     def fingerprint(self) -> str:
@@ -164,8 +181,8 @@ def build_tokenizer(
     base = Path(data_directory).expanduser()
     source_file, target_file = config.existing_files()
     languages = corpus.languages
-    words = None
-    if config.kind != "marian":
+    words = None  # a vocabulary from elsewhere can come with a model that knows more words
+    if config.kind != "marian" and not (source_file or target_file):
         words = few_words(_lines(corpus, "source", max_lines=0))
     if config.kind == "marian":
         source, target = _read_marian(config, base)

@@ -50,8 +50,8 @@ def test_parquet(tmp_path, columns):
 
 def test_unusable_parquet_is_explained(tmp_path):
     write_parquet(tmp_path / "a.parquet", COLUMNS["by language"])
-    with pytest.raises(ValueError, match=r'a\.parquet, row 1: expected .* under "fr" and "de"'):
-        opened("a.parquet", tmp_path, ("fr", "de"))
+    with pytest.raises(ValueError, match=r'a\.parquet, line 1: expected .* under "fr" and "de"'):
+        read(opened("a.parquet", tmp_path, ("fr", "de")))
     write_parquet(tmp_path / "empty.parquet", {"en": [], "de": []})
     with pytest.raises(ValueError, match="is empty"):
         opened("empty.parquet", tmp_path)
@@ -70,8 +70,8 @@ def test_hugging_face(tmp_path, monkeypatch):
     assert read(opened(f"hf:{folder}:train[1:]", tmp_path)) == EXPECTED[1:]
     with pytest.raises(ValueError, match="cannot be read: .*valid"):
         opened(f"hf:{folder}:valid", tmp_path)
-    with pytest.raises(ValueError, match='row 1: expected .* under "fr" and "de"'):
-        opened(f"hf:{folder}:train", tmp_path, ("fr", "de"))
+    with pytest.raises(ValueError, match='line 1: expected .* under "fr" and "de"'):
+        read(opened(f"hf:{folder}:train", tmp_path, ("fr", "de")))
 
 
 def test_without_datasets_the_extra_is_named(tmp_path, monkeypatch):

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flaxformer_mt.data.sources.pair import Pair, PairSource
+from flaxformer_mt.data.sources.quarantine import BadRecordError
 from flaxformer_mt.data.sources.text_files import PackedText, read_jsonl, read_lines, read_tsv
+
+
+def read(pairs: PairSource) -> list[Pair]:
+    return [pairs[index] for index in range(len(pairs))]
 
 
 def sentences(text: PackedText) -> list[str]:
@@ -106,8 +112,9 @@ def test_tsv(tmp_path):
     ],
 )
 def test_a_tsv_line_without_two_columns_is_reported(tmp_path, lines, place):
-    with pytest.raises(ValueError, match=place):
-        read_tsv(file_of(tmp_path, lines))
+    pairs = read_tsv(file_of(tmp_path, lines))
+    with pytest.raises(BadRecordError, match=place):
+        read(pairs)
 
 
 def test_jsonl_in_its_three_forms(tmp_path):
@@ -121,21 +128,23 @@ def test_jsonl_in_its_three_forms(tmp_path):
     assert sentences(pairs.source) == ["cat", "dog house", "ü"]
     assert sentences(pairs.target) == ["Katze", "Hund ", "y"]
     with pytest.raises(ValueError, match='line 1: expected an object with .* under "en" and "fr"'):
-        read_jsonl(path, "en", "fr")
+        read(read_jsonl(path, "en", "fr"))
 
 
-@pytest.mark.parametrize("bad", ["", "{", "[1, 2]", '{"en": "x"}', '{"en": "x", "de": 3}', "null"])
+@pytest.mark.parametrize(
+    "bad", ["", "{", "[" * 100_000, "[1, 2]", '{"en": "x"}', '{"en": "x", "de": 3}', "null"]
+)
 def test_a_malformed_jsonl_line_is_reported(tmp_path, bad):
     path = file_of(tmp_path, '{"en": "a", "de": "b"}\n' + bad + "\n")
-    with pytest.raises(ValueError, match="text, line 2: "):
-        read_jsonl(path, "en", "de")
+    with pytest.raises(BadRecordError, match="text, line 2: "):
+        read(read_jsonl(path, "en", "de"))
 
 
 def test_a_blank_line_in_jsonl_is_called_blank(tmp_path):
     for end in ("\n", " \r\n", "\n" + '{"en": "c", "de": "d"}'):
         path = file_of(tmp_path, '{"en": "a", "de": "b"}\n' + end)
-        with pytest.raises(ValueError, match="text, line 2: .* it is blank; delete it"):
-            read_jsonl(path, "en", "de")
+        with pytest.raises(BadRecordError, match="text, line 2: .* it is blank; delete it"):
+            read(read_jsonl(path, "en", "de"))
 
 
 @pytest.mark.parametrize("mark", ["\ufeff", ""])
@@ -151,5 +160,5 @@ def test_utf16_is_named(tmp_path, mark, encoding):
 
 
 def test_half_a_surrogate_pair_in_json_is_reported(tmp_path):
-    with pytest.raises(ValueError, match="text, line 1: "):
-        read_jsonl(file_of(tmp_path, '{"en": "\\ud800", "de": "b"}\n'), "en", "de")
+    with pytest.raises(BadRecordError, match="text, line 1: "):
+        read(read_jsonl(file_of(tmp_path, '{"en": "\\ud800", "de": "b"}\n'), "en", "de"))

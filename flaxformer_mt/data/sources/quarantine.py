@@ -1,0 +1,113 @@
+"""Bad records of training text: they are set aside and listed, so that one of them ends no run."""
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from flaxformer_mt.data.sources.pair import Pair, PairSource
+from flaxformer_mt.data.sources.selection import SelectedPairs
+
+_MAX_TEXT = 500  # characters of a bad record that the list shows
+
+
+class BadRecord(NamedTuple):
+    """A record that is not a pair of sentences."""
+
+    kind: str
+    """The reason in a few words, for counting."""
+    file: str
+    line: int
+    """Number of the line (or row), from 1."""
+    reason: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.reason}"
+
+
+class BadRecordError(ValueError):
+    """Raised by a `PairSource` for a record that it cannot read."""
+
+    def __init__(self, record: BadRecord) -> None:
+        super().__init__(str(record))
+        self.record = record
+
+
+def screen(source: PairSource, name: str) -> tuple[PairSource, list[BadRecord]]:
+    """Returns the pairs that can be read and have two sides, and the other records."""
+    good, bad = array("q"), list[BadRecord]()
+    for index in range(len(source)):
+        try:
+            pair = source[index]
+        except BadRecordError as error:
+            bad.append(error.record)
+            continue
+        if pair.source.strip() and pair.target.strip():
+            good.append(index)
+        else:
+            bad.append(_blank(pair, name, index))
+    return (SelectedPairs(source, np.array(good, np.int64)) if bad else source), bad
+
+
+def _blank(pair: Pair, name: str, index: int) -> BadRecord:
+    side, other = ("target", pair.source) if pair.source.strip() else ("source", pair.target)
+    return BadRecord(f"empty {side}", name, index + 1, f"the {side} is empty", other)
+
+
+def write_quarantine(records: Sequence[BadRecord], file: Path) -> None:
+    """Writes one JSON object for each record: file, line, reason, text. None: no file."""
+    if not records:
+        file.unlink(missing_ok=True)
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "w", encoding="utf-8") as lines:
+        for record in records:
+            values = record._asdict() | {"text": record.text[:_MAX_TEXT]}
+            lines.write(f"{json.dumps(values, ensure_ascii=False)}\n")
+
+
+def count_kinds(records: Sequence[BadRecord]) -> Counter[str]:
+    """Returns the number of records of each kind."""
+    return Counter(record.kind for record in records)
+
+
+def check_bad_share(
+    records: Sequence[BadRecord], total: int, name: str, allowed: str, file: Path | None
+) -> None:
+    """Raises ValueError if more records of a corpus are bad than `allowed`, such as "5%".
+
+    Args:
+      records: the bad records of the corpus.
+      total: number of all its records.
+      name: the name of the corpus.
+      allowed: as `parse_share` reads it.
+      file: the list of bad records, if there is one.
+    """
+    share = len(records) / max(total, 1)
+    if share <= parse_share(allowed):
+        return
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in count_kinds(records).most_common())
+    listed = f" All are listed in {file}." if file else ""
+    raise ValueError(
+        f"{len(records):,} of {total:,} records of {name} are bad ({share:.2%}; {kinds}); "
+        f"data.max_bad_share allows {allowed}. The first one: {records[0]}{listed} Correct the "
+        "text, or raise the share: --data.max-bad-share 100% drops all bad records."
+    )
+
+
+def parse_share(text: str) -> float:
+    """Returns a share as a number from 0 to 1. Raises ValueError unless it is like "1%" or 0.01."""
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if 0 <= share < 1 or (text.endswith("%") and share == 1):
+        return share
+    raise ValueError(
+        f"data.max_bad_share must be a share of the records, such as 1% or 0.01, got {text!r}."
+    )
