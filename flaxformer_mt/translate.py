@@ -193,7 +193,7 @@ def _translate_batches(
 
     from flaxformer_mt.runtime.processes import is_first, map_over_processes
 
-    num_unknown = 0
+    num_lines = num_unknown = 0  # of this run: not those before a resume
     hidden = True if lines.text is None and sys.stdin.isatty() else None
     total = len(lines.numbers) if lines.text else None
     sizes = (size * jax.process_count() for size in batch_sizes(LINES_AT_ONCE))
@@ -233,16 +233,18 @@ def _translate_batches(
                 [_format(index, *pair, arguments) for index, pair in enumerate(pairs, start)],
                 final_newline=batch.final_newline,
             )
+            num_lines += len(results)
             num_unknown += sum(bool(hypotheses[0].unknown) for hypotheses in results)
             bar.update(len(results))
     if num_unknown and is_first():
-        _report_unknown_words(num_unknown, output.num_done, translator.config.copy_unknown)
+        _report_unknown_words(num_unknown, num_lines, translator.config.copy_unknown)
 
 
 def _report_unknown_words(number: int, total: int, copied: bool) -> None:
-    what = "they are copied into the translation" if copied else "they are not translated"
+    lines = "1 line" if total == 1 else f"{total:,} lines"
+    what = "copies of them are in the translation" if copied else "they are not in the translation"
     print(
-        f"{number:,} of {total:,} lines had words that the model does not know: {what}",
+        f"{number:,} of {lines} had words that the model does not know: {what}; --json names them",
         file=sys.stderr,
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 import regex
 from jaxtyping import Float, Int
 
-from flaxformer_mt.data.tokenization.known_words import words_in
+from flaxformer_mt.data.tokenization.known_words import words_between_spaces, words_in
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 
@@ -41,20 +41,19 @@ def find_unknown_words(
       inputs: the tokens of `tag + text`, perhaps truncated.
     """
     known, unseen = tokenizer.known_words, tokenizer.unseen_tokens
-    if known is None and unseen.isdisjoint(inputs.tolist()):
-        return ()
-    spans = list(words_in(text))
-    new = [known is not None and text[start:end].casefold() not in known for start, end in spans]
-    if not any(new) and unseen.isdisjoint(inputs.tolist()):
+    if unseen.isdisjoint(inputs.tolist()) and (
+        known is None or all(known.issuperset(words_between_spaces(one)) for one in text.split())
+    ):
         return ()
     found: list[UnknownWord] = []
     begin, stop = 0, -1  # the characters of the newest one
-    for (start, end), is_new in zip(spans, new, strict=True):
+    for start, end in words_in(text):
         first = len(tokenizer.source.tokenize(tag + text[:start])) - 1
         if first >= len(inputs) - 1:  # truncated
             break
         last = min(len(tokenizer.source.tokenize(tag + text[:end])), len(inputs)) - 1
         first = min(first, last - 1)  # marks before the word can be in its token
+        is_new = known is not None and text[start:end].casefold() not in known
         if is_new or not unseen.isdisjoint(inputs[first:last].tolist()):
             if found and not regex.search(r"\s", text[stop:start]):
                 found[-1] = UnknownWord(text[begin:end], found[-1].start, last)

@@ -4,6 +4,7 @@ A model of much text learns to translate the pieces of new words. A model of few
 drops a new word, or takes another word for it. So only few words are kept.
 """
 
+import functools
 from collections.abc import Iterable, Iterator
 
 import regex
@@ -27,6 +28,15 @@ def words_in(text: str) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
+@functools.lru_cache(maxsize=100_000)
+def words_between_spaces(text: str) -> tuple[str, ...]:
+    """Returns the words of a text without white space, without regard to case.
+
+    The cache makes it fast: text has few different words, and word boundaries take long.
+    """
+    return tuple(text[start:end].casefold() for start, end in words_in(text))
+
+
 def few_words(lines: Iterable[str]) -> frozenset[str] | None:
     """Returns the words of all lines without regard to case; None if they are many.
 
@@ -39,7 +49,7 @@ def few_words(lines: Iterable[str]) -> frozenset[str] | None:
             if _WITHOUT_SPACES.search(text):
                 return None
             seen.add(text)
-            words.update(text[start:end].casefold() for start, end in words_in(text))
+            words.update(words_between_spaces(text))
         if len(words) > MAX_KNOWN_WORDS:
             return None
     return frozenset(words)
