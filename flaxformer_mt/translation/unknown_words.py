@@ -13,7 +13,7 @@ import numpy as np
 import regex
 from jaxtyping import Float, Int
 
-from flaxformer_mt.data.tokenization.known_words import words_between_spaces, words_in
+from flaxformer_mt.data.tokenization.known_words import form_of, words_between_spaces, words_in
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 
@@ -53,7 +53,7 @@ def find_unknown_words(
             break
         last = min(len(tokenizer.source.tokenize(tag + text[:end])), len(inputs)) - 1
         first = min(first, last - 1)  # marks before the word can be in its token
-        is_new = known is not None and text[start:end].casefold() not in known
+        is_new = known is not None and form_of(text[start:end]) not in known
         if is_new or not unseen.isdisjoint(inputs[first:last].tolist()):
             if found and not regex.search(r"\s", text[stop:start]):
                 found[-1] = UnknownWord(text[begin:end], found[-1].start, last)

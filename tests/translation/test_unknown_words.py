@@ -44,6 +44,7 @@ def unknown_in(text: str, tokenizer: Tokenizer, limit: int | None = None) -> lis
         (TRAINING[0], []),
         (" ".join(TRAINING), []),
         ("the Dog: she said (\u201cdon't!\u201d) \u2014 walk; cats?", []),  # case, marks
+        ("the DON dog, dOg", ["DON", "dOg"]),  # known as other tokens only
         ("the zebra sees cats", ["zebra"]),
         ("The Zebra, the zebra.", ["Zebra", "zebra"]),
         ("she sees 2 dogs", ["dogs"]),
@@ -123,7 +124,7 @@ def test_known_words_are_saved(tokenizer, tmp_path):
 
 
 def test_many_words_or_text_without_spaces_have_no_list(monkeypatch):
-    assert known_words.few_words(["a b", "b C"]) == {"a", "b", "c"}
+    assert known_words.few_words(["a b", "b Cd", "AB"]) == {"a", "b", "cd", "aB"}
     assert known_words.few_words(["a b", "我喜欢狗"]) is None
     monkeypatch.setattr(known_words, "MAX_KNOWN_WORDS", 2)
     assert known_words.few_words(["a b", "b A"]) == {"a", "b"}

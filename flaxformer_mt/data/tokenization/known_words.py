@@ -28,17 +28,25 @@ def words_in(text: str) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
+def form_of(word: str) -> str:
+    """Returns a word with a small first letter.
+
+    "The" is known to a model that has read "the", but "THE" has other tokens.
+    """
+    return word[:1].lower() + word[1:]
+
+
 @functools.lru_cache(maxsize=100_000)
 def words_between_spaces(text: str) -> tuple[str, ...]:
-    """Returns the words of a text without white space, without regard to case.
+    """Returns the words of a text without white space, as `form_of` writes them.
 
     The cache makes it fast: text has few different words, and word boundaries take long.
     """
-    return tuple(text[start:end].casefold() for start, end in words_in(text))
+    return tuple(form_of(text[start:end]) for start, end in words_in(text))
 
 
 def few_words(lines: Iterable[str]) -> frozenset[str] | None:
-    """Returns the words of all lines without regard to case; None if they are many.
+    """Returns the words of all lines, as `form_of` writes them; None if they are many.
 
     Returns None also for a script that writes no spaces between words, such as Chinese.
     """
