@@ -1,11 +1,13 @@
 """Words that a model does not know are found in the source and copied into the translation."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 from letter_models import CONFIG, LetterVocabulary, make_translator
 
+from flaxformer_mt import translate
 from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization import known_words
@@ -204,3 +206,54 @@ def test_details_do_not_change_copies(translator):
 def test_results_depend_on_known_words_so_the_fingerprint_does(translator):
     assert translator.fingerprint != make_translator().fingerprint
     assert make_translator().fingerprint == make_translator().fingerprint
+
+
+COMMAND = [
+    *("--decoding.beam-size", "3", "--decoding.num-hypotheses", "3"),
+    *("--decoding.target-length-ratio", "0.5", "--decoding.target-length-margin", "4"),
+    *("--decoding.tokens-per-batch", "96", "--decoding.max-rows-per-batch", "4"),
+]
+
+
+@pytest.fixture
+def run_command(translator, tmp_path, monkeypatch, capfd):
+    """Runs the command `translate` with this model; returns output and message."""
+
+    def run(text: str, *more: str) -> tuple[str, str]:
+        monkeypatch.setattr(Translator, "load", lambda workdir, **which: translator)
+        (tmp_path / "text").write_text(text, encoding="utf-8")
+        given = ["--workdir", str(tmp_path), "--input", str(tmp_path / "text"), *COMMAND, *more]
+        capfd.readouterr()
+        assert translate.main(given) == 0
+        written, message = capfd.readouterr()
+        return written, "".join(line for line in message.splitlines() if "does not know" in line)
+
+    yield run
+    translator.config = CONFIG
+
+
+def test_the_command_counts_the_lines_with_unknown_words(run_command):
+    text = "a dog.\na 7. the dog\n\na 7\n"
+    written, message = run_command(text, "--json")
+    assert message == (
+        "2 of 4 lines had words that the model does not know: copies of them are in the "
+        "translation; --json names them"
+    )
+    found = [json.loads(line)["hypotheses"] for line in written.splitlines()]
+    assert [line[0].get("unknown") for line in found] == [None, ["7", "the"], None, ["7"]]
+    assert all("7" in one["text"] for line in (1, 3) for one in found[line])
+    plain, message = run_command(text, "--json", "--decoding.copy-unknown", "false")
+    assert "2 of 4 lines" in message and "they are not in the translation" in message
+    assert "7" not in "".join(
+        one["text"] for line in plain.splitlines() for one in json.loads(line)["hypotheses"]
+    )
+    assert run_command("a dog\n")[1] == ""
+
+
+def test_the_command_splits_lines_unless_told_not_to(run_command):
+    sentences, _ = run_command("a dog.\na dog\n", "--json")
+    line, _ = run_command("a dog.  a dog\n", "--json")
+    first, second = (json.loads(one)["hypotheses"][0]["text"] for one in sentences.splitlines())
+    assert json.loads(line)["hypotheses"][0]["text"] == f"{first}  {second}"
+    whole, _ = run_command("a dog.  a dog\n", "--json", "--decoding.split-sentences", "false")
+    assert whole != line
