@@ -25,20 +25,26 @@ def split_sentences(line: str, language: str) -> list[str]:
     """
     import sentencex  # not above: it takes 0.2 s, and training needs no sentences
 
-    pieces = sentencex.segment(language, line)
-    if "".join(pieces) != line:  # so that no character can disappear
+    plain = re.sub(r"\s", " ", line)  # sentencex 1.0.32 panics at a no-break space before a mark
+    try:
+        pieces = sentencex.segment(language, plain)
+    except BaseException as error:  # a panic of Rust is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        pieces = [plain]
+    if "".join(pieces) != plain:  # so that no character can disappear
         return [line]
-    sentences, sentence = [], ""
+    sentences, start, end = [], 0, 0
     for piece in pieces:
-        sentence += piece
-        ends = sentence[-1].isspace() or not sentence[-1].isascii()
-        if ends and _has_word(sentence):
-            sentences.append(sentence)
-            sentence = ""
-    if sentences and not _has_word(sentence):
-        sentences[-1] += sentence
-    elif sentence:
-        sentences.append(sentence)
+        end += len(piece)
+        ends = line[end - 1].isspace() or not line[end - 1].isascii()
+        if ends and _has_word(line[start:end]):
+            sentences.append(line[start:end])
+            start = end
+    if sentences and not _has_word(line[start:]):
+        sentences[-1] += line[start:]
+    elif start < len(line):
+        sentences.append(line[start:])
     return sentences
 
 

@@ -152,7 +152,7 @@ def _read_sentences(line: str, tokenizer: Tokenizer, language: str | None) -> li
         tag = ""
     text = line[len(tag) :]
     texts = [text] if language is None else split_sentences(text, language)
-    if len(texts) == 1:
+    if len(texts) <= 1:
         start = line[: len(line) - len(text.lstrip())] if tag else ""
         return [_Sentence(line[len(start) :], start)]
     spaces = [text[len(text.rstrip()) :] for text in texts]
