@@ -6,6 +6,7 @@ The workdir keeps them:
     shared.model      or  source.model, target.model            SentencePiece
     shared.vocab.tsv  or  source.vocab.tsv, target.vocab.tsv    words
     source.spm, target.spm, vocab.json, ...                     Marian, see marian_vocabulary.py
+    source.words.txt                                            words of a small training text
 """
 
 import dataclasses
@@ -13,6 +14,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +26,7 @@ from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
 from flaxformer_mt.data.sources.text_files import missing_file
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.data.tokenization.known_words import few_words
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MarianVocabulary,
     read_marian_vocabularies,
@@ -33,6 +36,8 @@ from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 
 _INDEX = "tokenizer.json"
+_WORDS = "source.words.txt"
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _KINDS = {
     "sentencepiece": SentencePieceVocabulary,
     "word": WordVocabulary,
@@ -50,6 +55,8 @@ class Tokenizer:
     """Its configuration, so that a resumed run with another one is refused."""
     languages: tuple[str, ...] = ()
     """Target languages whose tags the source vocabulary has; see `language_tags`."""
+    known_words: frozenset[str] | None = None
+    """The source words of the training text, if these are few; see `known_words.few_words`."""
 
     @property
     def shared(self) -> bool:
@@ -67,6 +74,21 @@ class Tokenizer:
         tags = set(map(tag_of, self.languages))
         return tuple(token for token, piece in enumerate(self.target.pieces) if piece in tags)
 
+    @functools.cached_property
+    def unseen_tokens(self) -> frozenset[int]:
+        """Source tokens that no training text has.
+
+        These are the unknown word and, if every character of the training text has a piece, bytes.
+        """
+        tokens, given = {self.source.unk_id}, self.settings
+        learnt = given.get("kind") == "sentencepiece" and not (
+            given.get("source_model") or given.get("target_model")
+        )
+        if learnt and given["character_coverage"] == 1:
+            pieces = enumerate(self.source.pieces)
+            tokens |= {token for token, piece in pieces if _BYTE.fullmatch(piece)}
+        return frozenset(tokens)
+
     @property
     def fingerprint(self) -> str:
         """A hash of both vocabularies, in 16 hexadecimal digits."""
@@ -82,6 +104,8 @@ class Tokenizer:
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in self._contents().items():
             _write(directory / name, content)
+        if self.known_words is not None:
+            _write(directory / _WORDS, "\n".join(sorted(self.known_words)).encode())
         kind = next(kind for kind, cls in _KINDS.items() if cls.suffix == self.source.suffix)
         index: dict[str, Any] = {"kind": kind, "shared": self.shared}
         if isinstance(self.target, MarianVocabulary):
@@ -120,12 +144,13 @@ class Tokenizer:
         if kind == "marian":
             sides = read_marian_vocabularies(directory, bos_id=index.get("bos_id"))
             return cls(*sides, settings, languages_in(sides[0].pieces))
+        words = _read_known_words(directory / _WORDS)
         if shared:
             both = _read(directory / f"shared{suffix}", kind, sampling_alpha)
-            return cls(both, both, settings, languages)
+            return cls(both, both, settings, languages, words)
         source = _read(directory / f"source{suffix}", kind, sampling_alpha)
         target = _read(directory / f"target{suffix}", kind, sampling_alpha)
-        return cls(source, target, settings, languages)
+        return cls(source, target, settings, languages, words)
 
 
 def build_tokenizer(
@@ -157,6 +182,10 @@ def build_tokenizer(
     base = Path(data_directory).expanduser()
     source_file, target_file = config.existing_files()
     languages = corpus.languages
+    words = None  # a vocabulary from elsewhere can come with a model that knows more words
+    reads_all = config.kind == "word" or not 0 < config.max_lines < len(corpus)
+    if config.kind != "marian" and reads_all and not (source_file or target_file):
+        words = few_words(_lines(corpus, "source", max_lines=0))
     if config.kind == "marian":
         source, target = _read_marian(config, base)
         languages = languages_in(source.pieces)
@@ -166,7 +195,7 @@ def build_tokenizer(
     else:
         source = _learn_or_read(config, corpus, "source", source_file, base)
         target = _learn_or_read(config, corpus, "target", target_file, base)
-    tokenizer = Tokenizer(source, target, settings, languages)
+    tokenizer = Tokenizer(source, target, settings, languages, words)
     known = dataclasses.replace(tokenizer, languages=languages_in(source.pieces))
     _check_languages(known, corpus.languages, source_file or target_file)
     tokenizer.save(directory)
@@ -252,6 +281,13 @@ def _read(file: Path, kind: str, sampling_alpha: float) -> Vocabulary:
         raise missing_file(file) from error
     except ValueError as error:
         raise ValueError(f"{file}: {error}.") from error
+
+
+def _read_known_words(file: Path) -> frozenset[str] | None:
+    """Returns the words of a file; None if it does not exist, as in a run with many words."""
+    if not file.exists():
+        return None
+    return frozenset(file.read_text(encoding="utf-8").split("\n"))
 
 
 def check_same_settings(
