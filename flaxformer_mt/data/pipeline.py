@@ -12,7 +12,6 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +41,7 @@ from flaxformer_mt.data.tokenization.tokenized import (
     tokenize_source,
 )
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
+from flaxformer_mt.storage.paths import AnyPath
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.batching.iterator import BatchIterator
@@ -100,7 +100,7 @@ def build_data(
     tokenizer_directory: str,
     seed: int,
     shard_rows: ShardRows | None = None,
-    quarantine: Path | None = None,
+    quarantine: AnyPath | None = None,
 ) -> Data:
     """Reads and tokenizes the text, and chooses the batch shapes.
 

@@ -20,6 +20,7 @@ from flaxformer_mt.data.sources.public.wmt import wmt_text
 from flaxformer_mt.data.sources.records import open_hugging_face, open_parquet
 from flaxformer_mt.data.sources.text_files import read_jsonl, read_text_pair, read_tsv
 from flaxformer_mt.data.sources.tfds import TfdsPairs, is_prepared
+from flaxformer_mt.storage.paths import AnyPath, join, local_file
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,15 +29,15 @@ class SourceRequest:
 
     match: re.Match[str]
     """The specification, matched by the pattern of its kind."""
-    directory: Path
+    directory: AnyPath
     """Relative file names start here."""
     languages: tuple[str, str] = ("", "")
     """Source and target language."""
 
     @property
-    def file(self) -> Path:
+    def file(self) -> AnyPath:
         """The specification as a file name."""
-        return self.directory / Path(self.match[0]).expanduser()
+        return join(self.directory, self.match[0])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,7 +151,7 @@ SOURCE_KINDS = (
     _text_kind(
         r".*\.zip",
         '"file.zip" (of OPUS, with members such as *.de and *.en)',
-        lambda request: zip_text(request.file, request.languages),
+        lambda request: zip_text(local_file(request.file), request.languages),
         lambda request: request.file.exists(),
     ),
     SourceKind(
@@ -190,13 +191,13 @@ def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
     raise ValueError(f"{spec!r} is not a source of sentence pairs; expected one of: {forms}.")
 
 
-def open_source(spec: str, directory: Path, languages: tuple[str, str]) -> PairSource:
+def open_source(spec: str, directory: AnyPath, languages: tuple[str, str]) -> PairSource:
     """Opens the source that a specification names."""
     kind, match = find_source_kind(spec)
     return kind.open(SourceRequest(match=match, directory=directory, languages=languages))
 
 
-def is_here(spec: str, directory: Path) -> bool:
+def is_here(spec: str, directory: AnyPath) -> bool:
     """Returns whether the data of a source is on this machine. Downloads nothing."""
     kind, match = find_source_kind(spec)
     return kind.is_here(SourceRequest(match=match, directory=directory))
