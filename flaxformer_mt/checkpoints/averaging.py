@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint.options import MultiprocessingOptions
 
-from flaxformer_mt.checkpoints.buckets import publish
+from flaxformer_mt.checkpoints.buckets import FIRST_PROCESS, publish
 from flaxformer_mt.checkpoints.integrity import find_damage, seal, write_failure
 from flaxformer_mt.checkpoints.reading import (
     counted_steps,
@@ -111,17 +112,17 @@ def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> AnyPath:
         if isinstance(target, Path):
             fresh = target.with_name("averaged.new")
             try:
-                _save(fresh, params, extras)
+                _save(fresh, params, extras, MultiprocessingOptions())
                 if jax.process_index() == 0:
                     _replace(target, fresh)
             except Exception:
                 remove_tree(fresh)
                 raise
         else:
-            with tempfile.TemporaryDirectory() as folder:  # of this process
-                fresh = Path(folder, "averaged")
-                _save(fresh, params, extras)
+            with tempfile.TemporaryDirectory() as folder:
                 if jax.process_index() == 0:
+                    fresh = Path(folder, "averaged")
+                    _save(fresh, params, extras, FIRST_PROCESS)
                     publish(fresh, target)
         barrier()
     except Exception as error:
@@ -129,12 +130,19 @@ def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> AnyPath:
     return target
 
 
-def _save(fresh: Path, params: Params, extras: dict[str, Any]) -> None:
-    """Writes a checkpoint from the first process; all processes call it."""
+def _save(
+    fresh: Path,
+    params: Params,
+    extras: dict[str, Any],
+    processes: MultiprocessingOptions,
+) -> None:
+    """Writes a checkpoint from the first process; these processes call it."""
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(params), extras=ocp.args.JsonSave(extras)
     )
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+    options = ocp.CompositeOptions(multiprocessing_options=processes)
+    handler = ocp.CompositeCheckpointHandler(composite_options=options)
+    with ocp.Checkpointer(handler, multiprocessing_options=processes) as checkpointer:
         checkpointer.save(fresh, args=items, force=True)
     if jax.process_index() == 0:
         seal(fresh)

@@ -4,13 +4,14 @@ The first process of a run writes them with Orbax to a temporary folder of its m
 the files. To read one, each process copies what it needs to a temporary folder.
 """
 
-import functools
 import tempfile
+import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import orbax.checkpoint as ocp
+from orbax.checkpoint.options import MultiprocessingOptions
 from upath import UPath
 
 from flaxformer_mt.config import CONFIG_FILE
@@ -18,7 +19,9 @@ from flaxformer_mt.runtime.processes import broadcast_from_first, is_first
 from flaxformer_mt.storage.paths import AnyPath, download, file_sizes, remove_tree, upload
 
 COMMITTED = "commit_success.txt"
-"""The last file of a checkpoint in a bucket. Orbax has the same one."""
+"""The last file of a checkpoint in a bucket, with a new text each time. Orbax gave it its name."""
+FIRST_PROCESS = MultiprocessingOptions(primary_host=0, active_processes={0})
+"""Makes Orbax write in the first process without waiting for others."""
 
 
 def is_whole(checkpoint: AnyPath) -> bool:
@@ -39,13 +42,13 @@ def publish(folder: Path, target: UPath) -> None:
     """Copies a checkpoint of this machine to a bucket, in place of an older one."""
     remove_checkpoint(target)
     upload(folder, target, (name for name in file_sizes(folder) if name != COMMITTED))
-    target.fs.pipe_file((target / COMMITTED).path, b"every file of this checkpoint is written")
+    target.fs.pipe_file((target / COMMITTED).path, uuid.uuid4().hex.encode())
 
 
 def publish_workdir(folder: Path, target: UPath) -> None:
     """Copies a workdir or another folder to a bucket; config.json, which readers need, last."""
     for checkpoint in folder.glob("checkpoints/*"):
-        (checkpoint / COMMITTED).touch()
+        (checkpoint / COMMITTED).write_text(uuid.uuid4().hex)
     remove_tree(target)
     upload(folder, target, sorted(file_sizes(folder), key=lambda name: name == CONFIG_FILE))
 
@@ -54,17 +57,23 @@ def readable(checkpoint: AnyPath, items: Collection[str]) -> Path:
     """Returns a folder of this machine with these items of a checkpoint."""
     if isinstance(checkpoint, Path):
         return checkpoint
-    folder = Path(_copies(str(checkpoint)).name)
+    folder = _folder_of_copies(f"{checkpoint} {(checkpoint / COMMITTED).read_text()}")
     for item in items:
         if not (folder / item).is_dir():
             download(checkpoint / item, folder / item)
     return folder
 
 
-@functools.lru_cache(maxsize=1)
-def _copies(checkpoint: str) -> "tempfile.TemporaryDirectory[str]":
-    """Returns the folder for the copy of a checkpoint; it goes with the next one's."""
-    return tempfile.TemporaryDirectory(prefix="flaxformer_mt.")
+_copies: dict[str, "tempfile.TemporaryDirectory[str]"] = {}
+
+
+def _folder_of_copies(checkpoint: str) -> Path:
+    """Returns the folder for the copy of a checkpoint, and removes that of another one."""
+    if checkpoint not in _copies:
+        while _copies:
+            _copies.popitem()[1].cleanup()
+        _copies[checkpoint] = tempfile.TemporaryDirectory(prefix="flaxformer_mt.")
+    return Path(_copies[checkpoint].name)
 
 
 @runtime_checkable  # the type checks of the tests need it
@@ -122,9 +131,7 @@ class UploadingManager:
                     create=False,
                     max_to_keep=1,
                     async_options=ocp.AsyncOptions(post_finalization_callback=self._publish),
-                    multiprocessing_options=ocp.options.MultiprocessingOptions(
-                        primary_host=0, active_processes={0}
-                    ),
+                    multiprocessing_options=FIRST_PROCESS,
                 ),
             )
 
