@@ -48,6 +48,7 @@ from flaxformer_mt.checkpoints.reading import (
     read_items,
 )
 from flaxformer_mt.config import Config
+from flaxformer_mt.runtime.processes import barrier
 from flaxformer_mt.runtime.sharding import gather
 from flaxformer_mt.storage.paths import (
     AnyPath,
@@ -95,6 +96,7 @@ class Checkpoints:
 
     def _make_manager(self) -> Manager:
         if isinstance(self.directory, UPath):
+            barrier()  # the first process may have moved some
             return UploadingManager(
                 self.directory, saved_steps(self.directory), kept=self._kept.of, seal=seal
             )
