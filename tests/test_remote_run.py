@@ -18,6 +18,7 @@ from flaxformer_mt import convert, evaluate, score, summary, translate
 from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.runtime.sharding import MeshConfig
 from flaxformer_mt.storage.paths import as_path, file_sizes, write_file
 from flaxformer_mt.train import train
 
@@ -38,10 +39,14 @@ def config_of(directory: str) -> Config:
 
 def start(config: Config, workdir: str, folder: Path, **environment: str) -> subprocess.Popen[str]:
     (folder / "config.json").write_text(to_json(config), encoding="utf-8")
+    cache = {  # the processes of a test compile the same programs
+        "JAX_ENABLE_COMPILATION_CACHE": "true",
+        "JAX_COMPILATION_CACHE_DIR": str(folder / "programs"),
+    }
     command = [sys.executable, "-m", "flaxformer_mt.train", "--workdir", workdir]
     return subprocess.Popen(
         [*command, "--config", str(folder / "config.json")],
-        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"} | environment,
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"} | cache | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -80,7 +85,7 @@ def test_a_killed_run_in_a_bucket_goes_on_as_the_same_run(bucket, corpus, tmp_pa
     output, _ = second.communicate(timeout=200)
     assert second.returncode == 2 and f"another run uses {workdir}: process" in output
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()
 
     reached = max(int(p.name) for p in (as_path(workdir) / "checkpoints").iterdir())
     last = reached + 4
@@ -129,7 +134,9 @@ def test_commands_read_and_write_in_a_bucket(bucket, corpus, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_two_processes_write_one_run_to_a_bucket(bucket, corpus, tmp_path):
+    # Each process has a part of the parameters.
     config, workdir = config_of(corpus), f"{bucket}/run"
+    config = dataclasses.replace(config, mesh=MeshConfig(data=1, fsdp=4))
     processes = [start(config, workdir, tmp_path, **place) for place in two_processes()]
     outputs = [process.communicate(timeout=200)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
@@ -137,7 +144,8 @@ def test_two_processes_write_one_run_to_a_bucket(bucket, corpus, tmp_path):
     output, _ = alone.communicate(timeout=200)
     assert alone.returncode == 0, output
     for a, b in zip(params(workdir), params(str(tmp_path / "alone")), strict=True):
-        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(np.mean(np.abs(a - b)), 0, atol=2e-5)
+        np.testing.assert_allclose(a, b, atol=5e-3)  # rounding, which Adam scales up
 
 
 def test_processes_that_do_not_share_their_workdir_are_refused(tmp_path):
