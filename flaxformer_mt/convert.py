@@ -20,6 +20,7 @@ from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.storage.paths import (
     AnyPath,
     as_path,
+    contains,
     is_remote,
     local_folder,
     make_folder,
@@ -177,9 +178,9 @@ def check_target(
         return
     for inside, what in (
         (Path.cwd(), "the current directory"),
-        (as_path(source).resolve(), "the model to be read"),
+        (as_path(source), "the model to be read"),
     ):
-        if is_remote(inside) == is_remote(target) and inside.is_relative_to(target.resolve()):
+        if contains(target, inside):
             raise FileExistsError(f"{flag} {target} contains {what}: choose another one")
     if overwrite or (replaceable and (target / replaceable).is_file()):
         return

@@ -11,6 +11,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"  # before jax is imported; commands that tes
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # tests write nothing into ~/.cache
 
 import buckets
+import fsspec
 import jax
 
 # Not by XLA_FLAGS: commands that tests start would inherit it, but must run as for users.
@@ -54,6 +55,18 @@ def bucket(object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Returns an address in a bucket, of its own for each test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return f"{object_store}://bucket/{tmp_path.name}"
+
+
+@pytest.fixture
+def failed_requests(object_store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Makes the first request of each kind to the object store fail; yields their list."""
+    variable = {"s3": "AWS_ENDPOINT_URL", "gs": "STORAGE_EMULATOR_HOST"}[object_store]
+    kind = fsspec.get_filesystem_class(object_store)
+    with buckets.failing_once(os.environ[variable]) as (address, failed):
+        monkeypatch.setenv(variable, address)
+        kind.clear_instance_cache()  # clients keep the address of their server
+        yield failed
+        kind.clear_instance_cache()
 
 
 @pytest.fixture

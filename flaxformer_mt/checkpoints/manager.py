@@ -243,6 +243,7 @@ class Checkpoints:
 
     def _seal(self) -> None:
         """Adds the checksums. Orbax calls it after the last write and before the renaming."""
+        assert isinstance(self.directory, Path)
         (unfinished,) = self.directory.glob(f"{self._saving}{ocp.utils.TMP_DIR_SUFFIX}*")
         seal(unfinished)
 

@@ -42,9 +42,14 @@ def own_workdir(workdir: PathLike) -> Iterator[None]:
         this run do not see the same workdir.
     """
     path = as_path(workdir) / LOCK_FILE
-    lock = _lock if isinstance(path, Path) else _lock_in_bucket
     token = uuid.uuid4().hex
-    release = first_then_others(lambda: lock(path, token) if is_first() else None)
+
+    def lock() -> Callable[[], None] | None:
+        if not is_first():
+            return None
+        return _lock(path, token) if isinstance(path, Path) else _lock_in_bucket(path, token)
+
+    release = first_then_others(lock)
     try:
         check_shared(path, token)
         yield

@@ -69,6 +69,11 @@ def write_file(path: AnyPath, content: bytes) -> None:
     os.replace(partial, path)
 
 
+def contains(folder: AnyPath, path: AnyPath) -> bool:
+    """Returns whether a path is a folder itself, or in it."""
+    return f"{path.resolve()}/".startswith(f"{folder.resolve()}/")
+
+
 def make_folder(path: AnyPath) -> None:
     """Makes a folder with its parents, unless it exists. A bucket has none: its objects make it."""
     if isinstance(path, Path):
@@ -96,8 +101,10 @@ def remove_tree(path: AnyPath) -> None:
 def move_tree(source: AnyPath, target: AnyPath) -> None:
     """Moves a folder. In a bucket it copies the files and then removes the old ones."""
     if isinstance(source, Path):
-        source.rename(os.fspath(target))
+        assert isinstance(target, Path)
+        source.rename(target)
         return
+    assert isinstance(target, UPath)
     for name in file_sizes(source):
         source.fs.cp_file((source / name).path, (target / name).path)
     remove_tree(source)

@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from flaxformer_mt.checkpoints.averaging import average_checkpoints
-from flaxformer_mt.checkpoints.buckets import COMMITTED
+from flaxformer_mt.checkpoints.buckets import COMMITTED, publish
 from flaxformer_mt.checkpoints.integrity import saved_steps
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.checkpoints.reading import choose_checkpoint, read_extras, read_params
@@ -66,6 +67,16 @@ def test_a_half_written_one_is_never_read_and_is_removed(bucket):
     state, _ = restore(bucket)
     assert_identical(state, make_state(1))
     assert {name.split("/")[0] for name in file_sizes(directory)} == {"1"}
+
+
+def test_the_mark_is_written_last(bucket, object_store, failed_requests, tmp_path):
+    if object_store != "s3":
+        pytest.skip("requests to gs:// do not have the name of the object in their path")
+    for name in ("a", COMMITTED, "z"):
+        (tmp_path / name).write_text("x")
+    publish(tmp_path, as_path(bucket) / "1")
+    written = [kind.split("/")[-1] for kind in failed_requests if kind.startswith("PUT")]
+    assert written == ["a", "z", COMMITTED]
 
 
 def test_a_truncated_one_is_set_aside(bucket, caplog):
