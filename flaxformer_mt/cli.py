@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COMMANDS = {
+    "prepare": "prepare training text of any size, once",
     "train": "train a model, or continue its training",
     "translate": "translate text, line by line",
     "score": "score given translations with a model",

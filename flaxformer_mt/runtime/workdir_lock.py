@@ -58,6 +58,21 @@ def own_workdir(workdir: PathLike) -> Iterator[None]:
             release()
 
 
+@contextlib.contextmanager
+def own_directory(directory: PathLike) -> Iterator[None]:
+    """Holds the lock of an existing directory, for a command of one process that needs no jax.
+
+    Raises OSError as `own_workdir`.
+    """
+    path = as_path(directory) / LOCK_FILE
+    assert isinstance(path, Path)
+    release = _lock(path, uuid.uuid4().hex)
+    try:
+        yield
+    finally:
+        release()
+
+
 def _lock(path: Path, token: str) -> Callable[[], None]:
     """Locks a file; returns what releases the lock."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - stays open

@@ -10,6 +10,7 @@ from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.quarantine import (
     BadRecord,
     check_bad_share,
+    count_kinds,
     screen,
     write_quarantine,
 )
@@ -95,6 +96,13 @@ class CorpusConfig:
         file_pairs = zip(self.source, self.target, strict=True)
         return (*(f"{source} | {target}" for source, target in file_pairs), *self.pairs)
 
+    def languages(self, source_language: str, target_language: str) -> list[tuple[str, str]]:
+        """Returns the source and target language of each corpus, by default the given ones."""
+        number = len(self.names)
+        sources = self.source_languages or (source_language,) * number
+        targets = self.target_languages or (target_language,) * number
+        return list(zip(sources, targets, strict=True))
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Corpus:
@@ -143,12 +151,9 @@ def open_corpus(
         read_text_pair(join(base, source), join(base, target))
         for source, target in zip(config.source, config.target, strict=True)
     ]
-    num_corpora = len(config.names)
-    source_languages = config.source_languages or (source_language,) * num_corpora
-    target_languages = config.target_languages or (target_language,) * num_corpora
+    languages = config.languages(source_language, target_language)
     for spec in config.pairs:
-        languages = source_languages[len(sources)], target_languages[len(sources)]
-        sources.append(open_source(spec, base, languages))
+        sources.append(open_source(spec, base, languages[len(sources)]))
     if config.limit:
         sources = [
             SelectedPairs(source, np.arange(min(config.limit, len(source)))) for source in sources
@@ -162,7 +167,7 @@ def open_corpus(
         sources = [TaggedPairs(source, language) for source, language in tagged]
     return Corpus(
         sources=tuple(sources),
-        weights=config.weights or (1.0,) * num_corpora,
+        weights=config.weights or (1.0,) * len(config.names),
         names=config.names,
         languages=tuple(dict.fromkeys(config.target_languages)),
         bad=bad,
@@ -178,7 +183,8 @@ def set_aside(corpus: Corpus, max_bad_share: str, file: AnyPath | None) -> list[
     if file:
         write_quarantine(bad, file)
     for source, records, name in zip(corpus.sources, corpus.bad, corpus.names, strict=True):
-        check_bad_share(records, len(source) + len(records), name, max_bad_share, file)
+        kinds, first = count_kinds(records), str(records[0]) if records else ""
+        check_bad_share(kinds, first, len(source) + len(records), name, max_bad_share, file)
     return bad
 
 

@@ -65,9 +65,13 @@ def write_quarantine(records: Sequence[BadRecord], file: AnyPath) -> None:
         file.unlink(missing_ok=True)
         return
     make_folder(file.parent)
-    values = (record._asdict() | {"text": record.text[:_MAX_TEXT]} for record in records)
-    text = "".join(f"{json.dumps(of, ensure_ascii=False)}\n" for of in values)
-    write_file(file, text.encode())
+    write_file(file, "".join(map(quarantine_line, records)).encode())
+
+
+def quarantine_line(record: BadRecord) -> str:
+    """Returns the line of a record in the list of bad records."""
+    values = record._asdict() | {"text": record.text[:_MAX_TEXT]}
+    return f"{json.dumps(values, ensure_ascii=False)}\n"
 
 
 def count_kinds(records: Sequence[BadRecord]) -> Counter[str]:
@@ -76,25 +80,26 @@ def count_kinds(records: Sequence[BadRecord]) -> Counter[str]:
 
 
 def check_bad_share(
-    records: Sequence[BadRecord], total: int, name: str, allowed: str, file: AnyPath | None
+    kinds: Counter[str], first: str, total: int, name: str, allowed: str, file: AnyPath | None
 ) -> None:
     """Raises ValueError if more records of a corpus are bad than `allowed`, such as "5%".
 
     Args:
-      records: the bad records of the corpus.
-      total: number of all its records.
+      kinds: numbers of bad records by reason.
+      first: the first one, with its place.
+      total: number of all records of the corpus.
       name: the name of the corpus.
       allowed: as `parse_share` reads it.
       file: the list of bad records, if there is one.
     """
-    share = len(records) / max(total, 1)
+    share = kinds.total() / max(total, 1)
     if share <= parse_share(allowed):
         return
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in count_kinds(records).most_common())
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
     listed = f" All are listed in {file}." if file else ""
     raise ValueError(
-        f"{len(records):,} of {total:,} records of {name} are bad ({share:.2%}; {kinds}); "
-        f"data.max_bad_share allows {allowed}. The first one: {records[0]}{listed} Correct the "
+        f"{kinds.total():,} of {total:,} records of {name} are bad ({share:.2%}; {counts}); "
+        f"data.max_bad_share allows {allowed}. The first one: {first}{listed} Correct the "
         "text, or raise the share: --data.max-bad-share 100% drops all bad records."
     )
 

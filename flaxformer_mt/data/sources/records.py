@@ -1,7 +1,10 @@
 """Columns of text: Parquet files, and data sets of Hugging Face. Both are read as needed."""
 
 import dataclasses
+import functools
 import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.sources.pair import Pair
@@ -50,6 +53,32 @@ def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
     return _checked(RecordPairs(_Rows(table), languages, str(path)))
+
+
+def parquet_parts(
+    path: Path, languages: tuple[str, str], size: int
+) -> Iterator[tuple[int, Callable[[], RecordPairs]]]:
+    """Yields a Parquet file in parts of `size` rows: the number of rows, and how to read them."""
+    import pyarrow
+    import pyarrow.parquet
+
+    if not path.exists():
+        raise missing_file(path)
+    empty = True
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(size):
+                empty = False
+                pairs = RecordPairs(batch.to_pylist(), languages, str(path))
+                yield len(pairs), functools.partial(_itself, pairs)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
+    if empty:
+        raise ValueError(f"{path} is empty; expected one pair a row.")
+
+
+def _itself(pairs: RecordPairs) -> RecordPairs:
+    return pairs
 
 
 def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> RecordPairs:

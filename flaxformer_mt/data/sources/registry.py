@@ -18,7 +18,14 @@ from flaxformer_mt.data.sources.public.test_sets import sacrebleu_text
 from flaxformer_mt.data.sources.public.text_pair import is_kept
 from flaxformer_mt.data.sources.public.wmt import wmt_text
 from flaxformer_mt.data.sources.records import open_hugging_face, open_parquet
-from flaxformer_mt.data.sources.text_files import read_jsonl, read_text_pair, read_tsv
+from flaxformer_mt.data.sources.text_files import (
+    PackedText,
+    jsonl_pairs,
+    read_jsonl,
+    read_text_pair,
+    read_tsv,
+    tsv_pairs,
+)
 from flaxformer_mt.data.sources.tfds import TfdsPairs, is_prepared
 from flaxformer_mt.storage.paths import AnyPath, join, local_file
 
@@ -40,6 +47,10 @@ class SourceRequest:
         return join(self.directory, self.match[0])
 
 
+Parser = Callable[[PackedText, SourceRequest], PairSource]
+"""Returns the pairs of lines of the file of a request."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceKind:
     """One kind of pair source."""
@@ -53,6 +64,8 @@ class SourceKind:
     text_files: Callable[[SourceRequest], tuple[Path, Path]] | None = None
     """Returns the source's two text files, one sentence a line, if it is kept as such. They can be
     read without all of them in memory."""
+    parse: Parser | None = None
+    """Returns the pairs of some lines, if the source is one file with a pair a line."""
     is_here: Callable[[SourceRequest], bool] = lambda request: request.file.exists()
     """Whether the data is on this machine. Must not download anything."""
 
@@ -171,11 +184,13 @@ SOURCE_KINDS = (
         pattern=r".*\.tsv(\.gz|\.xz)?",
         form='"file.tsv" (also .gz, .xz)',
         open=lambda request: read_tsv(request.file),
+        parse=lambda lines, request: tsv_pairs(lines, request.file),
     ),
     SourceKind(
         pattern=r".*\.jsonl(\.gz|\.xz)?",
         form='"file.jsonl" (also .gz, .xz)',
         open=lambda request: read_jsonl(request.file, *request.languages),
+        parse=lambda lines, request: jsonl_pairs(lines, request.file, *request.languages),
     ),
     # Configurations of earlier versions still load, although their text is gone.
     SourceKind(pattern="grammar:.*", form="", open=_refuse_grammar, is_here=lambda request: True),
@@ -191,10 +206,18 @@ def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
     raise ValueError(f"{spec!r} is not a source of sentence pairs; expected one of: {forms}.")
 
 
+def find_source(
+    spec: str, directory: AnyPath, languages: tuple[str, str]
+) -> tuple[SourceKind, SourceRequest]:
+    """Returns the kind of the source that a specification names, and how to ask it."""
+    kind, match = find_source_kind(spec)
+    return kind, SourceRequest(match=match, directory=directory, languages=languages)
+
+
 def open_source(spec: str, directory: AnyPath, languages: tuple[str, str]) -> PairSource:
     """Opens the source that a specification names."""
-    kind, match = find_source_kind(spec)
-    return kind.open(SourceRequest(match=match, directory=directory, languages=languages))
+    kind, request = find_source(spec, directory, languages)
+    return kind.open(request)
 
 
 def is_here(spec: str, directory: AnyPath) -> bool:

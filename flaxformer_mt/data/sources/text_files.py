@@ -22,7 +22,7 @@ from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
 from flaxformer_mt.storage.paths import AnyPath, local_file
 
 _NEWLINE, _TAB = ord("\n"), ord("\t")
-_UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
+UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # begins with that of UTF-16
     codecs.BOM_UTF32_BE: "utf-32",
@@ -95,13 +95,17 @@ def read_text_pair(source: AnyPath, target: AnyPath) -> TextPairs:
     Raises ValueError if the numbers of lines differ, and as `read_lines` except for invalid UTF-8.
     """
     sides = read_lines(source, check=False), read_lines(target, check=False)
-    counts = [side.num_sentences for side in sides]
+    check_equal_counts((source, target), [side.num_sentences for side in sides])
+    return TextPairs(*sides, (source, target))
+
+
+def check_equal_counts(files: tuple[AnyPath, AnyPath], counts: Sequence[int]) -> None:
+    """Raises ValueError if two parallel files have different numbers of lines."""
     if counts[0] != counts[1]:
         raise ValueError(
-            f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: line i of the one "
-            "must be the translation of line i of the other."
+            f"{files[0]} has {counts[0]:,} lines but {files[1]} has {counts[1]:,}: line i of the "
+            "one must be the translation of line i of the other."
         )
-    return TextPairs(*sides, (source, target))
 
 
 def read_lines(path: AnyPath, *, may_be_empty: bool = False, check: bool = True) -> PackedText:
@@ -112,11 +116,16 @@ def read_lines(path: AnyPath, *, may_be_empty: bool = False, check: bool = True)
     file (unless `may_be_empty`), invalid UTF-8 (with its line) or a damaged archive.
     """
     blob = _read_bytes(path, may_be_empty=may_be_empty)
-    if not blob:
-        return PackedText(b"", np.zeros(0, np.int64), np.zeros(0, np.int64))
     check_not_utf16(blob[:1000], str(path))
     if check:
         _check_utf8(blob, path)
+    return pack_lines(blob)
+
+
+def pack_lines(blob: bytes) -> PackedText:
+    """Returns the lines of a text, split at "\\n" only."""
+    if not blob:
+        return PackedText(b"", np.zeros(0, np.int64), np.zeros(0, np.int64))
     newlines = np.flatnonzero(np.frombuffer(blob, np.uint8) == _NEWLINE)
     ends = newlines if blob.endswith(b"\n") else np.append(newlines, len(blob))
     starts = np.concatenate([[0], ends[:-1] + 1])
@@ -128,7 +137,11 @@ def read_tsv(path: AnyPath) -> TextPairs:
 
     Raises ValueError as `read_text_pair`.
     """
-    lines = read_lines(path, check=False)
+    return tsv_pairs(read_lines(path, check=False), path)
+
+
+def tsv_pairs(lines: PackedText, path: AnyPath) -> TextPairs:
+    """Returns the pairs of lines of a TSV file."""
     blob, starts, ends = lines
     tabs = np.flatnonzero(np.frombuffer(blob, np.uint8) == _TAB)
     line_of_tab = np.searchsorted(ends, tabs)
@@ -159,7 +172,13 @@ def read_jsonl(path: AnyPath, source_language: str, target_language: str) -> Tex
     Both may lie one level down under "translation", as in Hugging Face's data sets.
     A line without both is a bad record. Raises ValueError as `read_text_pair`.
     """
-    lines = read_lines(path, check=False)
+    return jsonl_pairs(read_lines(path, check=False), path, source_language, target_language)
+
+
+def jsonl_pairs(
+    lines: PackedText, path: AnyPath, source_language: str, target_language: str
+) -> TextPairs:
+    """Returns the pairs of lines of a JSONL file."""
     source, target = _Packer(), _Packer()
     bad: dict[int, BadRecord] = {}
     for index in range(lines.num_sentences):
@@ -230,10 +249,15 @@ def open_bytes(path: AnyPath) -> Iterator[BinaryIO]:
 
 def _read_bytes(path: AnyPath, *, may_be_empty: bool) -> bytes:
     with open_bytes(path) as file:
-        blob = file.read().removeprefix(_UTF8_MARK)
+        blob = file.read().removeprefix(UTF8_MARK)
     if not blob and not may_be_empty:
-        raise ValueError(f"{path} is empty; expected one sentence a line.")
+        raise empty_file(path)
     return blob
+
+
+def empty_file(path: AnyPath) -> ValueError:
+    """Returns an error for a file without text."""
+    return ValueError(f"{path} is empty; expected one sentence a line.")
 
 
 def _check_utf8(blob: bytes, path: AnyPath) -> None:
