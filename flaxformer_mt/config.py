@@ -113,8 +113,9 @@ class ConfigArguments(Config):
         """Returns the values of the file that --config names (see `cli.command`)."""
         given = {name: _given_lists(name, values_of) for name in ("train", "validation", "test")}
         path = "".join(values_of("--config")[:1])
-        if not path and (prepared := values_of("--data.prepared")[:1]):
-            path = str(Path(prepared[0]).expanduser() / CONFIG_FILE)  # `prepare` wrote it
+        prepared = Path("".join(values_of("--data.prepared")[:1])).expanduser() / CONFIG_FILE
+        if not path and values_of("--data.prepared") and prepared.is_file():
+            path = str(prepared)  # `prepare` wrote it
         if not path and any(map(_is_own, given.values())):
             path = "own_text"
             print("no --config, but own text: taking the config own_text", file=sys.stderr)

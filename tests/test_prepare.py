@@ -15,6 +15,7 @@ import tiny_run
 
 from flaxformer_mt import prepare
 from flaxformer_mt.config import load_config, save_config
+from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.train import train
 
 WORDS = [
@@ -88,12 +89,15 @@ def test_unusable_arguments_are_refused(tmp_path, capsys):
     write_pairs(tmp_path / "text.tsv", 10)
     text = tmp_path / "text.tsv"
     for more, message in (
-        (("--data.prepared", str(tmp_path)), "prepared already"),
+        (("--data.prepared", str(tmp_path)), "is prepared already"),
         (("--shard-size", "0"), "--shard-size 1 or more"),
-        (("--data.max-source-length", "2"), "no training pair is left"),
     ):
-        assert prepare.main(arguments(text, tmp_path / "prepared", *more)) == 2
-        assert message in capsys.readouterr().err
+        with pytest.raises(SystemExit):
+            prepare.main(arguments(text, tmp_path / "prepared", *more))
+        assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    short = arguments(text, tmp_path / "prepared", "--data.max-source-length", "2")
+    assert prepare.main(short) == 2
+    assert "no training pair is left of 10" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -196,7 +200,11 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
 
 @pytest.mark.slow
 def test_training_on_a_prepared_corpus_equals_training_on_its_text(tmp_path):
-    config = tiny_run.CONFIG
+    config = dataclasses.replace(
+        tiny_run.CONFIG,
+        data=dataclasses.replace(tiny_run.CONFIG.data, validation=CorpusConfig()),
+        training=dataclasses.replace(tiny_run.CONFIG.training, num_steps=6, average_last=0),
+    )
     save_config(config, str(tmp_path))
     assert prepare.main(
         ["--config", str(tmp_path / "config.json"), "--output", str(tmp_path / "prepared")]
