@@ -117,7 +117,7 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
         return EvaluationSet(
             files[0].num_lines, zip(files[0].lines(), files[1].lines(), strict=True), digests
         )
-    from flaxformer_mt.data.pipeline import read_pairs
+    from flaxformer_mt.data.held_out import read_pairs
     from flaxformer_mt.data.sources.corpora import CorpusConfig
 
     if config.test == CorpusConfig():

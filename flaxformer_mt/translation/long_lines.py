@@ -27,7 +27,7 @@ def split_sentences(line: str, language: str) -> list[str]:
 
     plain = re.sub(r"\s", " ", line)  # sentencex 1.0.32 panics at a no-break space before a mark
     try:
-        pieces = sentencex.segment(language, plain)
+        pieces = sentencex.segment(language, plain)  # pyright: ignore[reportAttributeAccessIssue]
     except BaseException as error:  # a panic of Rust is no Exception
         if type(error).__name__ != "PanicException":
             raise

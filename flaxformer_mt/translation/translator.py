@@ -15,7 +15,6 @@ print(translator.translate("A dog runs.")[0])
 
 import dataclasses
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
@@ -28,6 +27,7 @@ from flaxformer_mt.inference.devices import on_all_devices
 from flaxformer_mt.inference.ensemble import params_in_dtype
 from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.storage.paths import PathLike
 from flaxformer_mt.translation.checks import (
     as_checkpoint_name,
     as_constraints,
@@ -101,7 +101,7 @@ class Translator:
     @classmethod
     def load(
         cls,
-        workdir: str | os.PathLike[str],
+        workdir: PathLike,
         *,
         which: str | int = "auto",
         dtype: Dtype | None = None,

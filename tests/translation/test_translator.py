@@ -172,7 +172,17 @@ def translate_some(
     return translator.translate([SHORT[place] for place in places], **of_each)
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(
+            options,
+            id=name,
+            marks=[pytest.mark.slow] if name in ("prefix", "sample", "mbr") else [],
+        )
+        for name, options in OPTIONS.items()
+    ],
+)
 def test_results_of_any_option_depend_on_the_sentence_alone(translator, options):
     """Bit for bit in one program; up to rounding in a program for batches of another size."""
     places = list(range(len(SHORT)))

@@ -13,13 +13,12 @@ import dataclasses
 import functools
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Int
 
 from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
@@ -33,6 +32,15 @@ from flaxformer_mt.data.tokenization.marian_vocabulary import (
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
+from flaxformer_mt.storage.paths import (
+    AnyPath,
+    PathLike,
+    as_path,
+    join,
+    local_file,
+    make_folder,
+    write_file,
+)
 
 _INDEX = "tokenizer.json"
 _WORDS = "source.words.txt"
@@ -97,14 +105,14 @@ class Tokenizer:
             digest.update(f"{vocabulary.suffix} {len(content)} ".encode() + content)
         return digest.hexdigest()[:16]
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
+    def save(self, directory: PathLike) -> None:
         """Writes the vocabularies, and then the index that `load` needs."""
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = as_path(directory)
+        make_folder(directory)
         for name, content in self._contents().items():
-            _write(directory / name, content)
+            write_file(directory / name, content)
         if self.known_words is not None:
-            _write(directory / _WORDS, "\n".join(sorted(self.known_words)).encode())
+            write_file(directory / _WORDS, "\n".join(sorted(self.known_words)).encode())
         kind = next(kind for kind, cls in _KINDS.items() if cls.suffix == self.source.suffix)
         index: dict[str, Any] = {"kind": kind, "shared": self.shared}
         if isinstance(self.target, MarianVocabulary):
@@ -112,7 +120,7 @@ class Tokenizer:
         if self.needs_tag:
             index["languages"] = list(self.languages)
         index["settings"] = dict(self.settings)
-        _write(directory / _INDEX, json.dumps(index, indent=2).encode())
+        write_file(directory / _INDEX, json.dumps(index, indent=2).encode())
 
     def _contents(self) -> Mapping[str, bytes]:
         """Returns the files by name, without the index."""
@@ -124,12 +132,12 @@ class Tokenizer:
         return {side + one.suffix: one.to_bytes() for side, one in sides.items()}
 
     @classmethod
-    def load(cls, directory: str | os.PathLike[str], *, sampling_alpha: float = 0.0) -> "Tokenizer":
+    def load(cls, directory: PathLike, *, sampling_alpha: float = 0.0) -> "Tokenizer":
         """Returns the tokenizer that `save` wrote; it does not save `sampling_alpha`.
 
         Raises FileNotFoundError if there is no tokenizer, ValueError if it is damaged.
         """
-        directory = Path(directory)
+        directory = as_path(directory)
         index_file = directory / _INDEX
         if not index_file.exists():
             raise missing_file(index_file)
@@ -156,8 +164,8 @@ def build_tokenizer(
     config: TokenizerConfig,
     corpus: Corpus,
     *,
-    directory: str | os.PathLike[str],
-    data_directory: str | os.PathLike[str] = ".",
+    directory: PathLike,
+    data_directory: PathLike = ".",
 ) -> Tokenizer:
     """Returns the tokenizer in `directory`; if there is none, learns or reads one and saves it.
 
@@ -173,16 +181,17 @@ def build_tokenizer(
         `directory` with another configuration.
     """
     settings = dataclasses.asdict(config)
-    if (Path(directory) / _INDEX).exists():
+    if (as_path(directory) / _INDEX).exists():
         tokenizer = Tokenizer.load(directory, sampling_alpha=config.sampling_alpha)
-        _check_same_settings(tokenizer.settings, settings, directory)
+        check_same_settings(tokenizer.settings, settings, directory)
         _check_languages(tokenizer, corpus.languages, directory)
         return tokenizer
-    base = Path(data_directory).expanduser()
+    base = as_path(data_directory)
     source_file, target_file = config.existing_files()
     languages = corpus.languages
     words = None  # a vocabulary from elsewhere can come with a model that knows more words
-    if config.kind != "marian" and not (source_file or target_file):
+    reads_all = config.kind == "word" or not 0 < config.max_lines < len(corpus)
+    if config.kind != "marian" and reads_all and not (source_file or target_file):
         words = few_words(_lines(corpus, "source", max_lines=0))
     if config.kind == "marian":
         source, target = _read_marian(config, base)
@@ -200,13 +209,15 @@ def build_tokenizer(
     return tokenizer
 
 
-def _read_marian(config: TokenizerConfig, base: Path) -> tuple[MarianVocabulary, MarianVocabulary]:
+def _read_marian(
+    config: TokenizerConfig, base: AnyPath
+) -> tuple[MarianVocabulary, MarianVocabulary]:
     if not config.source_model:
         raise ValueError(
             "kind='marian' is never learnt: set source_model to the directory of a Marian model, "
             "or import one with `python -m flaxformer_mt.convert --from marian`."
         )
-    return read_marian_vocabularies(base / Path(config.source_model).expanduser())
+    return read_marian_vocabularies(join(base, config.source_model))
 
 
 def _learn_or_read(
@@ -214,10 +225,10 @@ def _learn_or_read(
     corpus: Corpus,
     side: Literal["source", "target", "both"],
     file: str,
-    base: Path,
+    base: AnyPath,
 ) -> Vocabulary:
     if file:
-        return _read(base / Path(file).expanduser(), config.kind, config.sampling_alpha)
+        return _read(join(base, file), config.kind, config.sampling_alpha)
     tags = [] if side == "target" else [tag_of(language) for language in corpus.languages]
     if config.kind == "word":
         lines = _lines(corpus, side, max_lines=0)
@@ -243,25 +254,36 @@ def _lines(
 
     These are random, but the same ones each time.
     """
-    total = len(corpus)
-    chosen = np.ones(total, bool)
-    if 0 < max_lines < total:
-        chosen[:] = False
-        chosen[np.random.default_rng(0).choice(total, max_lines, replace=False)] = True
+    chosen = choose_pairs(len(corpus), max_lines)
     start = 0
     for source in corpus.sources:
-        for index in np.flatnonzero(chosen[start : start + len(source)]).tolist():
+        end = start + len(source)
+        here = range(len(source)) if chosen is None else numbers_between(chosen, start, end)
+        for index in here:
             pair = source[index]
             if side != "target":
                 yield split_tag(pair.source)[1] if corpus.languages else pair.source
             if side != "source":
                 yield pair.target
-        start += len(source)
+        start = end
 
 
-def _read(file: Path, kind: str, sampling_alpha: float) -> Vocabulary:
+def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
+    """Returns the numbers of the pairs to learn from, in ascending order; None = all `total`."""
+    if not 0 < max_lines < total:
+        return None
+    return np.sort(np.random.default_rng(0).choice(total, max_lines, replace=False))
+
+
+def numbers_between(ascending: Int[np.ndarray, "n"], start: int, end: int) -> list[int]:
+    """Returns the numbers from `start` to below `end`, counted from `start`."""
+    first, last = np.searchsorted(ascending, [start, end])
+    return (ascending[first:last] - start).tolist()
+
+
+def _read(file: AnyPath, kind: str, sampling_alpha: float) -> Vocabulary:
     if kind == "word":
-        return WordVocabulary.read(file)
+        return WordVocabulary.read(local_file(file))
     try:
         return SentencePieceVocabulary(file.read_bytes(), sampling_alpha)
     except FileNotFoundError as error:
@@ -270,16 +292,18 @@ def _read(file: Path, kind: str, sampling_alpha: float) -> Vocabulary:
         raise ValueError(f"{file}: {error}.") from error
 
 
-def _read_known_words(file: Path) -> frozenset[str] | None:
+def _read_known_words(file: AnyPath) -> frozenset[str] | None:
     """Returns the words of a file; None if it does not exist, as in a run with many words."""
     if not file.exists():
         return None
     return frozenset(file.read_text(encoding="utf-8").split("\n"))
 
 
-def _check_same_settings(
-    saved: Mapping[str, Any], wanted: Mapping[str, Any], directory: str | os.PathLike[str]
+def check_same_settings(
+    saved: Mapping[str, Any], wanted: Mapping[str, Any], directory: PathLike
 ) -> None:
+    """Raises ValueError unless the settings of a saved tokenizer are those that a config wants."""
+
     def meaning(settings: Mapping[str, Any], name: str) -> Any:
         # The workdir has a copy of an existing file, so its name may change.
         is_file = name.endswith(("_model", "_vocab"))
@@ -297,9 +321,7 @@ def _check_same_settings(
         )
 
 
-def _check_languages(
-    tokenizer: Tokenizer, wanted: Sequence[str], path: str | os.PathLike[str]
-) -> None:
+def _check_languages(tokenizer: Tokenizer, wanted: Sequence[str], path: PathLike) -> None:
     """Raises ValueError unless the tags of the training text are tokens of the vocabulary."""
     missing = [tag_of(language) for language in wanted if language not in tokenizer.languages]
     if missing:
@@ -309,10 +331,3 @@ def _check_languages(
             f"{', '.join(map(tag_of, tokenizer.languages)) or 'no such tags'}. Learn a new one in "
             "a new workdir, or add them to the file as user-defined symbols."
         )
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Writes a file atomically."""
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, file)
