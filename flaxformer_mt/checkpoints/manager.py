@@ -185,7 +185,8 @@ class Checkpoints:
             wanted["params"] = state_like.params
         for item, like in wanted.items():
             check_fit(path, item, like)
-        items = read_items(path, **{k: ocp.args.StandardRestore(v) for k, v in wanted.items()})
+        arguments = {k: ocp.args.StandardRestore(v) for k, v in wanted.items()}
+        items = read_items(path, together=True, **arguments)
         rest = dict(items["state"])
         params = rest.pop(_TRAINED) if has_separate_eval_params else items["params"]
         state = dataclasses.replace(state_like, params=params, **rest)

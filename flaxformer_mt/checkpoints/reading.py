@@ -111,9 +111,22 @@ def _candidates(workdir: Path, which: str) -> Iterator[Path]:
         yield from (directory / str(step) for step in reversed(steps))
 
 
-def read_items(path: Path, **items: Any) -> dict[str, Any]:
-    """Reads some items of a checkpoint, each given by name with its `orbax.checkpoint.args`."""
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+def read_items(path: Path, *, together: bool = False, **items: Any) -> dict[str, Any]:
+    """Reads some items of a checkpoint, each given by name with its `orbax.checkpoint.args`.
+
+    Args:
+      path: directory of the checkpoint.
+      together: all processes of the run call this and wait for each other. Otherwise this process
+        reads without the others, such as the first one before it starts.
+    """
+    index = jax.process_index()
+    options = ocp.options.MultiprocessingOptions(
+        primary_host=index, active_processes={index}, barrier_sync_key_prefix=f"process{index}"
+    )
+    if together:
+        options = ocp.options.MultiprocessingOptions()
+    handler = ocp.CompositeCheckpointHandler()
+    with ocp.Checkpointer(handler, multiprocessing_options=options) as checkpointer:
         return dict(checkpointer.restore(path, args=ocp.args.Composite(**items)).items())
 
 

@@ -74,13 +74,21 @@ def open_topology(name: str, *, full_effort: bool = False) -> Hardware:
     """
     if gpus := re.fullmatch(r"h100:([1-8])", name):
         return _open_h100(name, int(gpus[1]))
-    tpus = re.fullmatch(r"(v\d+[a-z]?):(\d+(?:x\d+){1,2})", name)
-    if tpus and tpus[1] in _TPUS:
-        return _open_tpu(name, tpus[1], [int(n) for n in tpus[2].split("x")], full_effort)
-    raise ValueError(
-        f"--topology must be a TPU version ({', '.join(_TPUS)}) and an arrangement of chips, "
-        f"or h100 and a number of GPUs from 1 to 8, such as {EXAMPLES}; got {name!r}"
-    )
+    return _open_tpu(name, *_parse_tpu(name), full_effort)
+
+
+def hosts_of(name: str) -> tuple[int, int]:
+    """Returns the number of hosts of a topology, and the number of chips of each host.
+
+    Raises ValueError for a name that `open_topology` does not know.
+    """
+    if gpus := re.fullmatch(r"h100:([1-8])", name):
+        return 1, int(gpus[1])
+    _, bounds = _parse_tpu(name)
+    count = math.prod(bounds)
+    # Slices of v5e and v6e with 8 chips have one host; all larger slices have 4 chips a host.
+    per_host = count if count <= 4 or (len(bounds) == 2 and count == 8) else 4
+    return -(-count // per_host), per_host
 
 
 def local_devices() -> Hardware:
@@ -91,14 +99,27 @@ def local_devices() -> Hardware:
     return Hardware(name=name, devices=devices, memory=statistics.get("bytes_limit", 0))
 
 
-def _open_tpu(name: str, version: str, bounds: list[int], full_effort: bool) -> Hardware:
-    gib, flops, bandwidth, interconnect_bits, axes, max_chips = _TPUS[version]
-    count = math.prod(bounds)
-    if len(bounds) != axes or not 1 <= count <= max_chips:
+def _parse_tpu(name: str) -> tuple[str, list[int]]:
+    """Returns the TPU version and the arrangement of chips of a topology."""
+    tpus = re.fullmatch(r"(v\d+[a-z]?):(\d+(?:x\d+){1,2})", name)
+    if not tpus or tpus[1] not in _TPUS:
+        raise ValueError(
+            f"--topology must be a TPU version ({', '.join(_TPUS)}) and an arrangement of chips, "
+            f"or h100 and a number of GPUs from 1 to 8, such as {EXAMPLES}; got {name!r}"
+        )
+    version, bounds = tpus[1], [int(n) for n in tpus[2].split("x")]
+    *_, axes, max_chips = _TPUS[version]
+    if len(bounds) != axes or not 1 <= math.prod(bounds) <= max_chips:
         raise ValueError(
             f"--topology {name}: slices of {version} have {axes} dimensions and at most "
             f"{max_chips} chips; examples: {EXAMPLES}"
         )
+    return version, bounds
+
+
+def _open_tpu(name: str, version: str, bounds: list[int], full_effort: bool) -> Hardware:
+    gib, flops, bandwidth, interconnect_bits, *_ = _TPUS[version]
+    count = math.prod(bounds)
     # A host has 2 x 2 chips; in smaller and odd slices it has one.
     even = bounds[0] % 2 == 0 and bounds[1] % 2 == 0
     options = {} if even else {"chips_per_host_bounds": (1, 1, 1)}

@@ -66,7 +66,7 @@ class TargetWords:
         """
         if not any(piece.startswith(SPACE) for piece in self.pieces):
             return np.ones(len(self.pieces), bool)
-        starts = [_starts_word(piece) and not is_byte(piece) for piece in self.pieces]
+        starts = [_starts_word(_first_character(piece)) for piece in self.pieces]
         for special in (self.vocabulary.eos_id, self.vocabulary.pad_id, self.vocabulary.bos_id):
             starts[special] = True
         return np.array(starts)
@@ -146,9 +146,17 @@ class TargetWords:
         return tuple(tokens)
 
 
-def _starts_word(piece: str) -> bool:
-    """Returns whether the piece starts a word if it stands after a letter."""
-    return _WORD_START.match(f"a{piece[:1]}", pos=1) is not None
+def _first_character(piece: str) -> str:
+    """Returns the first character of a piece; a letter for the bytes of other than ASCII."""
+    if is_byte(piece):
+        value = int(piece[1:-1], base=16)
+        return chr(value) if value < 128 else "a"
+    return piece[:1]
+
+
+def _starts_word(character: str) -> bool:
+    """Returns whether the character starts a word if it stands after a letter."""
+    return _WORD_START.match(f"a{character}", pos=1) is not None
 
 
 def _comparable(text: str) -> str:

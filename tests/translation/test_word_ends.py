@@ -109,6 +109,18 @@ def test_no_space_before_punctuation_that_follows_a_word(phrase, sentence, byte_
 
 
 @pytest.mark.parametrize(
+    ("phrase", "sentence"), [(":", "Hund:"), (") ja", "Hund) ja"), ("x", "Hund x")]
+)
+def test_no_space_before_a_sign_that_the_vocabulary_writes_as_a_byte(phrase, sentence):
+    words = words_of("der Hund ja", normalization="identity")
+    assert not any(phrase[0] in piece for piece in words.pieces if not piece.startswith("<0x"))
+    tokens = words.tokenize_phrase(phrase)
+    dog = words.vocabulary.tokenize("Hund")[:-1]
+    assert words.vocabulary.detokenize([*dog, *tokens]) == sentence
+    assert words.boundary[tokens[0]]
+
+
+@pytest.mark.parametrize(
     ("text", "forced", "word"),
     [
         ("der alte Hun", "der alte", "▁Hun"),

@@ -1,0 +1,293 @@
+"""Plays a run of several hosts on this machine: `python -m flaxformer_mt.rehearse`.
+
+    python -m flaxformer_mt.rehearse --config configs/wmt14_en_de_base.py --topology v5e:4x8
+
+Each host is a process, each of its chips a CPU device. The model is tiny. All else is what the real
+run does: the commands `train` and `evaluate` themselves read the text, share the batches, save,
+are stopped and killed while they save, resume, and translate.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from flaxformer_mt.checkpoints.reading import whole_steps
+from flaxformer_mt.cli import command
+from flaxformer_mt.config import Config, ConfigArguments, to_json
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.planning.hardware import hosts_of
+from flaxformer_mt.runtime.command import exit_process
+
+_TIME_LIMIT = 1800.0  # seconds of one stage
+_SAVE_EVERY = 3  # steps
+_NOT_PLAYED = """\
+not exercised:
+  the programs for the accelerator, and their memory and speed: `python -m flaxformer_mt.plan`
+  the network between the hosts, and the file system or bucket of the real workdir
+  the model at its real width, and the text beyond the first {pairs:,} pairs of each corpus"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RehearseArguments(ConfigArguments):
+    """Play a run of several hosts, at toy width, as processes of this machine."""
+
+    topology: str = "v5e:4x4"
+    """Hardware of the run: a TPU slice such as v5e:4x8, or GPUs of one host such as h100:8."""
+    hosts: int = 0
+    """Number of hosts, with the chips of the topology divided among them; 0 = those of the
+    topology."""
+    pairs: int = 2000
+    """Pairs to read of each corpus."""
+    workdir: str = ""
+    """Directory to keep the rehearsal's run in; a temporary one if not given."""
+
+
+def rehearse(arguments: RehearseArguments) -> int:
+    """Runs the command `rehearse`: prints each stage and whether it went well; 1 if one did not."""
+    hosts, chips = hosts_of(arguments.topology)
+    if arguments.hosts:
+        if chips * hosts % arguments.hosts:
+            raise ValueError(
+                f"--hosts {arguments.hosts} does not divide the {chips * hosts} chips of "
+                f"--topology {arguments.topology}"
+            )
+        hosts, chips = arguments.hosts, chips * hosts // arguments.hosts
+    if arguments.workdir and Path(arguments.workdir).exists():
+        raise ValueError(
+            f"--workdir {arguments.workdir} exists: name a new directory, a rehearsal starts anew"
+        )
+    config = toy_config(arguments.as_config(), arguments.pairs, hosts * chips)
+    print(f"{arguments.topology}: {hosts} processes of {chips} CPU devices", flush=True)
+    with contextlib.ExitStack() as stack:
+        directory = arguments.workdir or stack.enter_context(tempfile.TemporaryDirectory())
+        company = Company(config, Path(directory), hosts, chips)
+        went_well = all(_play(name, lambda stage=stage: stage(company)) for name, stage in STAGES)
+    print(_NOT_PLAYED.format(pairs=arguments.pairs))
+    return 0 if went_well else 1
+
+
+def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
+    """Returns the config with a tiny model, few steps, and the first pairs of each corpus."""
+
+    def limited(corpus: CorpusConfig, limit: int) -> CorpusConfig:
+        return dataclasses.replace(corpus, limit=min(corpus.limit or limit, limit))
+
+    data, model, training = config.data, config.model, config.training
+    return dataclasses.replace(
+        config,
+        data=dataclasses.replace(
+            data,
+            train=limited(data.train, pairs),
+            validation=limited(data.validation, 16),
+            test=limited(data.validation if data.test == CorpusConfig() else data.test, 16),
+            directory=str(Path(data.directory).expanduser().absolute()),
+            tokenizer=dataclasses.replace(
+                data.tokenizer, vocab_size=min(data.tokenizer.vocab_size, 1000)
+            ),
+            max_source_length=min(data.max_source_length, 64),
+            max_target_length=min(data.max_target_length, 64),
+            tokens_per_batch=64 * max(8, num_devices),
+            num_buckets=1,
+        ),
+        model=dataclasses.replace(
+            model,
+            d_model=8 * model.num_heads,
+            d_ff=16 * model.num_heads,
+            key_width=8 if model.key_width else 0,
+            value_width=8 if model.value_width else 0,
+            num_encoder_layers=1,
+            num_decoder_layers=1,
+        ),
+        training=dataclasses.replace(
+            training,
+            num_steps=10 * _SAVE_EVERY,
+            warmup_steps=10,
+            log_every=1,
+            checkpoint_every=_SAVE_EVERY,
+            validate_every=5 * _SAVE_EVERY if training.validate_every else 0,
+            validation_pairs=min(training.validation_pairs, 4),
+            patience=0,
+            init_from="",
+        ),
+        decoding=dataclasses.replace(config.decoding, max_target_length=16),
+        mesh=dataclasses.replace(config.mesh, tokens_per_device=0, memory_limit=""),
+    )
+
+
+class Company:
+    """The processes of one run, which play its hosts."""
+
+    def __init__(self, config: Config, directory: Path, hosts: int, chips: int) -> None:
+        self.config, self.directory, self.hosts, self.chips = config, directory, hosts, chips
+        self.workdir = directory / "run"
+        directory.mkdir(parents=True, exist_ok=True)
+        self.config_file = directory / "rehearsal.json"
+        self.config_file.write_text(to_json(config), encoding="utf-8")
+
+    @property
+    def train(self) -> list[str]:
+        """The arguments of the command that starts and resumes the run."""
+        return ["train", "--config", str(self.config_file), "--workdir", str(self.workdir)]
+
+    @contextlib.contextmanager
+    def start(self, arguments: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Yields the processes of a command, one a host. They are killed at the end."""
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            address = f"localhost:{free.getsockname()[1]}"
+        shared = {
+            "JAX_PLATFORMS": "cpu",
+            "JAX_NUM_CPU_DEVICES": str(self.chips),
+            "JAX_COORDINATOR_ADDRESS": address,
+            "JAX_NUM_PROCESSES": str(self.hosts),
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",  # they compile longer than they run
+        }
+        with contextlib.ExitStack() as stack:
+            processes = []
+            for number in range(self.hosts):
+                log: IO[bytes] = stack.enter_context(self.log(number).open("wb"))
+                name, *options = arguments
+                process = subprocess.Popen(
+                    [sys.executable, "-m", f"flaxformer_mt.{name}", *options],
+                    env=os.environ | shared | {"JAX_PROCESS_ID": str(number)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+                stack.callback(process.wait)
+                stack.callback(process.kill)
+                processes.append(process)
+            yield processes
+
+    def log(self, number: int) -> Path:
+        """Returns the file with the output of the latest process of this number."""
+        return self.directory / f"host_{number}.log"
+
+    def finish(self, processes: list[subprocess.Popen[bytes]], expected: int) -> None:
+        """Waits for the end of all. Raises RuntimeError for another exit code than expected."""
+        end = time.monotonic() + _TIME_LIMIT
+        for number, process in enumerate(processes):
+            try:
+                code = process.wait(max(1.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(
+                    f"host {number} does not end; {self.last_words(number)}"
+                ) from None
+            if code != expected:
+                raise RuntimeError(
+                    f"host {number} ended with exit code {code} instead of {expected}; "
+                    f"{self.last_words(number)}"
+                )
+
+    def last_words(self, number: int) -> str:
+        """Returns the last lines of a process, for a message."""
+        lines = self.log(number).read_text(encoding="utf-8", errors="replace").splitlines()
+        return "its last lines:\n    " + "\n    ".join(lines[-8:])
+
+    def wait_for_save(self, processes: list[subprocess.Popen[bytes]], after: int) -> None:
+        """Returns while a checkpoint of a step after `after` is being written."""
+        end = time.monotonic() + _TIME_LIMIT
+        while time.monotonic() < end:
+            for path in self.workdir.glob("checkpoints/*orbax-checkpoint-tmp*"):
+                if int(path.name.split(".")[0]) > after:
+                    return
+            for number, process in enumerate(processes):
+                if process.poll() is not None:
+                    raise RuntimeError(
+                        f"host {number} ended before a save; {self.last_words(number)}"
+                    )
+            time.sleep(0.002)
+        raise RuntimeError(f"no save was seen; {self.last_words(0)}")
+
+    def newest_step(self) -> int:
+        """Returns the step of the newest whole checkpoint; 0 if there is none."""
+        return max(whole_steps(self.workdir / "checkpoints"), default=0)
+
+
+def stop_in_a_save(company: Company) -> str:
+    """All hosts read the text, start, and get SIGTERM while they write a checkpoint."""
+    with company.start(company.train) as processes:
+        company.wait_for_save(processes, after=0)
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        company.finish(processes, expected=143)
+    return f"all saved and ended with code 143; newest checkpoint: step {company.newest_step()}"
+
+
+def kill_in_a_save(company: Company) -> str:
+    """All hosts resume, and die while they write a checkpoint."""
+    before = company.newest_step()
+    with company.start(company.train) as processes:
+        company.wait_for_save(processes, after=before)
+        for process in processes:
+            process.kill()
+    newest = company.newest_step()
+    if newest < before:
+        raise RuntimeError(f"the checkpoint of step {before} is lost; the newest is {newest}")
+    return f"resumed at step {before}; newest whole checkpoint: step {newest}"
+
+
+def resume_to_the_end(company: Company) -> str:
+    """All hosts resume and finish the run. Each step must be there once."""
+    before, num_steps = company.newest_step(), company.config.training.num_steps
+    with company.start(company.train) as processes:
+        company.finish(processes, expected=0)
+    lines = (company.workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    entries = [json.loads(line) for line in lines]
+    steps = [entry["step"] for entry in entries if entry["kind"] == "train"]
+    if steps != list(range(1, num_steps + 1)):
+        raise RuntimeError(
+            f"metrics.jsonl has the steps {steps}, expected 1 to {num_steps} once each"
+        )
+    losses = [entry["loss"] for entry in entries if entry["kind"] == "train"]
+    return (
+        f"resumed at step {before}, finished step {num_steps}; loss {losses[0]:.2f} -> "
+        f"{losses[-1]:.2f}"
+    )
+
+
+def evaluate(company: Company) -> str:
+    """All hosts translate a held-out set together."""
+    if company.config.data.test == CorpusConfig():
+        return "skipped: the config has neither data.test nor data.validation"
+    with company.start(["evaluate", "--workdir", str(company.workdir)]) as processes:
+        company.finish(processes, expected=0)
+    text = company.log(0).read_text(encoding="utf-8", errors="replace")
+    return next((line.strip() for line in text.splitlines() if "BLEU" in line), "no score printed")
+
+
+STAGES: tuple[tuple[str, Callable[[Company], str]], ...] = (
+    ("read the text, train, SIGTERM during a save", stop_in_a_save),
+    ("resume, kill during a save", kill_in_a_save),
+    ("resume and finish", resume_to_the_end),
+    ("evaluate", evaluate),
+)
+
+
+def _play(name: str, stage: Callable[[], str]) -> bool:
+    """Plays a stage and prints its result; returns whether it went well."""
+    start = time.monotonic()
+    print(f"{name} ...", flush=True)
+    try:
+        result, went_well = stage(), True
+    except RuntimeError as error:
+        result, went_well = str(error), False
+    seconds = time.monotonic() - start
+    print(f"  {'ok' if went_well else 'FAILED'} ({seconds:.0f} s): {result}", flush=True)
+    return went_well
+
+
+main = command("rehearse", RehearseArguments, rehearse)
+
+if __name__ == "__main__":
+    exit_process(main())

@@ -1,0 +1,69 @@
+"""The command `rehearse`: a run of several hosts, played by processes."""
+
+import dataclasses
+
+import pytest
+
+from flaxformer_mt.config import SHIPPED, Config, load_config
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.planning.hardware import hosts_of
+from flaxformer_mt.rehearse import main, toy_config
+
+
+@pytest.mark.parametrize(
+    ("topology", "hosts", "chips"),
+    [
+        ("v5e:1x1", 1, 1),
+        ("v5e:2x4", 1, 8),
+        ("v5e:4x4", 4, 4),
+        ("v5e:4x8", 8, 4),
+        ("v6e:2x4", 1, 8),
+        ("v4:2x2x2", 2, 4),
+        ("v5p:2x2x1", 1, 4),
+        ("h100:8", 1, 8),
+    ],
+)
+def test_hosts_of_a_topology(topology, hosts, chips):
+    assert hosts_of(topology) == (hosts, chips)
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in SHIPPED.glob("*.py")))
+def test_every_config_has_a_toy_version_that_keeps_its_text(name):
+    config = load_config(name)
+    toy = toy_config(config, 100, num_devices=8)
+    assert toy.model.num_heads == config.model.num_heads
+    assert toy.model.norm == config.model.norm
+    for split in ("train", "validation"):
+        given, limited = (getattr(one.data, split) for one in (config, toy))
+        assert dataclasses.replace(limited, limit=given.limit) == given
+        assert 0 < limited.limit <= 100
+    expected = config.data.validation if config.data.test == CorpusConfig() else config.data.test
+    assert toy.data.test.pairs == expected.pairs
+    assert isinstance(toy, Config)
+
+
+def test_bad_arguments_are_named(tmp_path, capsys):
+    assert main(["--topology", "v9:2x2"]) == 2
+    assert "--topology must be a TPU version" in capsys.readouterr().err
+    assert main(["--topology", "v5e:2x4", "--hosts", "3"]) == 2
+    assert "--hosts 3 does not divide the 8 chips" in capsys.readouterr().err
+    assert main(["--workdir", str(tmp_path)]) == 2
+    assert "name a new directory" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_hosts_survive_a_stop_and_a_kill_during_a_save(tmp_path, capfd):
+    arguments = ["--topology", "v5e:1x2", "--hosts", "2", "--pairs", "300"]
+    assert main([*arguments, "--workdir", str(tmp_path / "new")]) == 0, capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert out.count("  ok (") == 4 and "FAILED" not in out
+    assert "not exercised:" in out
+
+
+@pytest.mark.slow
+def test_a_stage_that_fails_is_told_with_the_last_lines(tmp_path, capfd):
+    arguments = ["--topology", "v5e:1x1", "--data.train.pairs", "missing.tsv"]
+    assert main([*arguments, "--workdir", str(tmp_path / "new")]) == 1
+    out = capfd.readouterr().out
+    assert "FAILED" in out and "exit code 2" in out or "ended before a save" in out
+    assert "missing.tsv" in out
