@@ -139,7 +139,7 @@ def main(num_parallel: int = 2000, num_monolingual: int = 20_000) -> None:
     target, repeated = encode(vocabulary, flat), source.take(np.repeat(range(len(source[0])), BEAM))
     candidates = Candidates(
         [flat[i : i + BEAM] for i in range(0, len(flat), BEAM)],
-        found.scores,
+        np.asarray(found.scores),
         translation_log_probs(channel, channel_params, target, repeated).reshape(-1, BEAM),
         language_log_probs(language, language_params, target).reshape(-1, BEAM),
     )

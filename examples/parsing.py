@@ -132,7 +132,7 @@ def parse(
         )
     source = make_rows([vocabulary.tokenize(" ".join(words)) for words in sentences])
     rules = (make_rule(vocabulary, sentences),) if constrained else ()
-    sizes = {"max_length": max_length, "beam_size": beam_size}
+    sizes: dict[str, Any] = {"max_length": max_length, "beam_size": beam_size}
     found = translate(model, params, source, rules=rules, never=(PAD_ID, BOS_ID), **sizes)
     return [vocabulary.detokenize(tokens).split() for tokens in found.tokens[:, 0]]
 
@@ -217,7 +217,7 @@ def parse_lines(workdir: str, max_length: int = 400, beam_size: int = 4) -> None
     vocabulary = loaded.tokenizer.target
     if not isinstance(vocabulary, WordVocabulary):
         raise ValueError(f"the model in {workdir} has no word vocabulary: it is not a parser")
-    sizes = {"max_length": max_length, "beam_size": beam_size}
+    sizes: dict[str, Any] = {"max_length": max_length, "beam_size": beam_size}
     for line in filter(str.strip, sys.stdin):
         words = line.split()
         (tokens,) = parse(loaded.model, loaded.params, vocabulary, [words], **sizes)

@@ -11,6 +11,7 @@ import dataclasses
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +86,7 @@ def train(sentences: Sequence[Tagged], *, positions: str, num_steps: int) -> "Ta
 
     def loss(params: Params, batch: tuple[Rows, np.ndarray]) -> jax.Array:
         rows, tags = batch
-        logits = model.apply({"params": params}, *rows)
+        logits: Any = model.apply({"params": params}, *rows)
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, tags)
         return jnp.mean(losses, where=rows.segment_ids != 0)
 

@@ -54,7 +54,12 @@ Layer = Callable[[Any], Any]
 def attention_layer(length: int, width: int) -> Layer:
     """Returns equation 1 of x with itself; one head."""
     context = AttentionContext(jnp.ones((1, 1, length, length), bool))
-    return lambda x: attend(*[x[None, :, None]] * 3, context)[0, :, 0]
+
+    def whole(x: Any) -> Any:
+        x = x[None, :, None]  # [B T N H]
+        return attend(x, x, x, context)[0, :, 0]
+
+    return whole
 
 
 def convolution_layer(length: int, width: int) -> Layer:
@@ -113,7 +118,9 @@ def longest_chain(jaxpr: Jaxpr | ClosedJaxpr) -> int:
     for equation in inner.eqns:
         own = max(map(longest_chain, jaxprs_in_params(equation.params)), default=0)
         own = own * equation.params.get("length", 1) + (equation.primitive.name == "dot_general")
-        depths.update(dict.fromkeys(equation.outvars, deepest(equation.invars) + own))
+        depth = deepest(equation.invars) + own
+        for output in equation.outvars:
+            depths[output] = depth
     return deepest(inner.outvars)
 
 
@@ -177,7 +184,7 @@ def translate_by(model: nn.Module, params: Any, source: Rows, max_length: int) -
     """Returns greedy translations [B T]; the model reads all tokens so far at each step."""
     rows = len(source.tokens)
 
-    def step(tokens: Any, cache: Written) -> Any:
+    def step(tokens: Any, cache: Any) -> Any:
         written = cache.tokens.at[:, :, cache.index].set(tokens)
         arguments = cache.inputs, cache.segment_ids, written[:, 0]
         logits: Any = model.apply({"params": params}, *arguments)  # [B T V]
@@ -224,7 +231,9 @@ def compare(num_steps: int = 400) -> None:
         "convolutional": ConvolutionalTranslator(vocabulary.size),
     }
     transformer, params = train_translator(vocabulary, training, num_steps=num_steps)
-    found = {"Transformer": translate(transformer, params, rows, max_length=LENGTH).tokens[:, 0]}
+    found: dict[str, Any] = {
+        "Transformer": translate(transformer, params, rows, max_length=LENGTH).tokens[:, 0]
+    }
     for name, model in models.items():
         params = train_by(model, source, target, num_steps=num_steps)
         found[name] = translate_by(model, params, rows, LENGTH)
