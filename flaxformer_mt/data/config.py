@@ -25,6 +25,9 @@ class DataConfig:
     of training (except by `exclude`)."""
     test: CorpusConfig = CorpusConfig()
     """Text for the final score."""
+    prepared: str = ""
+    """Directory that `python -m flaxformer_mt.prepare` wrote. Training reads its token ids in place
+    of the text of data.train, and needs little memory for any number of pairs."""
     exclude: tuple[Literal["validation", "test"], ...] = ()
     """Drop training pairs whose source line is also in these sets."""
     max_bad_share: str = "5%"

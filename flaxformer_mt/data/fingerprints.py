@@ -3,14 +3,11 @@
 The batches of a resumed run are the same only if text, vocabulary and settings are the same.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
-
-import numpy as np
 
 from flaxformer_mt.data.batching.packing import pack_pairs
 from flaxformer_mt.data.batching.plan import Epochs
-from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
+from flaxformer_mt.data.tokenization.tokenized import hash_parts
 
 BATCHES = "batches"
 """The key for everything but the pairs that determines the batches."""
@@ -28,7 +25,7 @@ def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
     """
     prints, start = {}, 0
     for name, size in zip(_unique(names), epochs.corpus_sizes, strict=True):
-        prints[name] = _of_pairs(epochs.pairs, start, start + size)
+        prints[name] = epochs.pairs.fingerprint(start, start + size)
         start += size
     sampling = None if epochs.sampler is None else epochs.sampler.tokenizer.settings
     recipe = (
@@ -37,8 +34,9 @@ def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
         "pack" if epochs.batcher is pack_pairs else "bucket",
         list(epochs.weights),
         sampling and sampling.get("sampling_alpha"),
+        *([epochs.num_parts] if epochs.num_parts > 1 else []),
     )
-    return {**prints, BATCHES: _digits(repr(recipe).encode())}
+    return {**prints, BATCHES: hash_parts([repr(recipe).encode()])}
 
 
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -62,25 +60,6 @@ def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
                 else f"{name} has changed"
             )
     return lines or ["the order of the corpora has changed"]
-
-
-def _of_pairs(pairs: TokenizedPairs, start: int, end: int) -> str:
-    """Returns the hash of the pairs from `start` to `end`."""
-    parts = []
-    for ids, offsets in (
-        (pairs.inputs, pairs.inputs_offsets),
-        (pairs.targets, pairs.targets_offsets),
-    ):
-        parts.append(np.diff(offsets[start : end + 1]).astype("<i8"))
-        parts.append(ids[offsets[start] : offsets[end]].astype("<i4", copy=False))
-    return _digits(*(memoryview(part) for part in parts))
-
-
-def _digits(*parts: bytes | memoryview) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -13,8 +13,8 @@ from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 from flaxformer_mt.data.tokenization.tokenizer import Vocabulary
 
 # The most frequent unknown tokens are those of this many pairs, which is quick on any corpus.
-_MAX_PAIRS_NAMED = 20_000
-_NUM_TOKENS_NAMED = 8
+MAX_PAIRS_NAMED = 20_000
+NUM_TOKENS_NAMED = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,19 +138,19 @@ def describe_side(
     pairs_with_unknown = np.unique(np.searchsorted(offsets, unknown, side="right") - 1)
     starts = np.cumsum([0, *map(len, texts)])
     names: Counter[str] = Counter()
-    for index in pairs_with_unknown[:_MAX_PAIRS_NAMED].tolist():
+    for index in pairs_with_unknown[:MAX_PAIRS_NAMED].tolist():
         text = int(np.searchsorted(starts, index, side="right")) - 1
         pair = texts[text][index - int(starts[text])]
-        names.update(_unknown_parts(vocabulary, getattr(pair, side)))
+        names.update(unknown_parts(vocabulary, getattr(pair, side)))
     return Side(
         vocabulary_size=vocabulary.size,
         num_tokens=len(ids) - len(pairs),
         num_unknown=len(unknown),
-        most_frequent_unknown=tuple(names.most_common(_NUM_TOKENS_NAMED)),
+        most_frequent_unknown=tuple(names.most_common(NUM_TOKENS_NAMED)),
     )
 
 
-def _unknown_parts(vocabulary: Vocabulary, text: str) -> Iterator[str]:
+def unknown_parts(vocabulary: Vocabulary, text: str) -> Iterator[str]:
     """Yields the unknown parts of `text`: a word that is one token, or characters of a word."""
     for word in text.split():
         ids = vocabulary.tokenize(word)[:-1]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32, Integer
 
 
 class Example(NamedTuple):
@@ -30,9 +30,9 @@ class PlannedBatch(NamedTuple):
 
     shape: int
     """Index into the shapes of the plan."""
-    pairs: Int64[np.ndarray, "_"]
+    pairs: Integer[np.ndarray, "_"]
     """Indices of the pairs, row after row."""
-    row_sizes: Int64[np.ndarray, "_"]
+    row_sizes: Integer[np.ndarray, "_"]
     """Number of pairs in each row that is not empty."""
 
 

@@ -21,6 +21,7 @@ _TOLERANCE = 0.15
 def choose_bucket_shapes(
     source_lengths: Int[np.ndarray, "n"],
     target_lengths: Int[np.ndarray, "n"],
+    counts: Int[np.ndarray, "n"] | None = None,
     *,
     tokens_per_batch: int,
     num_buckets: int,
@@ -31,6 +32,7 @@ def choose_bucket_shapes(
     Args:
       source_lengths: source tokens of each pair, EOS included.
       target_lengths: target tokens of each pair, EOS included.
+      counts: the number of pairs with these lengths; None = one each.
       tokens_per_batch: upper bound of rows x source_length and of rows x target_length.
       num_buckets: largest number of shapes (each is compiled once).
       rows_multiple_of: a divisor of the number of rows, for batches on several devices.
@@ -48,7 +50,9 @@ def choose_bucket_shapes(
         )
     if num_buckets < 1:
         raise ValueError(f"num_buckets must be at least 1, got {num_buckets}.")
-    corners, pairs_below = _candidate_corners(source_lengths, target_lengths)
+    if counts is None:
+        counts = np.ones(len(source_lengths), np.int64)
+    corners, pairs_below = _candidate_corners(source_lengths, target_lengths, counts)
     chosen = corners[_cheapest_chain(corners, pairs_below, num_buckets)]
     return tuple(
         BatchShape(num_rows(max(s, t), tokens_per_batch, rows_multiple_of), s, t)
@@ -84,33 +88,43 @@ def num_rows(longest: int, tokens_per_batch: int, rows_multiple_of: int) -> int:
 
 
 def _candidate_corners(
-    source_lengths: Int[np.ndarray, "n"], target_lengths: Int[np.ndarray, "n"]
+    source_lengths: Int[np.ndarray, "n"],
+    target_lengths: Int[np.ndarray, "n"],
+    counts: Int[np.ndarray, "n"],
 ) -> tuple[Int[np.ndarray, "P 2"], Int[np.ndarray, "P"]]:
     """Returns candidate shapes (source, target), largest last, and how many pairs fit each."""
-    source_borders = _borders(source_lengths)  # [X]
-    target_borders = _borders(target_lengths)  # [Y]
-    counts = np.zeros((len(source_borders), len(target_borders)), np.int64)  # [X Y]
+    source_borders = _borders(source_lengths, counts)  # [X]
+    target_borders = _borders(target_lengths, counts)  # [Y]
+    between = np.zeros((len(source_borders), len(target_borders)), np.int64)  # [X Y]
     x = np.searchsorted(source_borders, source_lengths)
     y = np.searchsorted(target_borders, target_lengths)
-    np.add.at(counts, (x, y), 1)
-    below = counts.cumsum(axis=0).cumsum(axis=1)  # [X Y] pairs that fit
-    sensible = _similar_fractions(counts.sum(axis=1), counts.sum(axis=0))  # [X Y]
+    np.add.at(between, (x, y), counts)
+    below = between.cumsum(axis=0).cumsum(axis=1)  # [X Y] pairs that fit
+    sensible = _similar_fractions(between.sum(axis=1), between.sum(axis=0))  # [X Y]
     rows, columns = np.nonzero(sensible)
     corners = np.stack([source_borders[rows], target_borders[columns]], axis=1)  # [P 2]
     return corners, below[rows, columns]
 
 
-def _borders(lengths: Int[np.ndarray, "n"]) -> Int[np.ndarray, "X"]:
+def _borders(lengths: Int[np.ndarray, "n"], counts: Int[np.ndarray, "n"]) -> Int[np.ndarray, "X"]:
     """Returns candidate lengths: all, or about 64 at quantiles and along the tail."""
     present = np.unique(lengths)
     if len(present) <= _MAX_BORDERS:
         return present
-    by_quantile = np.quantile(
-        lengths, np.linspace(0, 1, _MAX_BORDERS * 2 // 3), method="inverted_cdf"
-    )
+    by_quantile = _quantiles(lengths, counts, np.linspace(0, 1, _MAX_BORDERS * 2 // 3))
     by_ratio = np.geomspace(present[0], present[-1], _MAX_BORDERS // 3)
     nearest = np.searchsorted(present, np.concatenate([by_quantile, by_ratio]))
     return present[np.unique(np.minimum(nearest, len(present) - 1))]
+
+
+def _quantiles(
+    lengths: Int[np.ndarray, "n"], counts: Int[np.ndarray, "n"], fractions: Float[np.ndarray, "q"]
+) -> Int[np.ndarray, "q"]:
+    """Returns what np.quantile(method="inverted_cdf") does with each length `counts` times."""
+    ascending = np.argsort(lengths, kind="stable")
+    num_below = np.cumsum(counts[ascending])
+    places = np.maximum(np.ceil(num_below[-1] * fractions - 1), 0)
+    return lengths[ascending[np.searchsorted(num_below, places, side="right")]]
 
 
 def _similar_fractions(

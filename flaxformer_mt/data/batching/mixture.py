@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Integer
 
 
 def temperature_weights(sizes: Sequence[int], temperature: float) -> tuple[float, ...]:
@@ -24,14 +24,15 @@ def temperature_weights(sizes: Sequence[int], temperature: float) -> tuple[float
 
 def sample_mixture(
     rng: np.random.Generator, corpus_sizes: Sequence[int], weights: Sequence[float]
-) -> Int64[np.ndarray, "n"]:
+) -> Integer[np.ndarray, "n"]:
     """Returns the indices of the pairs of an epoch, by the weights of their corpora."""
+    kind = np.uint32 if sum(corpus_sizes) < 1 << 32 else np.int64  # half the memory
     chosen, start = [], 0
     for size, weight in zip(corpus_sizes, weights, strict=True):
         times = int(weight)
         part = round((weight - times) * size)
-        chosen += [np.arange(start, start + size)] * times
+        chosen += [np.arange(start, start + size, dtype=kind)] * times
         if part:
-            chosen.append(start + rng.permutation(size)[:part])
+            chosen.append((start + rng.permutation(size)[:part]).astype(kind))
         start += size
-    return np.concatenate([np.empty(0, np.int64), *chosen])
+    return np.concatenate([np.empty(0, kind), *chosen])

@@ -8,11 +8,11 @@ uses only the lengths and takes 2 seconds.
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int, Int64
+from jaxtyping import Int, Int64, Integer
 
 from flaxformer_mt.data.batching.batch import BatchShape, PlannedBatch
 from flaxformer_mt.data.batching.buckets import num_rows
-from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
+from flaxformer_mt.data.tokenization.tokenized import Examples
 
 # Pairs that are packed together, longest first, so that short pairs fill the rows. With rows of 64
 # tokens, multi30k has 4.5 % padding (8.1 % unsorted, with 64 open rows). A chunk of twice the size
@@ -38,7 +38,7 @@ def packed_shape(
 
 
 def pack_pairs(
-    pairs: TokenizedPairs, shapes: Sequence[BatchShape], order: Int64[np.ndarray, "n"]
+    pairs: Examples, shapes: Sequence[BatchShape], order: Integer[np.ndarray, "n"]
 ) -> list[PlannedBatch]:
     """Packs the pairs `order` into rows of the last shape. At most one batch has empty rows.
 
@@ -46,7 +46,7 @@ def pack_pairs(
       ValueError: a pair is longer than a row.
     """
     shape = shapes[-1]
-    source_lengths, target_lengths = pairs.source_lengths[order], pairs.target_lengths[order]
+    source_lengths, target_lengths = pairs.lengths(order)
     too_long = (source_lengths > shape.source_length) | (target_lengths > shape.target_length)
     if np.any(too_long):
         raise ValueError(

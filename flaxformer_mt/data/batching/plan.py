@@ -8,25 +8,26 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from jaxtyping import Int, Int64
+from jaxtyping import Integer
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, PlannedBatch, pack_batch
 from flaxformer_mt.data.batching.buckets import bucket_of
 from flaxformer_mt.data.batching.mixture import sample_mixture
-from flaxformer_mt.data.tokenization.tokenized import SubwordSampler, TokenizedPairs
+from flaxformer_mt.data.batching.parts import epoch_size, part_of_epoch
+from flaxformer_mt.data.tokenization.tokenized import Examples, SubwordSampler
 
-ShardRows = Callable[[BatchShape], Int[np.ndarray, "r"]]
+ShardRows = Callable[[BatchShape], Integer[np.ndarray, "r"]]
 """Returns the row numbers that this process reads of a batch with this shape."""
 
 Batcher = Callable[
-    [TokenizedPairs, Sequence[BatchShape], Int64[np.ndarray, "n"]],
+    [Examples, Sequence[BatchShape], Integer[np.ndarray, "n"]],
     list[PlannedBatch],
 ]
 """Makes batches of pairs in a given order: `bucket_pairs` here, or `packing.pack_pairs`."""
 
 
 def bucket_pairs(
-    pairs: TokenizedPairs, shapes: Sequence[BatchShape], order: Int64[np.ndarray, "n"]
+    pairs: Examples, shapes: Sequence[BatchShape], order: Integer[np.ndarray, "n"]
 ) -> list[PlannedBatch]:
     """Puts one pair into a row, and each pair into the smallest shape that fits it.
 
@@ -36,7 +37,7 @@ def bucket_pairs(
     Raises:
       ValueError: a pair is longer than the last shape.
     """
-    buckets = bucket_of(shapes, pairs.source_lengths[order], pairs.target_lengths[order])
+    buckets = bucket_of(shapes, *pairs.lengths(order))
     if np.any(buckets == len(shapes)):
         raise ValueError(
             f"{np.count_nonzero(buckets == len(shapes))} pairs are longer than the largest batch "
@@ -47,7 +48,7 @@ def bucket_pairs(
     for bucket, shape in enumerate(shapes):
         in_bucket = np.concatenate([rest, order[buckets == bucket]])
         full = len(in_bucket) // shape.rows * shape.rows
-        row_sizes = np.ones(shape.rows, np.int64)
+        row_sizes = np.ones(shape.rows, np.uint32)
         for start in range(0, full, shape.rows):
             batches.append(PlannedBatch(bucket, in_bucket[start : start + shape.rows], row_sizes))
         rest = in_bucket[full:]
@@ -61,15 +62,15 @@ def bucket_pairs(
 class BatchPlan:
     """The batches of one epoch as indices of pairs; `batch(i)` makes batch i."""
 
-    pairs: TokenizedPairs
+    pairs: Examples
     shapes: tuple[BatchShape, ...]
-    shape_of: Int[np.ndarray, "num_batches"]
+    shape_of: Integer[np.ndarray, "num_batches"]
     """Index into `shapes` of each batch."""
-    order: Int64[np.ndarray, "n"]
+    order: Integer[np.ndarray, "n"]
     """Indices into `pairs`, row after row."""
-    row_offsets: Int64[np.ndarray, "row_offsets"]
+    row_offsets: Integer[np.ndarray, "row_offsets"]
     """Start of each row in `order`: bucketed rows have one pair each, packed rows several."""
-    batch_offsets: Int64[np.ndarray, "batch_offsets"]
+    batch_offsets: Integer[np.ndarray, "batch_offsets"]
     """Start of each batch among the rows."""
 
     def __len__(self) -> int:
@@ -79,14 +80,14 @@ class BatchPlan:
         """Returns the shape of batch `index` over all processes."""
         return self.shapes[self.shape_of[index]]
 
-    def row(self, index: int, number: int) -> Int64[np.ndarray, "_"]:
+    def row(self, index: int, number: int) -> Integer[np.ndarray, "_"]:
         """Returns the pairs in row `number` of batch `index`; none beyond its last row."""
         row = self.batch_offsets[index] + number
         if row >= self.batch_offsets[index + 1]:
             return self.order[:0]
         return self.order[self.row_offsets[row] : self.row_offsets[row + 1]]
 
-    def batch(self, index: int, rows: Int[np.ndarray, "r"] | None = None) -> Batch:
+    def batch(self, index: int, rows: Integer[np.ndarray, "r"] | None = None) -> Batch:
         """Returns the rows of batch `index` with these numbers, in this order; None = all rows.
 
         A number beyond the rows of the shape gives an empty row, because the devices may need more
@@ -116,13 +117,13 @@ class BatchPlan:
     @property
     def padding(self) -> float:
         """Fraction of padding in all batches, both sides together."""
-        real = (self.pairs.source_lengths + self.pairs.target_lengths)[self.order].sum()
+        real = sum(int(lengths.sum()) for lengths in self.pairs.lengths(self.order))
         cells = [shape.rows * (shape.source_length + shape.target_length) for shape in self.shapes]
         return 1.0 - float(real / np.array(cells)[self.shape_of].sum())
 
 
 def plan_epoch(
-    pairs: TokenizedPairs,
+    pairs: Examples,
     shapes: Sequence[BatchShape],
     *,
     seed: int,
@@ -148,7 +149,7 @@ def plan_epoch(
 
 
 def plan_in_order(
-    pairs: TokenizedPairs, shapes: Sequence[BatchShape], batcher: Batcher = bucket_pairs
+    pairs: Examples, shapes: Sequence[BatchShape], batcher: Batcher = bucket_pairs
 ) -> BatchPlan:
     """Plans one pass for evaluation: every pair exactly once, always in the same order."""
     return _assemble(pairs, shapes, batcher(pairs, shapes, np.arange(len(pairs))))
@@ -158,7 +159,7 @@ def plan_in_order(
 class Epochs:
     """Plans any epoch of the training data."""
 
-    pairs: TokenizedPairs
+    pairs: Examples
     shapes: tuple[BatchShape, ...]
     seed: int
     corpus_sizes: tuple[int, ...]
@@ -168,24 +169,51 @@ class Epochs:
     """Tokenizes the pairs again for each epoch (subword sampling)."""
     first: BatchPlan | None = None
     """The result of `plan(0)`, if it is known already."""
+    part_size: int = 0
+    """More pairs than this in an epoch are planned in several parts, to bound memory; 0 = never.
+    Each part counts as an epoch: with three parts, `plan(4)` is the second part of epoch 1."""
+
+    @property
+    def num_parts(self) -> int:
+        """The number of parts in which an epoch is planned."""
+        if not self.part_size:
+            return 1
+        return max(1, -(-epoch_size(self.corpus_sizes, self.weights) // self.part_size))
+
+    def sample(self, epoch: int, is_stopped: Callable[[], bool] = lambda: False) -> Examples:
+        """Returns the pairs of an epoch, or of a part of it in their order, with new segmentations.
+
+        `is_stopped` is as in `SubwordSampler.pairs_of`.
+        """
+        if self.sampler is None:
+            return self.pairs
+        if self.num_parts == 1:
+            return self.sampler.pairs_of(epoch, is_stopped)
+        order = self._order(epoch)
+        return self.sampler.pairs_of(epoch // self.num_parts, is_stopped, order)
 
     def plan(
         self,
         epoch: int,
-        pairs: TokenizedPairs | None = None,
+        pairs: Examples | None = None,
         *,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> BatchPlan:
         """Returns the batches of one epoch: a function of (seed, epoch) alone.
 
-        `pairs` is the result of `sampler.pairs_of(epoch)`, if it is known already. `is_stopped` is
-        as in `SubwordSampler.pairs_of`.
+        `pairs` is the result of `sample(epoch)`, if it is known already. `is_stopped` is as in
+        `SubwordSampler.pairs_of`.
         """
         if epoch == 0 and self.first is not None:
             return self.first
         if pairs is None:
-            sampler = self.sampler
-            pairs = self.pairs if sampler is None else sampler.pairs_of(epoch, is_stopped)
+            pairs = self.sample(epoch, is_stopped)
+        if self.num_parts > 1:
+            order = self._order(epoch) if self.sampler is None else np.arange(len(pairs))
+            batches = self.batcher(pairs, self.shapes, order)
+            rng = np.random.default_rng((self.seed, epoch))
+            shuffled = [batches[i] for i in rng.permutation(len(batches))]
+            return _assemble(pairs, self.shapes, shuffled)
         return plan_epoch(
             pairs,
             self.shapes,
@@ -194,6 +222,18 @@ class Epochs:
             corpus_sizes=self.corpus_sizes,
             weights=self.weights,
             batcher=self.batcher,
+        )
+
+    def _order(self, epoch: int) -> Integer[np.ndarray, "n"]:
+        """Returns the pairs of a part of an epoch."""
+        number, part = divmod(epoch, self.num_parts)
+        return part_of_epoch(
+            self.corpus_sizes,
+            self.weights,
+            seed=self.seed,
+            epoch=number,
+            part=part,
+            num_parts=self.num_parts,
         )
 
 
@@ -207,15 +247,18 @@ def _moves_up(num_pairs: int, here_and_next: Sequence[BatchShape]) -> bool:
 
 
 def _assemble(
-    pairs: TokenizedPairs, shapes: Sequence[BatchShape], batches: Sequence[PlannedBatch]
+    pairs: Examples, shapes: Sequence[BatchShape], batches: Sequence[PlannedBatch]
 ) -> BatchPlan:
-    none = np.empty(0, np.int64)  # for a plan without batches
+    none = np.empty(0, np.uint32)  # for a plan without batches
+    order = np.concatenate([none, *[batch.pairs for batch in batches]])
     row_sizes = np.concatenate([none, *[batch.row_sizes for batch in batches]])
+    row_offsets = np.zeros(len(row_sizes) + 1, np.uint32 if len(order) < 1 << 32 else np.int64)
+    np.cumsum(row_sizes, out=row_offsets[1:], dtype=row_offsets.dtype)
     return BatchPlan(
         pairs=pairs,
         shapes=tuple(shapes),
         shape_of=np.array([batch.shape for batch in batches], np.int64),
-        order=np.concatenate([none, *[batch.pairs for batch in batches]]),
-        row_offsets=np.concatenate([[0], np.cumsum(row_sizes)]),
+        order=order,
+        row_offsets=row_offsets,
         batch_offsets=np.cumsum([0, *[len(batch.row_sizes) for batch in batches]]),
     )

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -11,12 +10,14 @@ from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.quarantine import (
     BadRecord,
     check_bad_share,
+    count_kinds,
     screen,
     write_quarantine,
 )
 from flaxformer_mt.data.sources.registry import find_source_kind, is_here, open_source
 from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.sources.text_files import read_text_pair
+from flaxformer_mt.storage.paths import AnyPath, as_path, join
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,6 +96,13 @@ class CorpusConfig:
         file_pairs = zip(self.source, self.target, strict=True)
         return (*(f"{source} | {target}" for source, target in file_pairs), *self.pairs)
 
+    def languages(self, source_language: str, target_language: str) -> list[tuple[str, str]]:
+        """Returns the source and target language of each corpus, by default the given ones."""
+        number = len(self.names)
+        sources = self.source_languages or (source_language,) * number
+        targets = self.target_languages or (target_language,) * number
+        return list(zip(sources, targets, strict=True))
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Corpus:
@@ -138,17 +146,14 @@ def open_corpus(
       ValueError: a file that is empty, damaged or UTF-16, sides of unequal length, an unknown TFDS
         name, split or language.
     """
-    base = Path(directory).expanduser()
+    base = as_path(directory)
     sources: list[PairSource] = [
-        read_text_pair(base / Path(source).expanduser(), base / Path(target).expanduser())
+        read_text_pair(join(base, source), join(base, target))
         for source, target in zip(config.source, config.target, strict=True)
     ]
-    num_corpora = len(config.names)
-    source_languages = config.source_languages or (source_language,) * num_corpora
-    target_languages = config.target_languages or (target_language,) * num_corpora
+    languages = config.languages(source_language, target_language)
     for spec in config.pairs:
-        languages = source_languages[len(sources)], target_languages[len(sources)]
-        sources.append(open_source(spec, base, languages))
+        sources.append(open_source(spec, base, languages[len(sources)]))
     if config.limit:
         sources = [
             SelectedPairs(source, np.arange(min(config.limit, len(source)))) for source in sources
@@ -162,14 +167,14 @@ def open_corpus(
         sources = [TaggedPairs(source, language) for source, language in tagged]
     return Corpus(
         sources=tuple(sources),
-        weights=config.weights or (1.0,) * num_corpora,
+        weights=config.weights or (1.0,) * len(config.names),
         names=config.names,
         languages=tuple(dict.fromkeys(config.target_languages)),
         bad=bad,
     )
 
 
-def set_aside(corpus: Corpus, max_bad_share: str, file: Path | None) -> list[BadRecord]:
+def set_aside(corpus: Corpus, max_bad_share: str, file: AnyPath | None) -> list[BadRecord]:
     """Returns the bad records of all sources, and lists them in `file`.
 
     Raises ValueError if a source has too many.
@@ -178,7 +183,8 @@ def set_aside(corpus: Corpus, max_bad_share: str, file: Path | None) -> list[Bad
     if file:
         write_quarantine(bad, file)
     for source, records, name in zip(corpus.sources, corpus.bad, corpus.names, strict=True):
-        check_bad_share(records, len(source) + len(records), name, max_bad_share, file)
+        kinds, first = count_kinds(records), str(records[0]) if records else ""
+        check_bad_share(kinds, first, len(source) + len(records), name, max_bad_share, file)
     return bad
 
 
@@ -187,9 +193,9 @@ def first_missing(config: CorpusConfig, *, directory: str) -> str:
 
     Downloads nothing.
     """
-    base = Path(directory).expanduser()
+    base = as_path(directory)
     for name in (*config.source, *config.target):
-        if not (base / Path(name).expanduser()).exists():
+        if not join(base, name).exists():
             return name
     return next((spec for spec in config.pairs if not is_here(spec, base)), "")
 

@@ -4,13 +4,13 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.selection import SelectedPairs
+from flaxformer_mt.storage.paths import AnyPath, make_folder, write_file
 
 _MAX_TEXT = 500  # characters of a bad record that the list shows
 
@@ -59,16 +59,19 @@ def _blank(pair: Pair, name: str, index: int) -> BadRecord:
     return BadRecord(f"empty {side}", name, index + 1, f"the {side} is empty", other)
 
 
-def write_quarantine(records: Sequence[BadRecord], file: Path) -> None:
+def write_quarantine(records: Sequence[BadRecord], file: AnyPath) -> None:
     """Writes one JSON object for each record: file, line, reason, text. None: no file."""
     if not records:
         file.unlink(missing_ok=True)
         return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with open(file, "w", encoding="utf-8") as lines:
-        for record in records:
-            values = record._asdict() | {"text": record.text[:_MAX_TEXT]}
-            lines.write(f"{json.dumps(values, ensure_ascii=False)}\n")
+    make_folder(file.parent)
+    write_file(file, "".join(map(quarantine_line, records)).encode())
+
+
+def quarantine_line(record: BadRecord) -> str:
+    """Returns the line of a record in the list of bad records."""
+    values = record._asdict() | {"text": record.text[:_MAX_TEXT]}
+    return f"{json.dumps(values, ensure_ascii=False)}\n"
 
 
 def count_kinds(records: Sequence[BadRecord]) -> Counter[str]:
@@ -77,25 +80,26 @@ def count_kinds(records: Sequence[BadRecord]) -> Counter[str]:
 
 
 def check_bad_share(
-    records: Sequence[BadRecord], total: int, name: str, allowed: str, file: Path | None
+    kinds: Counter[str], first: str, total: int, name: str, allowed: str, file: AnyPath | None
 ) -> None:
     """Raises ValueError if more records of a corpus are bad than `allowed`, such as "5%".
 
     Args:
-      records: the bad records of the corpus.
-      total: number of all its records.
+      kinds: numbers of bad records by reason.
+      first: the first one, with its place.
+      total: number of all records of the corpus.
       name: the name of the corpus.
       allowed: as `parse_share` reads it.
       file: the list of bad records, if there is one.
     """
-    share = len(records) / max(total, 1)
+    share = kinds.total() / max(total, 1)
     if share <= parse_share(allowed):
         return
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in count_kinds(records).most_common())
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
     listed = f" All are listed in {file}." if file else ""
     raise ValueError(
-        f"{len(records):,} of {total:,} records of {name} are bad ({share:.2%}; {kinds}); "
-        f"data.max_bad_share allows {allowed}. The first one: {records[0]}{listed} Correct the "
+        f"{kinds.total():,} of {total:,} records of {name} are bad ({share:.2%}; {counts}); "
+        f"data.max_bad_share allows {allowed}. The first one: {first}{listed} Correct the "
         "text, or raise the share: --data.max-bad-share 100% drops all bad records."
     )
 

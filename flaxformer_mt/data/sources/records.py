@@ -1,13 +1,16 @@
 """Columns of text: Parquet files, and data sets of Hugging Face. Both are read as needed."""
 
 import dataclasses
+import functools
 import importlib.util
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
 from flaxformer_mt.data.sources.text_files import missing_file, record_pair
+from flaxformer_mt.storage.paths import AnyPath, local_file
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,7 +38,7 @@ class RecordPairs:
             raise BadRecordError(bad) from error
 
 
-def open_parquet(path: Path, languages: tuple[str, str]) -> RecordPairs:
+def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
     """Opens a Parquet file with the columns of `read_jsonl`'s objects.
 
     Raises ValueError for a file without them, or a damaged one.
@@ -46,10 +49,36 @@ def open_parquet(path: Path, languages: tuple[str, str]) -> RecordPairs:
     if not path.exists():
         raise missing_file(path)
     try:
-        table = pyarrow.parquet.read_table(path)
+        table = pyarrow.parquet.read_table(local_file(path))
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
     return _checked(RecordPairs(_Rows(table), languages, str(path)))
+
+
+def parquet_parts(
+    path: Path, languages: tuple[str, str], size: int
+) -> Iterator[tuple[int, Callable[[], RecordPairs]]]:
+    """Yields a Parquet file in parts of `size` rows: the number of rows, and how to read them."""
+    import pyarrow
+    import pyarrow.parquet
+
+    if not path.exists():
+        raise missing_file(path)
+    empty = True
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(size):
+                empty = False
+                pairs = RecordPairs(batch.to_pylist(), languages, str(path))
+                yield len(pairs), functools.partial(_itself, pairs)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
+    if empty:
+        raise ValueError(f"{path} is empty; expected one pair a row.")
+
+
+def _itself(pairs: RecordPairs) -> RecordPairs:
+    return pairs
 
 
 def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> RecordPairs:

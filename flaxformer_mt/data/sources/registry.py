@@ -18,8 +18,16 @@ from flaxformer_mt.data.sources.public.test_sets import sacrebleu_text
 from flaxformer_mt.data.sources.public.text_pair import is_kept
 from flaxformer_mt.data.sources.public.wmt import wmt_text
 from flaxformer_mt.data.sources.records import open_hugging_face, open_parquet
-from flaxformer_mt.data.sources.text_files import read_jsonl, read_text_pair, read_tsv
+from flaxformer_mt.data.sources.text_files import (
+    PackedText,
+    jsonl_pairs,
+    read_jsonl,
+    read_text_pair,
+    read_tsv,
+    tsv_pairs,
+)
 from flaxformer_mt.data.sources.tfds import TfdsPairs, is_prepared
+from flaxformer_mt.storage.paths import AnyPath, join, local_file
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,15 +36,19 @@ class SourceRequest:
 
     match: re.Match[str]
     """The specification, matched by the pattern of its kind."""
-    directory: Path
+    directory: AnyPath
     """Relative file names start here."""
     languages: tuple[str, str] = ("", "")
     """Source and target language."""
 
     @property
-    def file(self) -> Path:
+    def file(self) -> AnyPath:
         """The specification as a file name."""
-        return self.directory / Path(self.match[0]).expanduser()
+        return join(self.directory, self.match[0])
+
+
+Parser = Callable[[PackedText, SourceRequest], PairSource]
+"""Returns the pairs of lines of the file of a request."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,6 +64,8 @@ class SourceKind:
     text_files: Callable[[SourceRequest], tuple[Path, Path]] | None = None
     """Returns the source's two text files, one sentence a line, if it is kept as such. They can be
     read without all of them in memory."""
+    parse: Parser | None = None
+    """Returns the pairs of some lines, if the source is one file with a pair a line."""
     is_here: Callable[[SourceRequest], bool] = lambda request: request.file.exists()
     """Whether the data is on this machine. Must not download anything."""
 
@@ -150,7 +164,7 @@ SOURCE_KINDS = (
     _text_kind(
         r".*\.zip",
         '"file.zip" (of OPUS, with members such as *.de and *.en)',
-        lambda request: zip_text(request.file, request.languages),
+        lambda request: zip_text(local_file(request.file), request.languages),
         lambda request: request.file.exists(),
     ),
     SourceKind(
@@ -170,11 +184,13 @@ SOURCE_KINDS = (
         pattern=r".*\.tsv(\.gz|\.xz)?",
         form='"file.tsv" (also .gz, .xz)',
         open=lambda request: read_tsv(request.file),
+        parse=lambda lines, request: tsv_pairs(lines, request.file),
     ),
     SourceKind(
         pattern=r".*\.jsonl(\.gz|\.xz)?",
         form='"file.jsonl" (also .gz, .xz)',
         open=lambda request: read_jsonl(request.file, *request.languages),
+        parse=lambda lines, request: jsonl_pairs(lines, request.file, *request.languages),
     ),
     # Configurations of earlier versions still load, although their text is gone.
     SourceKind(pattern="grammar:.*", form="", open=_refuse_grammar, is_here=lambda request: True),
@@ -190,13 +206,21 @@ def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
     raise ValueError(f"{spec!r} is not a source of sentence pairs; expected one of: {forms}.")
 
 
-def open_source(spec: str, directory: Path, languages: tuple[str, str]) -> PairSource:
-    """Opens the source that a specification names."""
+def find_source(
+    spec: str, directory: AnyPath, languages: tuple[str, str]
+) -> tuple[SourceKind, SourceRequest]:
+    """Returns the kind of the source that a specification names, and how to ask it."""
     kind, match = find_source_kind(spec)
-    return kind.open(SourceRequest(match=match, directory=directory, languages=languages))
+    return kind, SourceRequest(match=match, directory=directory, languages=languages)
 
 
-def is_here(spec: str, directory: Path) -> bool:
+def open_source(spec: str, directory: AnyPath, languages: tuple[str, str]) -> PairSource:
+    """Opens the source that a specification names."""
+    kind, request = find_source(spec, directory, languages)
+    return kind.open(request)
+
+
+def is_here(spec: str, directory: AnyPath) -> bool:
     """Returns whether the data of a source is on this machine. Downloads nothing."""
     kind, match = find_source_kind(spec)
     return kind.is_here(SourceRequest(match=match, directory=directory))

@@ -1,7 +1,8 @@
 """A subset of the pairs of a source."""
 
 import dataclasses
-from collections.abc import Iterable, Set
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
 
 import numpy as np
 from jaxtyping import Int64
@@ -33,6 +34,22 @@ def without_lines(source: PairSource, lines: Set[str]) -> SelectedPairs:
     """Returns the pairs whose source sentence is not in `lines`, a result of `source_lines`."""
     fresh = (index for index in range(len(source)) if _sentence(source[index]) not in lines)
     return SelectedPairs(source, np.fromiter(fresh, np.int64))
+
+
+def exclude_lines(
+    source: PairSource, lines_of: Mapping[str, Set[str]]
+) -> tuple[PairSource, Counter[str]]:
+    """Drops pairs whose source sentence is in a held-out set, and counts them.
+
+    Args:
+      lines_of: the results of `source_lines` by the names of the sets.
+    """
+    excluded: Counter[str] = Counter()
+    for split, lines in lines_of.items():
+        selected = without_lines(source, lines)
+        excluded[f"with a {split} line as source"] += len(source) - len(selected)
+        source = selected
+    return source, excluded
 
 
 def _sentence(pair: Pair) -> str:

@@ -12,7 +12,6 @@ import lzma
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -20,9 +19,10 @@ from jaxtyping import Int64
 
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
+from flaxformer_mt.storage.paths import AnyPath, local_file
 
 _NEWLINE, _TAB = ord("\n"), ord("\t")
-_UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
+UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # begins with that of UTF-16
     codecs.BOM_UTF32_BE: "utf-32",
@@ -59,7 +59,7 @@ class TextPairs:
 
     source: PackedText
     target: PackedText
-    files: tuple[Path, Path]
+    files: tuple[AnyPath, AnyPath]
     """The file of each side."""
     bad: Mapping[int, BadRecord] = dataclasses.field(default_factory=dict)
     """Records without two sides, by index."""
@@ -76,7 +76,7 @@ class TextPairs:
         )
 
 
-def _sentence(text: PackedText, index: int, file: Path) -> str:
+def _sentence(text: PackedText, index: int, file: AnyPath) -> str:
     """Returns a sentence. Raises BadRecordError if it is not UTF-8."""
     try:
         return text.sentence(index)
@@ -84,27 +84,31 @@ def _sentence(text: PackedText, index: int, file: Path) -> str:
         raise BadRecordError(_bad_line(text, index, file, "not UTF-8", _where(error))) from error
 
 
-def _bad_line(text: PackedText, index: int, file: Path, kind: str, reason: str) -> BadRecord:
+def _bad_line(text: PackedText, index: int, file: AnyPath, kind: str, reason: str) -> BadRecord:
     shown = text.line(index).decode("utf-8", errors="replace").removesuffix("\r")
     return BadRecord(kind, str(file), index + 1, reason, shown)
 
 
-def read_text_pair(source: Path, target: Path) -> TextPairs:
+def read_text_pair(source: AnyPath, target: AnyPath) -> TextPairs:
     """Reads two files; line i of one is the translation of line i of the other.
 
     Raises ValueError if the numbers of lines differ, and as `read_lines` except for invalid UTF-8.
     """
     sides = read_lines(source, check=False), read_lines(target, check=False)
-    counts = [side.num_sentences for side in sides]
-    if counts[0] != counts[1]:
-        raise ValueError(
-            f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: line i of the one "
-            "must be the translation of line i of the other."
-        )
+    check_equal_counts((source, target), [side.num_sentences for side in sides])
     return TextPairs(*sides, (source, target))
 
 
-def read_lines(path: Path, *, may_be_empty: bool = False, check: bool = True) -> PackedText:
+def check_equal_counts(files: tuple[AnyPath, AnyPath], counts: Sequence[int]) -> None:
+    """Raises ValueError if two parallel files have different numbers of lines."""
+    if counts[0] != counts[1]:
+        raise ValueError(
+            f"{files[0]} has {counts[0]:,} lines but {files[1]} has {counts[1]:,}: line i of the "
+            "one must be the translation of line i of the other."
+        )
+
+
+def read_lines(path: AnyPath, *, may_be_empty: bool = False, check: bool = True) -> PackedText:
     """Reads one sentence a line, split at "\\n" only; unpacks `.gz` and `.xz`.
 
     `check` looks for invalid UTF-8; without it, `PackedText.sentence` finds it.
@@ -112,23 +116,32 @@ def read_lines(path: Path, *, may_be_empty: bool = False, check: bool = True) ->
     file (unless `may_be_empty`), invalid UTF-8 (with its line) or a damaged archive.
     """
     blob = _read_bytes(path, may_be_empty=may_be_empty)
-    if not blob:
-        return PackedText(b"", np.zeros(0, np.int64), np.zeros(0, np.int64))
     check_not_utf16(blob[:1000], str(path))
     if check:
         _check_utf8(blob, path)
+    return pack_lines(blob)
+
+
+def pack_lines(blob: bytes) -> PackedText:
+    """Returns the lines of a text, split at "\\n" only."""
+    if not blob:
+        return PackedText(b"", np.zeros(0, np.int64), np.zeros(0, np.int64))
     newlines = np.flatnonzero(np.frombuffer(blob, np.uint8) == _NEWLINE)
     ends = newlines if blob.endswith(b"\n") else np.append(newlines, len(blob))
     starts = np.concatenate([[0], ends[:-1] + 1])
     return PackedText(blob, starts.astype(np.int64), ends.astype(np.int64))
 
 
-def read_tsv(path: Path) -> TextPairs:
+def read_tsv(path: AnyPath) -> TextPairs:
     """Reads a file of lines `source<TAB>target`; another number of tabs makes a bad record.
 
     Raises ValueError as `read_text_pair`.
     """
-    lines = read_lines(path, check=False)
+    return tsv_pairs(read_lines(path, check=False), path)
+
+
+def tsv_pairs(lines: PackedText, path: AnyPath) -> TextPairs:
+    """Returns the pairs of lines of a TSV file."""
     blob, starts, ends = lines
     tabs = np.flatnonzero(np.frombuffer(blob, np.uint8) == _TAB)
     line_of_tab = np.searchsorted(ends, tabs)
@@ -152,14 +165,20 @@ def _wrong_columns(line: bytes) -> str:
     return f"a TSV line must be source<TAB>target, {found}."
 
 
-def read_jsonl(path: Path, source_language: str, target_language: str) -> TextPairs:
+def read_jsonl(path: AnyPath, source_language: str, target_language: str) -> TextPairs:
     """Reads a file with one JSON object a line.
 
     The keys are the language codes, as in {"en": "...", "de": "..."}, or "source" and "target".
     Both may lie one level down under "translation", as in Hugging Face's data sets.
     A line without both is a bad record. Raises ValueError as `read_text_pair`.
     """
-    lines = read_lines(path, check=False)
+    return jsonl_pairs(read_lines(path, check=False), path, source_language, target_language)
+
+
+def jsonl_pairs(
+    lines: PackedText, path: AnyPath, source_language: str, target_language: str
+) -> TextPairs:
+    """Returns the pairs of lines of a JSONL file."""
     source, target = _Packer(), _Packer()
     bad: dict[int, BadRecord] = {}
     for index in range(lines.num_sentences):
@@ -193,10 +212,12 @@ def one_line(text: str) -> str:
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
-def missing_file(path: Path) -> FileNotFoundError:
+def missing_file(path: AnyPath) -> FileNotFoundError:
     """Returns an error that lists the files in the folder of `path`."""
     folder = path.parent
     while not folder.is_dir():
+        if folder == folder.parent:
+            return FileNotFoundError(f"there is no file {path}, and no bucket {folder}.")
         folder = folder.parent
     names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
@@ -206,7 +227,7 @@ def missing_file(path: Path) -> FileNotFoundError:
 
 
 @contextlib.contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
+def open_bytes(path: AnyPath) -> Iterator[BinaryIO]:
     """Opens a file, and unpacks `.gz` and `.xz`.
 
     Raises FileNotFoundError (with the files that are there instead), or ValueError for a directory
@@ -214,7 +235,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """
     opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
-        with opener(path, "rb") as file:
+        with opener(local_file(path), "rb") as file:
             yield file
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing_file(path) from error
@@ -226,15 +247,20 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         ) from error
 
 
-def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
+def _read_bytes(path: AnyPath, *, may_be_empty: bool) -> bytes:
     with open_bytes(path) as file:
-        blob = file.read().removeprefix(_UTF8_MARK)
+        blob = file.read().removeprefix(UTF8_MARK)
     if not blob and not may_be_empty:
-        raise ValueError(f"{path} is empty; expected one sentence a line.")
+        raise empty_file(path)
     return blob
 
 
-def _check_utf8(blob: bytes, path: Path) -> None:
+def empty_file(path: AnyPath) -> ValueError:
+    """Returns an error for a file without text."""
+    return ValueError(f"{path} is empty; expected one sentence a line.")
+
+
+def _check_utf8(blob: bytes, path: AnyPath) -> None:
     """Raises ValueError for invalid UTF-8. Decodes in parts: one large string needs much memory."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
@@ -245,7 +271,7 @@ def _check_utf8(blob: bytes, path: Path) -> None:
         _raise_bad_line(blob, path)
 
 
-def _raise_bad_line(blob: bytes, path: Path) -> None:
+def _raise_bad_line(blob: bytes, path: AnyPath) -> None:
     for number, line in enumerate(blob.split(b"\n"), start=1):
         try:
             line.decode("utf-8")

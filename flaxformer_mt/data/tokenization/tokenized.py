@@ -2,27 +2,73 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import itertools
 import multiprocessing
-import os
-import threading
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Int, Int32, Int64, Integer
 
 from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.worker_processes import end_with_parent
 
 # Pairs tokenized in one call: enough to use all cores, few enough to need little memory.
 _CHUNK_SIZE = 4096
 # Pairs sampled in one call: a twentieth of a second of work.
 _SAMPLED_CHUNK = 512
+
+
+@runtime_checkable
+class Examples(Protocol):
+    """Tokenized pairs, in memory (`TokenizedPairs`) or on disk (`PreparedPairs`)."""
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        ...
+
+    def lengths(
+        self, order: Integer[np.ndarray, "m"], /
+    ) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"]]:
+        """Returns the numbers of source and of target tokens of the pairs `order`."""
+        ...
+
+    def length_counts(self) -> Int[np.ndarray, "k 3"]:
+        """Returns rows of source tokens, target tokens, and the number of such pairs."""
+        ...
+
+    def example(self, index: int, /) -> Example:
+        """Returns the token ids of pair `index`."""
+        ...
+
+    def fingerprint(self, start: int, end: int, /) -> str:
+        """Returns the hash of the pairs from `start` to `end`."""
+        ...
+
+
+def count_lengths(
+    source: Integer[np.ndarray, "n"], target: Integer[np.ndarray, "n"]
+) -> Int[np.ndarray, "k 3"]:
+    """Returns rows of source tokens, target tokens, and the number of such pairs."""
+    codes, counts = np.unique(
+        (source.astype(np.int64) << 32) | target.astype(np.int64), return_counts=True
+    )
+    return np.stack([codes >> 32, codes & 0xFFFFFFFF, counts], axis=1)
+
+
+def hash_parts(parts: Iterable[bytes | np.ndarray]) -> str:
+    """Returns a hash of all parts, one after the other, in 16 hexadecimal digits."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else part.data)
+    return digest.hexdigest()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,6 +92,27 @@ class TokenizedPairs:
     def target_lengths(self) -> Int64[np.ndarray, "n"]:
         """The number of target tokens of each pair, EOS included."""
         return np.diff(self.targets_offsets)
+
+    def lengths(
+        self, order: Integer[np.ndarray, "m"]
+    ) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"]]:
+        """Returns the numbers of source and of target tokens of the pairs `order`."""
+        return self.source_lengths[order], self.target_lengths[order]
+
+    def length_counts(self) -> Int[np.ndarray, "k 3"]:
+        """Returns rows of source tokens, target tokens, and the number of such pairs."""
+        return count_lengths(self.source_lengths, self.target_lengths)
+
+    def fingerprint(self, start: int, end: int) -> str:
+        """Returns the hash of the pairs from `start` to `end`."""
+        parts = []
+        for ids, offsets in (
+            (self.inputs, self.inputs_offsets),
+            (self.targets, self.targets_offsets),
+        ):
+            parts.append(np.diff(offsets[start : end + 1]).astype("<i8"))
+            parts.append(ids[offsets[start] : offsets[end]].astype("<i4", copy=False))
+        return hash_parts(parts)
 
     def example(self, index: int) -> Example:
         """Returns pair `index`, as views of the flat arrays."""
@@ -127,7 +194,7 @@ class SubwordSampler:
     """
 
     texts: tuple[PairSource, ...]
-    plain: TokenizedPairs
+    plain: Examples
     """The pairs of all `texts`, one after the other, tokenized without sampling."""
     tokenizer: Tokenizer
     seed: int
@@ -137,14 +204,19 @@ class SubwordSampler:
     """Processes that sample, each with a copy of the text; 0 = the calling thread."""
 
     def pairs_of(
-        self, epoch: int, is_stopped: Callable[[], bool] = lambda: False
+        self,
+        epoch: int,
+        is_stopped: Callable[[], bool] = lambda: False,
+        numbers: Sequence[int] | Integer[np.ndarray, "m"] | None = None,
     ) -> TokenizedPairs:
-        """Returns the pairs of this epoch.
+        """Returns the pairs of this epoch; with `numbers`, these pairs in this order.
 
         Raises ValueError soon after `is_stopped` becomes true, OSError if a process was killed.
         """
-        numbers = range(len(self.plain))
-        chunks = [numbers[start : start + _SAMPLED_CHUNK] for start in numbers[::_SAMPLED_CHUNK]]
+        if numbers is None:
+            numbers = range(len(self.plain))
+        starts = range(0, len(numbers), _SAMPLED_CHUNK)
+        chunks = [numbers[start : start + _SAMPLED_CHUNK] for start in starts]
         group = 8 * max(1, self.num_workers)  # chunks between two checks of `is_stopped`
         parts: list[TokenizedPairs] = []
         with contextlib.ExitStack() as stack:
@@ -165,10 +237,12 @@ class SubwordSampler:
                     ) from error
         return TokenizedPairs.concatenate(parts)
 
-    def sample(self, epoch: int, numbers: range) -> TokenizedPairs:
+    def sample(
+        self, epoch: int, numbers: Sequence[int] | Integer[np.ndarray, "m"]
+    ) -> TokenizedPairs:
         """Returns the pairs of this epoch with the given numbers."""
         inputs, targets = _TokenBuffer(), _TokenBuffer()
-        for index in numbers:
+        for index in map(int, numbers):
             pair, plain = self._text(index), self.plain.example(index)
             random = _numbers(np.random.default_rng((self.seed, epoch, index)))
             source_ids = self.tokenizer.source.sample(pair.source, random)
@@ -191,17 +265,12 @@ def _start_worker(sampler: SubwordSampler) -> None:
     """Prepares a process of `pairs_of`, which ends when its parent ends or is killed."""
     global _sampler
     _sampler = sampler
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+    end_with_parent()
 
 
-def _sample_in_worker(epoch: int, numbers: range) -> TokenizedPairs:
+def _sample_in_worker(
+    epoch: int, numbers: Sequence[int] | Integer[np.ndarray, "m"]
+) -> TokenizedPairs:
     assert _sampler is not None
     return _sampler.sample(epoch, numbers)
 

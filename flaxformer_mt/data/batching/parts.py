@@ -1,0 +1,100 @@
+"""The order of a large corpus, computed part by part: a permutation that needs no memory.
+
+A stored permutation of 40 million pairs needs 320 MB, and its batches several times that. Here, the
+pair at each place of an epoch is a function of (seed, epoch, place) alone.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Integer, UInt64
+
+_ROUNDS = 6
+_CHUNK = 1 << 20  # numbers that are computed together
+
+
+def part_of_epoch(
+    corpus_sizes: Sequence[int],
+    weights: Sequence[float],
+    *,
+    seed: int,
+    epoch: int,
+    part: int,
+    num_parts: int,
+) -> Integer[np.ndarray, "n"]:
+    """Returns the pairs of one of `num_parts` equal parts of a shuffled epoch, in order.
+
+    All parts together contain each pair as often as `sample_mixture` does.
+    """
+    counts = [count for _, count in map(_times_and_count, corpus_sizes, weights)]
+    total = sum(counts)
+    start, end = part * total // num_parts, (part + 1) * total // num_parts
+    found = np.empty(end - start, np.uint32 if sum(corpus_sizes) < 1 << 32 else np.uint64)
+    for first in range(start, end, _CHUNK):
+        places = np.arange(first, min(first + _CHUNK, end), dtype=np.uint64)
+        shuffled = permute(places, total, key=(seed, epoch, 0))
+        mixed = _mix(shuffled, corpus_sizes, weights, counts, seed, epoch)
+        found[first - start : first - start + len(mixed)] = mixed
+    return found
+
+
+def epoch_size(corpus_sizes: Sequence[int], weights: Sequence[float]) -> int:
+    """Returns the number of pairs of an epoch."""
+    return sum(count for _, count in map(_times_and_count, corpus_sizes, weights))
+
+
+def permute(
+    places: UInt64[np.ndarray, "n"], total: int, *, key: Sequence[int]
+) -> UInt64[np.ndarray, "n"]:
+    """Returns where a random permutation of range(total) maps these places.
+
+    A Feistel network permutes the numbers below a power of 4. A number of `total` or more is
+    permuted again, until it is smaller.
+    """
+    half = np.uint64((max(total - 1, 1).bit_length() + 1) // 2)
+    mask = np.uint64((1 << int(half)) - 1)
+    keys = np.random.default_rng(tuple(key)).integers(1 << 63, size=_ROUNDS, dtype=np.uint64)
+    result, outside = places.copy(), np.arange(len(places))
+    while len(outside):
+        left, right = result[outside] >> half, result[outside] & mask
+        for round_key in keys:
+            left, right = right, left ^ (_hash(right ^ round_key) & mask)
+        result[outside] = (left << half) | right
+        outside = outside[result[outside] >= total]
+    return result
+
+
+def _hash(x: UInt64[np.ndarray, "n"]) -> UInt64[np.ndarray, "n"]:
+    """Returns 64 mixed bits of each number (SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _times_and_count(size: int, weight: float) -> tuple[int, int]:
+    """Returns how often an epoch has all pairs of a corpus, and how many of its pairs it has."""
+    times = int(weight)
+    return times, times * size + round((weight - times) * size)
+
+
+def _mix(
+    shuffled: UInt64[np.ndarray, "n"],
+    corpus_sizes: Sequence[int],
+    weights: Sequence[float],
+    counts: Sequence[int],
+    seed: int,
+    epoch: int,
+) -> UInt64[np.ndarray, "n"]:
+    """Returns the pair of each place of the unshuffled epoch: corpus after corpus."""
+    result = np.empty_like(shuffled)
+    begin = first_pair = 0
+    for number, (size, weight, count) in enumerate(zip(corpus_sizes, weights, counts, strict=True)):
+        here = (shuffled >= begin) & (shuffled < begin + count)
+        local = shuffled[here] - np.uint64(begin)
+        whole = np.uint64(_times_and_count(size, weight)[0] * size)
+        sampled = local >= whole
+        pairs = local % np.uint64(max(size, 1))
+        pairs[sampled] = permute(local[sampled] - whole, size, key=(seed, epoch, number + 1))
+        result[here] = pairs + np.uint64(first_pair)
+        begin, first_pair = begin + count, first_pair + size
+    return result

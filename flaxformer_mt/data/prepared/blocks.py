@@ -1,0 +1,191 @@
+"""Streams the records of a corpus in blocks, so that a corpus of any size needs little memory."""
+
+import dataclasses
+import functools
+import io
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.pair import PairSource
+from flaxformer_mt.data.sources.records import parquet_parts
+from flaxformer_mt.data.sources.registry import SourceRequest, find_source, open_source
+from flaxformer_mt.data.sources.selection import SelectedPairs
+from flaxformer_mt.data.sources.text_files import (
+    UTF8_MARK,
+    TextPairs,
+    check_equal_counts,
+    check_not_utf16,
+    empty_file,
+    open_bytes,
+    pack_lines,
+)
+from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file
+
+Languages = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Block:
+    """Consecutive records of a source. Any process can load it."""
+
+    name: str
+    """Of the corpus."""
+    tag: str
+    """The target language that the tags of its source texts name; "" = no tags."""
+    first: int
+    """Number of its first record in the source, from 0."""
+    size: int
+    read: Callable[[], PairSource]
+    """Returns at least `size` records."""
+
+    def load(self) -> PairSource:
+        """Returns the records."""
+        source = self.read()
+        if len(source) == self.size:
+            return source
+        return SelectedPairs(source, np.arange(self.size))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class PairStream:
+    """A source of sentence pairs that is read in blocks."""
+
+    name: str
+    tag: str
+    limit: int
+    """The number of records to use; 0 = all."""
+    files: tuple[Path, ...]
+    """The files that it reads, so that a change of them is noticed; none = not files."""
+    parts: Callable[[int], Iterator[tuple[int, Callable[[], PairSource]]]]
+    """Yields for each block of the given size: its number of records, and how to read it."""
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yields blocks of `size` records; the last one may be smaller."""
+        first = 0
+        for found, read in self.parts(size):
+            count = min(found, self.limit - first) if self.limit else found
+            if not count:
+                return
+            yield Block(name=self.name, tag=self.tag, first=first, size=count, read=read)
+            first += count
+
+
+def open_streams(
+    config: CorpusConfig, *, directory: str, source_language: str, target_language: str
+) -> list[PairStream]:
+    """Returns all sources of a configuration as streams. The arguments are as in `open_corpus`.
+
+    Public corpora are downloaded. Raises as `open_corpus`, partly when a stream is read.
+    """
+    base = as_path(directory)
+    languages = config.languages(source_language, target_language)
+    files = [
+        (local_file(join(base, source)), local_file(join(base, target)))
+        for source, target in zip(config.source, config.target, strict=True)
+    ]
+    found = [(pair, functools.partial(_parallel_parts, pair)) for pair in files]
+    found += [
+        _stream_of(spec, base, of)
+        for spec, of in zip(config.pairs, languages[len(files) :], strict=True)
+    ]
+    return [
+        PairStream(
+            name=name,
+            tag=target if config.target_languages else "",
+            limit=config.limit,
+            files=read_files,
+            parts=parts,
+        )
+        for name, (_, target), (read_files, parts) in zip(
+            config.names, languages, found, strict=True
+        )
+    ]
+
+
+def _stream_of(
+    spec: str, base: AnyPath, languages: Languages
+) -> tuple[tuple[Path, ...], Callable[..., Iterator]]:
+    """Returns the files and the parts of the source that a specification names."""
+    kind, request = find_source(spec, base, languages)
+    if kind.text_files:
+        files = kind.text_files(request)
+        return files, functools.partial(_parallel_parts, files)
+    if kind.parse:
+        return (local_file(request.file),), functools.partial(_line_parts, request, spec)
+    if spec.endswith(".parquet"):
+        file = local_file(request.file)
+        return (file,), functools.partial(parquet_parts, file, languages)
+    return (), functools.partial(_range_parts, spec, base, languages)
+
+
+def _line_blocks(path: Path, size: int) -> Iterator[list[bytes]]:
+    """Yields the lines of a file, with their line ends, in lists of `size`."""
+    with open_bytes(path) as file:
+        # The iterators of Python's gzip and lzma files are slow.
+        lines = iter(io.BufferedReader(file, 1 << 20))  # pyright: ignore[reportArgumentType]
+        block = list(itertools.islice(lines, size))
+        if block:
+            block[0] = block[0].removeprefix(UTF8_MARK)
+            check_not_utf16(b"".join(block)[:1000], str(path))
+        if not b"".join(block):
+            raise empty_file(path)
+        while block:
+            yield block
+            block = list(itertools.islice(lines, size))
+
+
+def _parallel_parts(files: tuple[Path, Path], size: int) -> Iterator:
+    """Yields blocks of two files. Raises ValueError if their numbers of lines differ."""
+    counts = [0, 0]
+    sides = [_line_blocks(file, size) for file in files]
+    for source, target in itertools.zip_longest(*sides, fillvalue=()):
+        counts = [counts[0] + len(source), counts[1] + len(target)]
+        if len(source) == len(target):
+            yield (
+                len(source),
+                functools.partial(_parallel_pairs, b"".join(source), b"".join(target), files),
+            )
+    check_equal_counts(files, counts)
+
+
+def _parallel_pairs(source: bytes, target: bytes, files: tuple[Path, Path]) -> PairSource:
+    return TextPairs(pack_lines(source), pack_lines(target), files)
+
+
+def _line_parts(request: SourceRequest, spec: str, size: int) -> Iterator:
+    """Yields blocks of a file with a pair a line."""
+    for lines in _line_blocks(request.file, size):
+        blob = b"".join(lines)
+        yield (
+            len(lines),
+            functools.partial(_parsed_pairs, blob, spec, request.directory, request.languages),
+        )
+
+
+def _parsed_pairs(blob: bytes, spec: str, base: AnyPath, languages: Languages) -> PairSource:
+    kind, request = find_source(spec, base, languages)
+    assert kind.parse is not None
+    return kind.parse(pack_lines(blob), request)
+
+
+def _range_parts(spec: str, base: AnyPath, languages: Languages, size: int) -> Iterator:
+    """Yields blocks of a source with random access, which each process opens itself."""
+    total = len(_open(spec, base, languages))
+    for start in range(0, total, size):
+        count = min(size, total - start)
+        yield count, functools.partial(_range_pairs, spec, base, languages, start, count)
+
+
+def _range_pairs(
+    spec: str, base: AnyPath, languages: Languages, start: int, count: int
+) -> PairSource:
+    return SelectedPairs(_open(spec, base, languages), np.arange(start, start + count))
+
+
+@functools.lru_cache(maxsize=4)
+def _open(spec: str, base: AnyPath, languages: Languages) -> PairSource:
+    return open_source(spec, base, languages)

@@ -1,0 +1,200 @@
+"""What a prepared corpus contains, and from what it was made: `manifest.json` and `inputs.json`."""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.report import Side, SplitCounts
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.selection import source_lines
+
+MANIFEST, INPUTS = "manifest.json", "inputs.json"
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorpusEntry:
+    """One corpus of a prepared corpus."""
+
+    name: str
+    records: int
+    """The number of records that were read."""
+    pairs: int
+    """The number of pairs that were kept."""
+    dropped: Mapping[str, int]
+    """Numbers of dropped records by reason."""
+    shards: tuple[int, ...]
+    """The number of pairs of each of its shards."""
+    fingerprint: str
+    """The hash of its token ids, the same as for text; see `fingerprints`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a complete prepared corpus contains. It is written last."""
+
+    settings: Mapping[str, Any]
+    """The result of `settings_of`."""
+    inputs: Mapping[str, Any]
+    """Size, time and hash of each file that was read."""
+    tokenizer: str
+    """The fingerprint of the tokenizer."""
+    languages: tuple[str, ...]
+    """The target languages that tags of source texts name."""
+    corpora: tuple[CorpusEntry, ...]
+    id_type: str
+    """The type of the token ids on disk."""
+    has_text: bool
+    """Whether the text is kept, for subword sampling."""
+    sides: Mapping[str, Any]
+    """Tokens and unknown tokens of source and target."""
+    first_bad: str
+    """The first bad record, "" if there is none."""
+    lengths: Mapping[str, Mapping[str, int]]
+    """The number of pairs by tokens, for source and target."""
+    format: int = _FORMAT
+
+    @property
+    def counts(self) -> SplitCounts:
+        """The counts of all corpora together."""
+        dropped = sum((Counter(dict(corpus.dropped)) for corpus in self.corpora), Counter())
+        return SplitCounts(
+            read=sum(corpus.records for corpus in self.corpora),
+            kept=sum(corpus.pairs for corpus in self.corpora),
+            dropped=dropped,
+        )
+
+    def describe(self) -> list[str]:
+        """Returns what the corpus contains, in lines for people."""
+        return [
+            f"training    {self.counts}",
+            *(f"            from {corpus.name}: {corpus.pairs:,}" for corpus in self.corpora),
+            *([f"            bad records: {self.first_bad}"] if self.first_bad else []),
+            *(f"{name:<12}{side_of(self.sides[name])}" for name in ("source", "target")),
+        ]
+
+    def save(self, directory: Path) -> None:
+        """Writes the manifest."""
+        write_json(directory / MANIFEST, dataclasses.asdict(self))
+
+    @classmethod
+    def load(cls, directory: Path) -> "Manifest | None":
+        """Returns the manifest, None if the corpus is not complete.
+
+        Raises ValueError if it is damaged or from another version.
+        """
+        values = read_json(directory / MANIFEST)
+        if values is None:
+            return None
+        try:
+            if values["format"] != _FORMAT:
+                raise ValueError(f"it has format {values['format']}, this version reads {_FORMAT}")
+            corpora = [CorpusEntry(**{**one, "shards": tuple(one["shards"])}) for one in
+                       values["corpora"]]  # fmt: skip
+            languages = tuple(values["languages"])
+            return cls(**{**values, "corpora": tuple(corpora), "languages": languages})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{directory / MANIFEST} cannot be read: {error}. Prepare into a new directory."
+            ) from error
+
+
+def side_of(values: Mapping[str, Any]) -> Side:
+    """Returns the tokens and unknown tokens of a side, from JSON."""
+    words = tuple((word, count) for word, count in values["most_frequent_unknown"])
+    return Side(**{**values, "most_frequent_unknown": words})
+
+
+def settings_of(config: DataConfig, held_out: Mapping[str, Sequence[Pair]]) -> dict[str, Any]:
+    """Returns the settings that determine a prepared corpus, as JSON has them.
+
+    `held_out` has the pairs of the sets that `config.exclude` names.
+    """
+    settings = {
+        "source_language": config.source_language,
+        "target_language": config.target_language,
+        "train": {
+            name: getattr(config.train, name)
+            for name in ("source", "target", "pairs", "source_languages", "target_languages")
+        },
+        "limit": config.train.limit,
+        "exclude": {split: _hash_lines(held_out[split]) for split in config.exclude},
+        "max_source_length": config.max_source_length,
+        "max_target_length": config.max_target_length,
+        "tokenizer": dataclasses.asdict(config.tokenizer),
+    }
+    return json.loads(json.dumps(settings))
+
+
+def setting_changes(before: Any, now: Any, name: str = "data") -> list[str]:
+    """Returns "data.x was 1 and is now 2" for each setting that differs."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = [*before, *(key for key in now if key not in before)]
+        return [
+            line
+            for key in names
+            for line in setting_changes(before.get(key), now.get(key), f"{name}.{key}")
+        ]
+    if before == now:
+        return []
+    if name.startswith("data.exclude."):
+        return [f"the lines that data.exclude drops (of {name.rpartition('.')[2]}) have changed"]
+    return [f"{name} was {before!r} and is now {now!r}"]
+
+
+def fingerprint_file(path: Path) -> dict[str, Any]:
+    """Returns size, time of the last change, and hash of a file."""
+    about = path.stat()
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+    return {"size": about.st_size, "modified": about.st_mtime_ns, "hash": digest.hexdigest()}
+
+
+def input_changes(inputs: Mapping[str, Any]) -> list[str]:
+    """Returns a sentence for each file that is not what it was."""
+    lines = []
+    for name, before in inputs.items():
+        path = Path(name)
+        if not path.exists():
+            lines.append(f"{name} is gone")
+            continue
+        about = path.stat()
+        if about.st_size != before["size"]:
+            lines.append(
+                f"{name} has changed: it had {before['size']:,} bytes and has {about.st_size:,}"
+            )
+        # A copy has another time, but the same content.
+        elif (
+            about.st_mtime_ns != before["modified"]
+            and fingerprint_file(path)["hash"] != before["hash"]
+        ):
+            lines.append(f"{name} has changed: it has other content of the same size")
+    return lines
+
+
+def read_json(file: Path) -> Any:
+    """Returns the content of a JSON file, None if there is no file."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def write_json(file: Path, values: Any) -> None:
+    """Writes a JSON file atomically."""
+    partial = file.with_name(f"{file.name}.partial")
+    partial.write_text(json.dumps(values, ensure_ascii=False, indent=1), encoding="utf-8")
+    os.replace(partial, file)
+
+
+def _hash_lines(pairs: Sequence[Pair]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for line in sorted(source_lines(pairs)):
+        digest.update(line.encode() + b"\n")
+    return digest.hexdigest()

@@ -1,0 +1,336 @@
+"""Prepares a corpus: text of any size becomes a tokenizer and shards of token ids.
+
+    scan       count the records, set bad ones aside       inputs.json, quarantine.jsonl
+    sample     learn the vocabularies                      tokenizer/
+    encode     token ids, shard after shard                shards/00000/, ...
+    finish     fingerprints, counts, lengths               manifest.json
+
+Each stage leaves a result, so that a killed run continues after the last one. Memory is bounded.
+"""
+
+import dataclasses
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.held_out import read_pairs
+from flaxformer_mt.data.prepared.blocks import PairStream, open_streams
+from flaxformer_mt.data.prepared.manifest import (
+    INPUTS,
+    CorpusEntry,
+    Manifest,
+    input_changes,
+    read_json,
+    setting_changes,
+    settings_of,
+    write_json,
+)
+from flaxformer_mt.data.prepared.reader import fingerprint_shards
+from flaxformer_mt.data.prepared.sample import sampled_corpus
+from flaxformer_mt.data.prepared.scanning import CorpusScan, scan_corpora
+from flaxformer_mt.data.prepared.shards import Shard, ShardCounts, ShardWriter, read_counts
+from flaxformer_mt.data.prepared.work import Encode, EncodeTask, Screen
+from flaxformer_mt.data.report import MAX_PAIRS_NAMED, NUM_TOKENS_NAMED, Side
+from flaxformer_mt.data.sources.selection import source_lines
+from flaxformer_mt.data.tokenization.tokenized import count_lengths
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
+from flaxformer_mt.data.worker_processes import Workers
+
+BLOCK_SIZE = 4096  # records that a process handles together
+SHARD_SIZE = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """How a corpus is prepared."""
+
+    config: DataConfig
+    output: Path
+    num_processes: int = 1
+    shard_size: int = SHARD_SIZE
+    """Records of a shard. A killed run repeats at most so many, and keeps the size."""
+    show_progress: bool = True
+
+    @property
+    def block_size(self) -> int:
+        """Records of a block; a shard has whole blocks."""
+        return min(BLOCK_SIZE, self.shard_size)
+
+    @property
+    def blocks_per_shard(self) -> int:
+        """The number of blocks of a shard."""
+        return -(-self.shard_size // self.block_size)
+
+
+def prepare_corpus(how: Preparation) -> Manifest:
+    """Prepares the training text of a configuration, or continues; returns the manifest.
+
+    Raises:
+      ValueError: unusable text or settings, or an input or setting that has changed.
+      OSError: a missing file, a full disk, a killed process.
+    """
+    config, output = how.config, how.output
+    if not config.train.names:
+        raise ValueError(
+            "data.train lists no text to prepare; give text files as data.train.source and "
+            "data.train.target, or other sources as data.train.pairs."
+        )
+    held_out = {split: read_pairs(config, getattr(config, split)) for split in config.exclude}
+    settings = settings_of(config, held_out)
+    found = read_json(output / INPUTS)
+    if found:
+        how = dataclasses.replace(how, shard_size=found["shard_size"])
+        _check_same(setting_changes(found["settings"], settings), output)
+        _check_same(input_changes(found["inputs"]), output)
+    if manifest := Manifest.load(output):
+        return manifest
+    output.mkdir(parents=True, exist_ok=True)
+    streams = open_streams(
+        config.train,
+        directory=config.directory,
+        source_language=config.source_language,
+        target_language=config.target_language,
+    )
+    screen = Screen({split: source_lines(held_out[split]) for split in config.exclude})
+    with Workers(how.num_processes) as workers:
+        scans = _scan(how, workers, streams, screen, settings, found)
+        corpus = sampled_corpus(
+            config.train,
+            streams,
+            scans,
+            screen,
+            max_lines=config.tokenizer.max_lines if config.tokenizer.kind == "sentencepiece" else 0,
+            block_size=how.block_size,
+            workers=workers,
+        )
+        tokenizer = build_tokenizer(
+            config.tokenizer,
+            corpus,
+            directory=output / "tokenizer",
+            data_directory=config.directory,
+        )
+        shards = _encode(how, workers, streams, scans, screen, tokenizer)
+    _check_same(input_changes(read_json(output / INPUTS)["inputs"]), output)
+    manifest = _finish(how, scans, tokenizer, corpus.languages, shards)
+    manifest.save(output)
+    return manifest
+
+
+def id_type_of(tokenizer: Tokenizer) -> str:
+    """Returns the smallest type of all token ids."""
+    return "<u2" if max(tokenizer.source.size, tokenizer.target.size) <= 1 << 16 else "<u4"
+
+
+def _check_same(changes: Sequence[str], output: Path) -> None:
+    if changes:
+        raise ValueError(
+            f"{output} was prepared, or partly prepared, from other text or settings:\n  "
+            + "\n  ".join(changes)
+            + f"\nPut them back to continue, or prepare into a new directory (or delete {output})."
+        )
+
+
+def _scan(
+    how: Preparation,
+    workers: Workers,
+    streams: Sequence[PairStream],
+    screen: Screen,
+    settings: Mapping[str, Any],
+    found: Mapping[str, Any] | None,
+) -> list[CorpusScan]:
+    """Returns the counts of the first pass, which is made if it has not been made before."""
+    if found:
+        return [CorpusScan(**{**one, "bad": Counter(one["bad"])}) for one in found["corpora"]]
+    scans, inputs = scan_corpora(
+        streams,
+        screen,
+        block_size=how.block_size,
+        workers=workers,
+        quarantine=how.output / "quarantine.jsonl",
+        max_bad_share=how.config.max_bad_share,
+        show_progress=how.show_progress,
+    )
+    corpora = [vars(scan) for scan in scans]
+    first_pass = {"settings": settings, "shard_size": how.shard_size, "inputs": inputs}
+    write_json(how.output / INPUTS, first_pass | {"corpora": corpora})
+    return scans
+
+
+def _shard_directory(output: Path, number: int) -> Path:
+    return output / "shards" / f"{number:05}"
+
+
+def _encode(
+    how: Preparation,
+    workers: Workers,
+    streams: Sequence[PairStream],
+    scans: Sequence[CorpusScan],
+    screen: Screen,
+    tokenizer: Tokenizer,
+) -> list[list[ShardCounts]]:
+    """Writes the shards that are missing; returns the counts of all shards of each corpus."""
+    shards: list[list[ShardCounts]] = []
+    numbers = itertools.count()
+    total = ShardCounts()
+    encode = Encode(
+        screen=screen,
+        tokenizer=tokenizer,
+        max_source_length=how.config.max_source_length,
+        max_target_length=how.config.max_target_length,
+        with_text=how.config.tokenizer.sampling_alpha > 0,
+    )
+    with tqdm(
+        desc="tokenizing",
+        total=sum(scan.records for scan in scans),
+        unit=" pairs",
+        unit_scale=True,
+        disable=not how.show_progress,
+    ) as progress:
+        for stream, scan in zip(streams, scans, strict=True):
+            count = -(-len(scan.block_sizes) // how.blocks_per_shard)
+            of_stream = list(itertools.islice(numbers, count))
+            done: list[ShardCounts] = []
+            for number in of_stream:
+                counts = read_counts(_shard_directory(how.output, number))
+                if counts is None:
+                    break
+                done.append(counts)
+                total.add(counts)
+            progress.update(sum(one.records for one in done))
+            progress.initial = progress.n  # the speed is that of this run
+            tasks = _tasks(how, stream, of_stream, len(scan.block_sizes), len(done), total)
+            encoded = workers.map(encode, tasks)
+            for number, blocks in itertools.groupby(encoded, lambda block: block.shard):
+                writer = ShardWriter(
+                    _shard_directory(how.output, number),
+                    id_type=id_type_of(tokenizer),
+                    length_type=length_type_of(how.config),
+                    unk_ids=(tokenizer.source.unk_id, tokenizer.target.unk_id),
+                )
+                for block in blocks:
+                    writer.append(block, total.pairs_with_unknown)
+                    progress.update(block.num_records)
+                counts = writer.finish()
+                done.append(counts)
+                total.add(counts)
+            shards.append(done)
+    if not total.pairs:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.dropped.items())
+        raise ValueError(
+            f"no training pair is left of {total.records:,}: {reasons}. Check data.train, "
+            "data.max_source_length, data.max_target_length and data.exclude."
+        )
+    return shards
+
+
+def length_type_of(config: DataConfig) -> str:
+    """Returns the smallest type of all lengths."""
+    return "<u2" if max(config.max_source_length, config.max_target_length) < 1 << 16 else "<u4"
+
+
+def _tasks(
+    how: Preparation,
+    stream: PairStream,
+    numbers: Sequence[int],
+    num_blocks: int,
+    num_done: int,
+    total: ShardCounts,
+) -> Iterator[EncodeTask]:
+    """Yields the blocks of the shards that are not done yet."""
+    if num_done == len(numbers):
+        return
+    per_shard = how.blocks_per_shard
+    blocks = itertools.islice(stream.blocks(how.block_size), num_blocks)
+    for index, block in enumerate(blocks):
+        if index >= num_done * per_shard:
+            named = min(total.pairs_with_unknown)
+            yield EncodeTask(numbers[index // per_shard], block, named < MAX_PAIRS_NAMED)
+
+
+def _finish(
+    how: Preparation,
+    scans: Sequence[CorpusScan],
+    tokenizer: Tokenizer,
+    languages: tuple[str, ...],
+    shards: Sequence[Sequence[ShardCounts]],
+) -> Manifest:
+    total, corpora, lengths = ShardCounts(), [], np.empty((0, 3), np.int64)
+    id_type = id_type_of(tokenizer)
+    numbers = itertools.count()
+    for scan, of_corpus in zip(scans, shards, strict=True):
+        own = ShardCounts()
+        directories = []
+        for counts in of_corpus:
+            own.add(counts)
+            directories.append(str(_shard_directory(how.output, next(numbers))))
+        read = [Shard(directory, id_type) for directory in directories]
+        for shard in read:
+            lengths = np.concatenate([lengths, count_lengths(*shard.lengths().T)])
+        corpora.append(
+            CorpusEntry(
+                name=scan.name,
+                records=own.records,
+                pairs=own.pairs,
+                dropped=dict(own.dropped),
+                shards=tuple(counts.pairs for counts in of_corpus),
+                fingerprint=fingerprint_shards(read),
+            )
+        )
+        total.add(own)
+    found = read_json(how.output / INPUTS)
+    counted = _merged(lengths)
+    np.save(how.output / "lengths.npy", counted)
+    return Manifest(
+        settings=found["settings"],
+        inputs=found["inputs"],
+        tokenizer=tokenizer.fingerprint,
+        languages=languages,
+        corpora=tuple(corpora),
+        id_type=id_type,
+        has_text=how.config.tokenizer.sampling_alpha > 0,
+        sides=_sides(tokenizer, total),
+        first_bad=next((scan.first_bad for scan in scans if scan.first_bad), ""),
+        lengths={"source": _histogram(counted, 0), "target": _histogram(counted, 1)},
+    )
+
+
+def _sides(tokenizer: Tokenizer, total: ShardCounts) -> dict[str, Any]:
+    return {
+        name: json.loads(
+            json.dumps(
+                dataclasses.asdict(
+                    Side(
+                        vocabulary_size=vocabulary.size,
+                        num_tokens=total.tokens[side],
+                        num_unknown=total.unknown[side],
+                        most_frequent_unknown=tuple(
+                            total.unknown_words[side].most_common(NUM_TOKENS_NAMED)
+                        ),
+                    )
+                )
+            )
+        )
+        for side, (name, vocabulary) in enumerate(
+            (("source", tokenizer.source), ("target", tokenizer.target))
+        )
+    }
+
+
+def _merged(lengths: np.ndarray) -> np.ndarray:
+    """Adds the counts of equal lengths."""
+    kinds, inverse = np.unique(lengths[:, :2], axis=0, return_inverse=True)
+    counts = np.zeros(len(kinds), np.int64)
+    np.add.at(counts, inverse.ravel(), lengths[:, 2])
+    return np.concatenate([kinds, counts[:, None]], axis=1)
+
+
+def _histogram(lengths: np.ndarray, side: int) -> dict[str, int]:
+    counts = np.bincount(lengths[:, side], weights=lengths[:, 2]).astype(np.int64)
+    return {str(length): int(count) for length, count in enumerate(counts) if count}

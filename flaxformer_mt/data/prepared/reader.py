@@ -1,0 +1,111 @@
+"""Reads a prepared corpus: any pair by its number, from disk."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Integer
+
+from flaxformer_mt.data.batching.batch import Example
+from flaxformer_mt.data.prepared.manifest import Manifest
+from flaxformer_mt.data.prepared.shards import Shard
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.tokenization.tokenized import hash_parts
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PreparedPairs:
+    """The token ids of all pairs of a prepared corpus. `Examples` on disk."""
+
+    directory: Path
+    manifest: Manifest
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def example(self, index: int) -> Example:
+        """Returns the token ids of pair `index`."""
+        number, inside = self._find(index)
+        return self._shards[number].example(inside)
+
+    def pair(self, index: int) -> Pair:
+        """Returns pair `index` as text, if the corpus has the text."""
+        number, inside = self._find(index)
+        return self._shards[number].pair(inside)
+
+    def lengths(
+        self, order: Integer[np.ndarray, "m"]
+    ) -> tuple[Integer[np.ndarray, "m"], Integer[np.ndarray, "m"]]:
+        """Returns the numbers of source and of target tokens of the pairs `order`.
+
+        It opens one shard after the other, so that only the lengths of one are in memory.
+        """
+        found = np.empty((2, len(order)), np.int32)
+        by_shard = np.argsort(order, kind="stable")
+        ascending = order[by_shard]
+        borders = np.searchsorted(ascending, self._starts)
+        for number, (first, last) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
+            if first < last:
+                inside = ascending[first:last] - ascending.dtype.type(self._starts[number])
+                found[:, by_shard[first:last]] = self._shards[number].lengths()[inside].T
+        return found[0], found[1]
+
+    def length_counts(self) -> Integer[np.ndarray, "k 3"]:
+        """Returns rows of source tokens, target tokens, and the number of such pairs."""
+        return np.load(self.directory / "lengths.npy")
+
+    def fingerprint(self, start: int, end: int) -> str:
+        """Returns the hash of the pairs from `start` to `end`, which must be one corpus."""
+        first = 0
+        for corpus in self.manifest.corpora:
+            if (start, end) == (first, first + corpus.pairs):
+                return corpus.fingerprint
+            first += corpus.pairs
+        raise ValueError(f"no corpus has the pairs from {start} to {end}")
+
+    def _find(self, index: int) -> tuple[int, int]:
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return number, index - int(self._starts[number])
+
+    @functools.cached_property
+    def _starts(self) -> Integer[np.ndarray, "shards"]:
+        sizes = [size for corpus in self.manifest.corpora for size in corpus.shards]
+        return np.cumsum([0, *sizes])
+
+    @functools.cached_property
+    def _shards(self) -> tuple[Shard, ...]:
+        numbers = range(len(self._starts) - 1)
+        return tuple(
+            Shard(str(self.directory / "shards" / f"{number:05}"), self.manifest.id_type)
+            for number in numbers
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PreparedText:
+    """The text of one corpus. A `PairSource`."""
+
+    pairs: PreparedPairs
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __getitem__(self, index: int) -> Pair:
+        return self.pairs.pair(self.start + index)
+
+
+def fingerprint_shards(shards: Sequence[Shard]) -> str:
+    """Returns the hash of a corpus: equal to `TokenizedPairs.fingerprint` of the same pairs."""
+
+    def parts() -> Iterator[np.ndarray]:
+        for side in range(2):
+            for shard in shards:
+                yield np.ascontiguousarray(shard.lengths()[:, side], "<i8")
+            for shard in shards:
+                yield from (ids.astype("<i4") for ids in shard.id_parts(side))
+
+    return hash_parts(parts())

@@ -1,0 +1,104 @@
+"""The text that a vocabulary is learnt from: chosen pairs of a corpus of any size."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from flaxformer_mt.data.prepared.blocks import Block, PairStream
+from flaxformer_mt.data.prepared.scanning import CorpusScan
+from flaxformer_mt.data.prepared.work import Pick, Screen
+from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.tokenization.tokenizer import choose_pairs
+from flaxformer_mt.data.worker_processes import Workers
+
+
+def sampled_corpus(
+    config: CorpusConfig,
+    streams: Sequence[PairStream],
+    scans: Sequence[CorpusScan],
+    screen: Screen,
+    *,
+    max_lines: int,
+    block_size: int,
+    workers: Workers,
+) -> Corpus:
+    """Returns a corpus that has the pairs which `build_tokenizer` reads, in ascending order.
+
+    They are the same as from text in memory, so that the same tokenizer is learnt.
+    """
+    chosen = choose_pairs(sum(scan.good for scan in scans), max_lines)
+    sources, start = [], 0
+    for stream, scan in zip(streams, scans, strict=True):
+        tasks = _Tasks(stream, scan, None if chosen is None else chosen - start, block_size)
+        sources.append(_Ascending(scan.good, tasks, Pick(screen), workers))
+        start += scan.good
+    return Corpus(
+        sources=tuple(sources),
+        weights=(1.0,) * len(sources),
+        names=config.names,
+        languages=tuple(dict.fromkeys(config.target_languages)),
+    )
+
+
+class _Tasks:
+    """The blocks of a stream with chosen good pairs, and the numbers of these in the block."""
+
+    def __init__(
+        self,
+        stream: PairStream,
+        scan: CorpusScan,
+        chosen: np.ndarray | None,
+        block_size: int,
+    ) -> None:
+        self._stream, self._scan = stream, scan
+        self._chosen, self._block_size = chosen, block_size
+
+    def __iter__(self) -> Iterator[tuple[Block, np.ndarray]]:
+        blocks = self._stream.blocks(self._block_size)
+        for (start, size), block in zip(self._starts(), blocks, strict=False):
+            numbers = self._numbers(start, size)
+            if len(numbers):
+                yield block, numbers
+
+    def numbers(self) -> Iterator[int]:
+        """Yields the numbers of all chosen pairs in the stream, in ascending order."""
+        for start, size in self._starts():
+            yield from (start + self._numbers(start, size)).tolist()
+
+    def _starts(self) -> Iterator[tuple[int, int]]:
+        sizes = self._scan.block_sizes
+        return zip(itertools.accumulate(sizes, initial=0), sizes, strict=False)
+
+    def _numbers(self, start: int, size: int) -> np.ndarray:
+        if self._chosen is None:
+            return np.arange(size)
+        first, last = np.searchsorted(self._chosen, [start, start + size])
+        return self._chosen[first:last] - start
+
+
+class _Ascending:
+    """A `PairSource` of chosen pairs that are asked for in ascending order, again and again."""
+
+    def __init__(self, size: int, tasks: _Tasks, pick: Pick, workers: Workers) -> None:
+        self._size, self._tasks, self._pick = size, tasks, pick
+        self._workers = workers
+        self._last, self._pairs = size, iter(())
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> Pair:
+        if index <= self._last:
+            self._pairs = self._pass()
+        for number, pair in self._pairs:
+            if number == index:
+                self._last = number
+                return pair
+        raise IndexError(f"pair {index} was not chosen")
+
+    def _pass(self) -> Iterator[tuple[int, Pair]]:
+        blocks = self._workers.map(self._pick, self._tasks)
+        pairs = itertools.chain.from_iterable(blocks)
+        yield from zip(self._tasks.numbers(), pairs, strict=True)

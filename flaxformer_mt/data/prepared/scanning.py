@@ -1,0 +1,91 @@
+"""The first pass over a corpus: counts its records, sets bad ones aside, and notes its inputs."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+from flaxformer_mt.data.prepared.blocks import PairStream
+from flaxformer_mt.data.prepared.manifest import fingerprint_file
+from flaxformer_mt.data.prepared.work import Screen
+from flaxformer_mt.data.sources.quarantine import check_bad_share, quarantine_line
+from flaxformer_mt.data.worker_processes import Workers
+
+
+@dataclasses.dataclass(kw_only=True)
+class CorpusScan:
+    """The counts of one corpus."""
+
+    name: str
+    records: int = 0
+    bad: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Bad records by reason."""
+    first_bad: str = ""
+    block_sizes: list[int] = dataclasses.field(default_factory=list)
+    """The number of good pairs of each block."""
+
+    @property
+    def good(self) -> int:
+        """The number of good pairs."""
+        return sum(self.block_sizes)
+
+
+def scan_corpora(
+    streams: Sequence[PairStream],
+    screen: Screen,
+    *,
+    block_size: int,
+    workers: Workers,
+    quarantine: Path,
+    max_bad_share: str,
+    show_progress: bool,
+) -> tuple[list[CorpusScan], dict[str, Any]]:
+    """Reads all corpora once; returns their counts, and the fingerprint of each file.
+
+    Raises ValueError if a corpus has too many bad records, and as `open_corpus`.
+    """
+    files = dict.fromkeys(file for stream in streams for file in stream.files)
+    with ThreadPoolExecutor(1) as thread:
+        prints = [thread.submit(fingerprint_file, file) for file in files if file.exists()]
+        with (
+            open(quarantine, "w", encoding="utf-8") as bad_lines,
+            tqdm(
+                desc="reading", unit=" pairs", unit_scale=True, disable=not show_progress
+            ) as progress,
+        ):
+            scans = [
+                _scan(stream, screen, block_size, workers, bad_lines, progress)
+                for stream in streams
+            ]
+        inputs = {str(file): found.result() for file, found in zip(files, prints, strict=True)}
+    if not any(scan.bad for scan in scans):
+        quarantine.unlink()
+    for scan in scans:
+        check_bad_share(
+            scan.bad, scan.first_bad, scan.records, scan.name, max_bad_share, quarantine
+        )
+    return scans, inputs
+
+
+def _scan(
+    stream: PairStream,
+    screen: Screen,
+    block_size: int,
+    workers: Workers,
+    bad_lines: TextIO,
+    progress: tqdm,
+) -> CorpusScan:
+    scan = CorpusScan(name=stream.name)
+    for found in workers.map(screen, stream.blocks(block_size)):
+        scan.records += found.num_records
+        scan.block_sizes.append(found.num_good)
+        if found.bad:
+            scan.first_bad = scan.first_bad or str(found.bad[0])
+            scan.bad.update(record.kind for record in found.bad)
+            bad_lines.writelines(map(quarantine_line, found.bad))
+        progress.update(found.num_records)
+    return scan

@@ -1,0 +1,217 @@
+"""Shards: token ids, lengths and text of consecutive pairs, in plain files that are read as needed.
+
+    shards/00000/source.ids, target.ids   token ids of all pairs, one after the other
+                 lengths.npy              tokens of each pair: source, target
+                 text, text_lengths.npy   for subword sampling only: UTF-8, and bytes of each side
+                 shard.json               counts
+
+A shard is written beside its place and renamed, so that it is complete or absent.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from jaxtyping import Integer
+
+from flaxformer_mt.data.batching.batch import Example
+from flaxformer_mt.data.prepared.work import Encoded
+from flaxformer_mt.data.report import MAX_PAIRS_NAMED
+from flaxformer_mt.data.sources.pair import Pair
+
+_EVERY = 256  # pairs between two known positions in a file
+
+
+@dataclasses.dataclass(kw_only=True)
+class ShardCounts:
+    """What a shard contains, and what was dropped."""
+
+    records: int = 0
+    """Numbers of records that were read."""
+    pairs: int = 0
+    dropped: Counter[str] = dataclasses.field(default_factory=Counter)
+    tokens: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
+    """Of source and target, without EOS."""
+    unknown: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
+    """Unknown tokens among them."""
+    pairs_with_unknown: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
+    """Pairs whose unknown words were counted."""
+    unknown_words: list[Counter[str]] = dataclasses.field(
+        default_factory=lambda: [Counter(), Counter()]
+    )
+
+    def add(self, other: "ShardCounts") -> None:
+        """Adds the counts of another shard."""
+        self.records += other.records
+        self.pairs += other.pairs
+        self.dropped += other.dropped
+        for side in range(2):
+            self.tokens[side] += other.tokens[side]
+            self.unknown[side] += other.unknown[side]
+            self.pairs_with_unknown[side] += other.pairs_with_unknown[side]
+            self.unknown_words[side] += other.unknown_words[side]
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "ShardCounts":
+        """Returns the counts that `vars` turned into JSON."""
+        words = [Counter(words) for words in values["unknown_words"]]
+        return cls(**{**values, "dropped": Counter(values["dropped"]), "unknown_words": words})
+
+
+class ShardWriter:
+    """Writes one shard. `finish` makes it complete; without it nothing remains."""
+
+    def __init__(
+        self, directory: Path, *, id_type: str, length_type: str, unk_ids: Sequence[int]
+    ) -> None:
+        """Begins a shard in `directory`, which must not exist."""
+        self._directory = directory
+        self._partial = directory.with_name(f"{directory.name}.partial")
+        shutil.rmtree(self._partial, ignore_errors=True)
+        self._partial.mkdir(parents=True)
+        self._types, self._unk_ids = (id_type, length_type), unk_ids
+        self._files = contextlib.ExitStack()
+        self._ids = [self._open(name) for name in IDS]
+        self._lengths: list[np.ndarray] = []
+        self._text: BinaryIO | None = None
+        self._text_lengths: list[list[int]] = []
+        self.counts = ShardCounts()
+
+    def _open(self, name: str) -> BinaryIO:
+        return self._files.enter_context(open(self._partial / name, "wb"))
+
+    def append(self, block: Encoded, named_before: Sequence[int]) -> None:
+        """Writes a block.
+
+        `named_before` says how many pairs of earlier shards had unknown words, on each side.
+        """
+        pairs, counts = block.pairs, self.counts
+        sides = (pairs.inputs, pairs.targets)
+        lengths = pairs.source_lengths, pairs.target_lengths
+        for side, (ids, file) in enumerate(zip(sides, self._ids, strict=True)):
+            file.write(ids.astype(self._types[0]).data)
+            counts.tokens[side] += len(ids) - len(pairs)
+            counts.unknown[side] += int(np.count_nonzero(ids == self._unk_ids[side]))
+            left = MAX_PAIRS_NAMED - named_before[side] - counts.pairs_with_unknown[side]
+            named = block.unknown[side][: max(left, 0)]
+            counts.pairs_with_unknown[side] += len(named)
+            for words in named:
+                counts.unknown_words[side].update(words)
+        self._lengths.append(np.stack(lengths, axis=1).astype(self._types[1]))
+        counts.records += block.num_records
+        counts.pairs += len(pairs)
+        counts.dropped += block.dropped
+        if block.texts is not None:
+            self._append_text(block.texts)
+
+    def _append_text(self, texts: Sequence[Pair]) -> None:
+        if self._text is None:
+            self._text = self._open(TEXT)
+        for pair in texts:
+            sides = [side.encode() for side in pair]
+            self._text.write(b"".join(sides))
+            self._text_lengths.append([len(side) for side in sides])
+
+    def finish(self) -> ShardCounts:
+        """Completes the shard, and returns its counts."""
+        none = np.empty((0, 2), self._types[1])
+        np.save(self._partial / LENGTHS, np.concatenate([none, *self._lengths]))
+        if self._text is not None:
+            np.save(self._partial / TEXT_LENGTHS, np.array(self._text_lengths, np.uint32))
+        values = json.dumps(vars(self.counts), ensure_ascii=False)
+        (self._partial / COUNTS).write_text(values, encoding="utf-8")
+        self._files.close()
+        self._partial.rename(self._directory)
+        return self.counts
+
+
+IDS = ("source.ids", "target.ids")
+LENGTHS, TEXT, TEXT_LENGTHS, COUNTS = "lengths.npy", "text", "text_lengths.npy", "shard.json"
+
+
+def read_counts(directory: Path) -> ShardCounts | None:
+    """Returns the counts of a complete shard, None of an absent one."""
+    file = directory / COUNTS
+    if not file.exists():
+        return None
+    return ShardCounts.from_json(json.loads(file.read_text(encoding="utf-8")))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A complete shard. It reads what is asked for; nothing stays in memory except positions."""
+
+    directory: str
+    id_type: str
+
+    def example(self, index: int) -> Example:
+        """Returns the token ids of pair `index`."""
+        lengths, starts = _locate(self.directory, LENGTHS, index)
+        return Example(*(self._ids(*place) for place in zip(IDS, starts, lengths, strict=True)))
+
+    def _ids(self, name: str, start: int, length: int) -> Integer[np.ndarray, "_"]:
+        size = np.dtype(self.id_type).itemsize
+        data = _open_file(f"{self.directory}/{name}").read(length * size, start * size)
+        return np.frombuffer(data, self.id_type).astype(np.int32)
+
+    def pair(self, index: int) -> Pair:
+        """Returns pair `index` as text."""
+        lengths, starts = _locate(self.directory, TEXT_LENGTHS, index)
+        data = _open_file(f"{self.directory}/{TEXT}").read(sum(lengths), sum(starts))
+        return Pair(data[: lengths[0]].decode(), data[lengths[0] :].decode())
+
+    def lengths(self) -> Integer[np.ndarray, "n 2"]:
+        """Returns the tokens of each pair, source and target. The array is on disk."""
+        return np.load(f"{self.directory}/{LENGTHS}", mmap_mode="r")
+
+    def id_parts(self, side: int, size: int = 1 << 20) -> Iterator[Integer[np.ndarray, "_"]]:
+        """Yields all token ids of a side, a part at a time."""
+        with open(f"{self.directory}/{IDS[side]}", "rb") as file:
+            while data := file.read(size * np.dtype(self.id_type).itemsize):
+                yield np.frombuffer(data, self.id_type)
+
+
+class _File:
+    """A file that several threads read. It is closed when nobody uses it."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDONLY)
+
+    def read(self, size: int, start: int) -> bytes:
+        return os.pread(self._file, size, start)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            os.close(self._file)
+
+
+_open_file = functools.lru_cache(maxsize=256)(_File)
+
+
+def _locate(directory: str, name: str, index: int) -> tuple[list[int], list[int]]:
+    """Returns the lengths of pair `index` in a table of lengths, and where its sides start."""
+    header, item, kind, known = _positions(directory, name)
+    block, inside = divmod(index, _EVERY)
+    data = _open_file(f"{directory}/{name}").read(
+        (inside + 1) * 2 * item, header + block * _EVERY * 2 * item
+    )
+    lengths = np.frombuffer(data, kind).reshape(-1, 2)
+    starts = known[block] + lengths[:inside].sum(axis=0, dtype=np.int64)
+    return lengths[inside].tolist(), starts.tolist()
+
+
+@functools.cache
+def _positions(directory: str, name: str) -> tuple[int, int, np.dtype, Integer[np.ndarray, "k 2"]]:
+    """Returns header size, item size and type of a table, and where every 256th pair starts."""
+    table = np.load(f"{directory}/{name}", mmap_mode="r")
+    sums = np.add.reduceat(table, np.arange(0, len(table), _EVERY), axis=0, dtype=np.int64)
+    known = np.concatenate([np.zeros((1, 2), np.int64), np.cumsum(sums, axis=0)])
+    return table.offset, table.itemsize, table.dtype, known

@@ -1,0 +1,127 @@
+"""What is done with each block, in this process or in others: the same functions for each record.
+
+They are those of training from text, so that both give the same token ids.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Set
+from typing import NamedTuple
+
+import numpy as np
+
+from flaxformer_mt.data.prepared.blocks import Block
+from flaxformer_mt.data.report import unknown_parts
+from flaxformer_mt.data.sources.language_tags import TaggedPairs
+from flaxformer_mt.data.sources.pair import Pair, PairSource
+from flaxformer_mt.data.sources.quarantine import BadRecord, screen
+from flaxformer_mt.data.sources.selection import exclude_lines
+from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs, tokenize_source
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Screen:
+    """Sets aside bad records and excluded lines of a block."""
+
+    exclude: Mapping[str, Set[str]]
+    """Source lines of held-out text, by the name of the set."""
+
+    def pairs(self, block: Block) -> tuple[PairSource, list[BadRecord], Counter[str]]:
+        """Returns the good pairs, the bad records, and how many pairs were excluded."""
+        good, bad = screen(block.load(), block.name)
+        if block.tag:
+            good = TaggedPairs(good, block.tag)
+        good, excluded = exclude_lines(good, self.exclude)
+        return good, [one._replace(line=one.line + block.first) for one in bad], excluded
+
+    def __call__(self, block: Block) -> "Scanned":
+        """Counts the records of a block."""
+        good, bad, excluded = self.pairs(block)
+        return Scanned(block.size, len(good), bad, excluded)
+
+
+class Scanned(NamedTuple):
+    """The counts of a block."""
+
+    num_records: int
+    num_good: int
+    bad: list[BadRecord]
+    excluded: Counter[str]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pick:
+    """Returns chosen good pairs of a block as text."""
+
+    screen: Screen
+
+    def __call__(self, task: tuple[Block, np.ndarray]) -> list[Pair]:
+        """Returns the good pairs with these numbers, from 0 in the block."""
+        block, numbers = task
+        good, _, _ = self.screen.pairs(block)
+        return [good[index] for index in numbers.tolist()]
+
+
+class EncodeTask(NamedTuple):
+    """A block to encode."""
+
+    shard: int
+    """The number of its shard."""
+    block: Block
+    name_unknown: bool
+    """Whether to list the unknown words."""
+
+
+class Encoded(NamedTuple):
+    """A block as token ids."""
+
+    shard: int
+    pairs: TokenizedPairs
+    dropped: Counter[str]
+    """Numbers of dropped pairs by reason, bad and excluded ones too."""
+    num_records: int
+    unknown: tuple[list[list[str]], list[list[str]]]
+    """The unknown words of each pair that has any, on each side."""
+    texts: list[Pair] | None
+    """The kept pairs as text."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Encode:
+    """Tokenizes the good pairs of a block."""
+
+    screen: Screen
+    tokenizer: Tokenizer
+    max_source_length: int
+    max_target_length: int
+    with_text: bool
+
+    def __call__(self, task: EncodeTask) -> Encoded:
+        """Returns the token ids of a block."""
+        shard, block, name_unknown = task
+        good, bad, excluded = self.screen.pairs(block)
+        found = tokenize_source(
+            good,
+            self.tokenizer,
+            max_source_length=self.max_source_length,
+            max_target_length=self.max_target_length,
+        )
+        kept = found.kept.tolist()
+        unknown: tuple[list[list[str]], list[list[str]]] = ([], [])
+        if name_unknown:
+            source = self.tokenizer.source, found.pairs.inputs, found.pairs.inputs_offsets
+            target = self.tokenizer.target, found.pairs.targets, found.pairs.targets_offsets
+            for side, (vocabulary, ids, offsets) in enumerate((source, target)):
+                positions = np.flatnonzero(ids == vocabulary.unk_id)
+                for index in np.unique(np.searchsorted(offsets, positions, side="right") - 1):
+                    text = good[kept[index]][side]
+                    unknown[side].append(list(unknown_parts(vocabulary, text)))
+        return Encoded(
+            shard=shard,
+            pairs=found.pairs,
+            dropped=found.dropped + excluded + Counter(record.kind for record in bad),
+            num_records=block.size,
+            unknown=unknown,
+            texts=[good[index] for index in kept] if self.with_text else None,
+        )

@@ -1,0 +1,123 @@
+"""Applies functions to many items, in order, on all cores."""
+
+import contextlib
+import functools
+import itertools
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import threading
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# So many items are done in this process before others start, which takes a second.
+_NUM_HERE = 4
+
+
+class Workers:
+    """Processes that share the work. They start when there is much of it, and end with this one.
+
+    A context manager.
+    """
+
+    def __init__(self, num_processes: int) -> None:
+        """Makes the processes later. With one, this process does the work."""
+        self._num_processes = num_processes
+        self._stack = contextlib.ExitStack()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Yields `work(item)` of each item, in order. A few items at a time are in memory.
+
+        Raises OSError if a process was killed.
+        """
+        items = iter(items)
+        here = None if self._num_processes == 1 else _NUM_HERE
+        yield from map(work, itertools.islice(items, here))
+        for item in items:  # more than a few
+            yield from self._map(work, itertools.chain([item], items))
+
+    def _map(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        if self._pool is None:
+            self._pool = self._stack.enter_context(_start_pool(self._num_processes))
+        pending: deque[Future[R]] = deque()
+        # Each process reads the work once, because it contains a tokenizer.
+        with tempfile.NamedTemporaryFile(suffix=".work") as file:
+            pickle.dump(work, file)
+            file.flush()
+            try:
+                for item in items:
+                    pending.append(self._pool.submit(_do, file.name, item))
+                    if len(pending) > 3 * self._num_processes:
+                        yield pending.popleft().result()
+                while pending:
+                    yield pending.popleft().result()
+            except BrokenProcessPool as error:
+                raise OSError(
+                    "a process that prepares text has ended. If memory ran out, lower "
+                    f"--num-workers (now {self._num_processes}); the same command continues "
+                    f"({error})"
+                ) from error
+            finally:
+                for future in pending:
+                    future.cancel()
+
+
+def end_with_parent() -> None:
+    """Ends this process when its parent ends or is killed."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
+def _start_pool(num_processes: int) -> ProcessPoolExecutor:
+    """Returns a pool whose processes have started.
+
+    A new process imports the main module, which for a command imports jax. They do not need it, so
+    an empty module takes its place meanwhile.
+    """
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(num_processes, context, _start)
+    main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+    try:
+        for _ in range(num_processes):  # each starts a process
+            pool.submit(os.getpid)
+    finally:
+        sys.modules["__main__"] = main
+    return pool
+
+
+def _start() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent reports the interruption
+    end_with_parent()
+
+
+def _do(work_file: str, item: Any) -> Any:
+    return _load(work_file)(item)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(work_file: str) -> Callable[[Any], Any]:
+    with open(work_file, "rb") as file:
+        return pickle.load(file)

@@ -1,0 +1,85 @@
+"""Prepares training text of any size: `python -m flaxformer_mt.prepare --config C --output DIR`.
+
+`python -m flaxformer_mt.train --data.prepared DIR` trains on the result.
+"""
+
+import dataclasses
+from pathlib import Path
+
+from flaxformer_mt.cli import command
+from flaxformer_mt.config import ConfigArguments, save_config
+from flaxformer_mt.data.prepared.preparing import SHARD_SIZE, Preparation, prepare_corpus
+from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.storage.paths import is_remote
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrepareArguments(ConfigArguments):
+    """Turn training text of any size into token ids on disk, once.
+
+    `train --data.prepared DIR` starts from them within seconds, with little memory, and trains on
+    the same batches as from the text. The same command continues an interrupted preparation.
+    """
+
+    output: str
+    """Directory of the prepared corpus: token ids, tokenizer, and manifest.json, which is written
+    last."""
+    num_workers: int = 0
+    """Processes that tokenize; 0 = one for each CPU core."""
+    shard_size: int = SHARD_SIZE
+    """Records of a shard. A preparation that was stopped repeats at most so many."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.output:
+            raise ValueError("--output needs the directory to write the prepared corpus to")
+        if self.num_workers < 0 or self.shard_size < 1:
+            raise ValueError(
+                "--num-workers must be 0 or more and --shard-size 1 or more, got "
+                f"{self.num_workers} and {self.shard_size}"
+            )
+        if self.data.prepared:
+            raise ValueError(
+                "--data.prepared names a corpus that is prepared already; it is an option of "
+                "`train`. `prepare` writes to --output."
+            )
+
+
+def prepare(arguments: PrepareArguments) -> None:
+    """Prepares the corpus and prints what it contains."""
+    from flaxformer_mt.checkpoints.loading import adopt_tokenizer
+    from flaxformer_mt.checkpoints.workdir import make_workdir
+    from flaxformer_mt.runtime.workdir_lock import own_directory
+
+    if is_remote(arguments.output):
+        raise ValueError(
+            f"--output {arguments.output} is an address, but a corpus is prepared in a folder of "
+            "this machine: name one, and copy it there. `train --data.prepared` takes an address"
+        )
+    output = Path(arguments.output).expanduser()
+    config = arguments.as_config()
+    make_workdir(output.absolute())
+    with own_directory(output):
+        if config.training.init_from:
+            adopt_tokenizer(config.training.init_from, output)
+        manifest = prepare_corpus(
+            Preparation(
+                config=config.data,
+                output=output,
+                num_processes=arguments.num_workers or num_cpus(),
+                shard_size=arguments.shard_size,
+            )
+        )
+        save_config(config, str(output))
+    print("\n".join(manifest.describe()))
+    print(
+        f"prepared in {output}. Train on it:\n"
+        f"  python -m flaxformer_mt.train --data.prepared {output} --workdir WORKDIR"
+    )
+
+
+main = command("prepare", PrepareArguments, prepare)
+
+if __name__ == "__main__":
+    exit_process(main())

@@ -1,0 +1,274 @@
+"""Prepared corpora: the same batches as from text, also after kills, and no changed input."""
+
+import dataclasses
+import gzip
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.fingerprints import BATCHES
+from flaxformer_mt.data.pipeline import Data, build_data
+from flaxformer_mt.data.prepared import preparing
+from flaxformer_mt.data.prepared.manifest import Manifest
+from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+
+
+def sentences(seed: int, count: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    words = ["der", "die", "ein", "hund", "katze", "baum", "rot", "blau", "sieht", "hat", "geht"]
+    return [" ".join(rng.choice(words, rng.integers(1, 12))) + f" {i}" for i in range(count)]
+
+
+def write(file: Path, lines: list[str]) -> None:
+    opener = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "wb") as out:
+        out.write("".join(f"{line}\n" for line in lines).encode())
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory) -> Path:
+    """Four corpora of 400 pairs, with bad records, held-out lines and long sentences."""
+    directory = tmp_path_factory.mktemp("corpus")
+    source, target = sentences(0, 400), sentences(1, 400)
+    source[7], target[201], source[399], source[250] = "", " ", "hund katze " * 90, "im test"
+    write(directory / "a.en", source)
+    write(directory / "a.de.gz", target)
+    lines = [f"{s}\t{t}" for s, t in zip(sentences(2, 400), sentences(3, 400), strict=True)]
+    lines[130] = "no tab"
+    write(directory / "b.tsv", lines)
+    records = [
+        {"en": s, "de": t} for s, t in zip(sentences(4, 400), sentences(5, 400), strict=True)
+    ]
+    texts = [json.dumps(record) for record in records]
+    texts[5] = "{"
+    write(directory / "c.jsonl", texts)
+    records[9] = {"en": None, "de": "x"}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records[:300]), directory / "d.parquet")
+    write(directory / "test.en", ["im test", *sentences(6, 10)])
+    write(directory / "test.de", ["x", *sentences(7, 10)])
+    write(directory / "val.en", sentences(8, 10))
+    write(directory / "val.de", sentences(9, 10))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def config(directory) -> DataConfig:
+    return DataConfig(
+        directory=str(directory),
+        train=CorpusConfig(
+            source=("a.en",),
+            target=("a.de.gz",),
+            pairs=("b.tsv", "c.jsonl", "d.parquet", "demo:train:300"),
+        ),
+        validation=CorpusConfig(source=("val.en",), target=("val.de",)),
+        test=CorpusConfig(source=("test.en",), target=("test.de",)),
+        exclude=("test",),
+        tokenizer=TokenizerConfig(vocab_size=150, byte_fallback=False, max_lines=500),
+        max_source_length=100,
+        max_target_length=60,
+        tokens_per_batch=1200,
+        num_buckets=4,
+    )
+
+
+def prepare(config: DataConfig, output: Path, **options) -> Manifest:
+    options = {"shard_size": 128, "show_progress": False, **options}
+    return prepare_corpus(Preparation(config=config, output=output, **options))
+
+
+def build(config: DataConfig, directory: Path, **options) -> Data:
+    return build_data(config, tokenizer_directory=str(directory), **{"seed": 0, **options})
+
+
+def assert_same(one: Data, other: Data, epochs: int = 2) -> None:
+    """Every batch of every process is the same, and so is everything that is reported."""
+    assert one.tokenizer.fingerprint == other.tokenizer.fingerprint
+    assert one.fingerprints == other.fingerprints
+    assert one.shapes == other.shapes
+    for field in dataclasses.fields(one.report):
+        if field.name != "quarantine":
+            assert getattr(one.report, field.name) == getattr(other.report, field.name)
+    for epoch in range(epochs):
+        plans = [data.epochs.plan(epoch) for data in (one, other)]
+        assert len(plans[0]) == len(plans[1]) > 3
+        for index in range(len(plans[0])):
+            rows = np.arange(plans[0].shape(index).rows)
+            for shard in (None, *np.array_split(rows, 8)):
+                batches = [plan.batch(index, shard) for plan in plans]
+                for a, b in zip(*batches, strict=True):
+                    np.testing.assert_array_equal(a, b)
+
+
+VARIANTS = {
+    "buckets": {},
+    "packed": {"batching": "pack"},
+    "separate words": {"tokenizer": TokenizerConfig(kind="word", shared=False, vocab_size=80)},
+    "limit": {"limit": 250},
+    "weights": {"weights": (0.5, 2.0, 1.0, 1.5, 1.0)},
+    "temperature": {"temperature": 5.0},
+    "tags": {"languages": True},
+    "sampling": {"sampling_alpha": 0.2},
+}
+
+
+def variant(config: DataConfig, name: str) -> DataConfig:
+    """Returns a config for text of any kind with the changes of a variant."""
+    changes = dict(VARIANTS[name])
+    for key in ("limit", "weights", "temperature"):
+        if key in changes:
+            train = dataclasses.replace(config.train, **{key: changes.pop(key)})
+            config = dataclasses.replace(config, train=train)
+    if changes.pop("languages", False):
+        # One corpus of another language.
+        parts = {
+            part: dataclasses.replace(
+                getattr(config, part),
+                target_languages=("de", "de", "de", "de", "de")[: len(getattr(config, part).names)],
+            )
+            for part in ("train", "validation", "test")
+        }
+        config = dataclasses.replace(config, **parts)
+    if alpha := changes.pop("sampling_alpha", 0):
+        changes["tokenizer"] = dataclasses.replace(config.tokenizer, sampling_alpha=alpha)
+    return dataclasses.replace(config, **changes)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_batches_and_report_are_those_of_the_text(config, tmp_path, name):
+    config = variant(config, name)
+    manifest = prepare(config, tmp_path / "prepared")
+    if name == "buckets":
+        assert [len(corpus.shards) for corpus in manifest.corpora] == [4, 4, 4, 3, 3]
+        assert manifest.corpora[0].dropped == {
+            "empty source": 1,
+            "empty target": 1,
+            "with a test line as source": 1,
+            "source longer than 100 tokens": 1,
+        }
+    prepared = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
+    assert_same(build(config, tmp_path / "a"), build(prepared, tmp_path / "b"))
+
+
+def test_processes_change_nothing(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(preparing, "BLOCK_SIZE", 64)
+    alone = prepare(config, tmp_path / "alone")
+    shared = prepare(config, tmp_path / "shared", num_processes=2)
+    assert alone == shared
+    for file in sorted((tmp_path / "alone" / "shards").rglob("*.*")):
+        name = file.relative_to(tmp_path / "alone")
+        assert file.read_bytes() == (tmp_path / "shared" / name).read_bytes(), name
+
+
+def test_bad_records_are_listed_as_for_text(config, tmp_path):
+    prepare(config, tmp_path / "prepared")
+    build(config, tmp_path / "tokenizer", quarantine=tmp_path / "quarantine.jsonl")
+    found, expected = (
+        (path / "quarantine.jsonl").read_text() for path in (tmp_path / "prepared", tmp_path)
+    )
+    assert found == expected
+    assert found.count("\n") == 5
+
+
+def test_too_many_bad_records_are_refused_with_the_first(config, tmp_path):
+    config = dataclasses.replace(config, max_bad_share="0.1%")
+    with pytest.raises(ValueError, match=r"2 of 400 records of a.en | a.de.gz are bad.*line 8"):
+        prepare(config, tmp_path / "prepared")
+
+
+def test_the_text_is_not_needed_afterwards(config, directory, tmp_path):
+    for file in directory.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = dataclasses.replace(config, directory=str(tmp_path))
+    prepare(config, tmp_path / "prepared")
+    expected = build(config, tmp_path / "a")
+    for name in ("a.en", "a.de.gz", "b.tsv", "c.jsonl", "d.parquet"):
+        (tmp_path / name).unlink()
+    config = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
+    assert_same(expected, build(config, tmp_path / "b"))
+    other_text = dataclasses.replace(config, train=CorpusConfig())
+    assert build(other_text, tmp_path / "b").fingerprints == expected.fingerprints
+
+
+@pytest.mark.parametrize("when", ["between shards", "in a shard"])
+def test_a_killed_preparation_continues_at_the_unfinished_shard(config, tmp_path, when):
+    expected = prepare(config, tmp_path / "expected")
+    output = tmp_path / "prepared"
+    prepare(config, output)
+    (output / "manifest.json").unlink()
+    times = {}
+    for number in range(18):
+        shard = output / "shards" / f"{number:05}"
+        if number >= 6:  # as if it had never been there
+            shard.rename(output / "gone") if number == 6 else None
+            subprocess.run(["rm", "-r", str(output / "gone" if number == 6 else shard)], check=True)
+        else:
+            times[number] = (shard / "source.ids").stat().st_mtime_ns
+    if when == "in a shard":
+        (output / "shards" / "00006.partial").mkdir()
+        (output / "shards" / "00006.partial" / "source.ids").write_bytes(b"half")
+    assert prepare(config, output) == expected
+    for number, before in times.items():
+        shard = output / "shards" / f"{number:05}"
+        assert (shard / "source.ids").stat().st_mtime_ns == before
+    assert not list(output.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_changed_input_is_named_and_refused(config, directory, tmp_path, complete):
+    for file in directory.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = dataclasses.replace(config, directory=str(tmp_path))
+    output = tmp_path / "prepared"
+    prepare(config, output)
+    if not complete:
+        (output / "manifest.json").unlink()
+    text = (tmp_path / "b.tsv").read_bytes()
+    (tmp_path / "b.tsv").write_bytes(text.replace(b"hund", b"hand", 1))
+    with pytest.raises(ValueError, match=r"b.tsv has changed: it has other content of the same"):
+        prepare(config, output)
+    (tmp_path / "b.tsv").write_bytes(text + b"x\ty\n")
+    with pytest.raises(ValueError, match=r"b.tsv has changed: it had [\d,]+ bytes"):
+        prepare(config, output)
+    (tmp_path / "b.tsv").write_bytes(text)  # another time, the same content
+    prepare(config, output)
+    with pytest.raises(ValueError, match=r"data.max_source_length was 100 and is now 90"):
+        prepare(dataclasses.replace(config, max_source_length=90), output)
+
+
+def test_other_settings_are_refused_by_training(config, tmp_path):
+    prepare(config, tmp_path / "prepared")
+    config = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
+
+    def refusal(**changes) -> str:
+        with pytest.raises(ValueError) as error:
+            build(dataclasses.replace(config, **changes), tmp_path / "tokenizer")
+        return str(error.value)
+
+    assert "data.max_target_length was 60 and is now 50" in refusal(max_target_length=50)
+    assert "data.source_language was 'en' and is now 'fr'" in refusal(source_language="fr")
+    tokenizer = dataclasses.replace(config.tokenizer, vocab_size=99)
+    assert "vocab_size was 150 and is now 99" in refusal(tokenizer=tokenizer)
+    sampling = dataclasses.replace(config.tokenizer, sampling_alpha=0.1)
+    assert "has token ids only" in refusal(tokenizer=sampling)
+    assert "lines that data.exclude drops (of test)" in refusal(exclude=())
+    assert "weights needs one number for each" in refusal(
+        train=CorpusConfig(pairs=("a.tsv",), weights=(2.0,))
+    )
+    (tmp_path / "prepared" / "manifest.json").unlink()
+    assert "no complete prepared corpus" in refusal()
+
+
+def test_a_run_on_text_resumes_on_its_prepared_corpus(config, tmp_path):
+    prepare(config, tmp_path / "prepared")
+    text = build(config, tmp_path / "tokenizer")
+    prepared = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
+    assert build(prepared, tmp_path / "tokenizer").fingerprints == text.fingerprints
+    assert BATCHES in text.fingerprints
