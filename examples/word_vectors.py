@@ -6,7 +6,7 @@ Vectors come from a text file with a word and its numbers on each line (word2vec
 or are learnt here from text alone: the positive pointwise mutual information of words and their
 neighbours, reduced by a singular value decomposition (Levy and Goldberg 2014). They replace rows of
 the embedding matrix before training. A language model that learns from 300 sentences starts with
-random vectors, or with those of 6,000 other sentences.
+random vectors, or with those of 5,700 other sentences.
 """
 
 from collections.abc import Mapping, Sequence
