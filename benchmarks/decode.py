@@ -28,7 +28,7 @@ from benchmarks.table import Row, make_rows, publish
 from benchmarks.task import NEEDS, Model, export
 from flaxformer_mt.checkpoints.loading import LoadedModel, load_model
 from flaxformer_mt.cli import command
-from flaxformer_mt.data.pipeline import read_pairs
+from flaxformer_mt.data.held_out import read_pairs
 from flaxformer_mt.inspection.modules import params_by_part
 from flaxformer_mt.runtime.cpus import num_cpus
 

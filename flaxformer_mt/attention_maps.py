@@ -14,6 +14,7 @@ from flaxformer_mt.cli import command
 from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.capture import AttentionMaps, capture
 from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.storage.paths import as_path, move_file, working_copy
 
 __all__ = ["AttentionMaps", "capture", "draw_attention"]
 
@@ -62,7 +63,9 @@ def attention_maps(arguments: AttentionMapsArguments) -> None:
     maps = capture(translator, arguments.source, arguments.target or None)
     layer, head = arguments.layer, arguments.head
     figure = draw_attention(maps, arguments.attention, layer=layer, head=head)
-    figure.savefig(arguments.output, dpi=150)
+    picture = working_copy(as_path(arguments.output))
+    figure.savefig(picture, dpi=150)
+    move_file(picture, as_path(arguments.output))
     print(f"{arguments.output}: {maps.source_text} -> {maps.target_text}")
 
 

@@ -35,8 +35,8 @@ from flaxformer_mt.runtime.command import (
     prepare_process,
 )
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
-from flaxformer_mt.runtime.files import refuse_url
 from flaxformer_mt.runtime.old_names import refuse_old_flags
+from flaxformer_mt.storage.paths import remote_problem
 from flaxformer_mt.translation.config import DecodingConfig
 
 if TYPE_CHECKING:
@@ -151,6 +151,11 @@ def exit_code(work: Callable[[], int | None]) -> int:
             raise
         print(f"error: {problem}", file=sys.stderr)
         return 2
+    except Exception as error:
+        if os.environ.get(DEBUG) or not remote_problem(error):
+            raise
+        print(f"error: {remote_problem(error)}", file=sys.stderr)
+        return 2
     finally:
         warnings.formatwarning = python_format
 
@@ -159,12 +164,10 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
     """Returns `args` (None: the process's) as the dataclass `kind`; see `command` for its defaults.
 
     Exits with code 2 and the nearest right flag if they do not fit, and with 0 after --help.
-    Raises ValueError for a flag with an old name and for a path that is an address.
+    Raises ValueError for a flag with an old name.
     """
     words = sys.argv[1:] if args is None else args
     refuse_old_flags(words)
-    for word in words:
-        refuse_url(word.partition("=")[2] if word.startswith("--") else word)
     make_defaults = getattr(kind, "defaults", None)
     defaults = make_defaults(lambda flag: option_values(words, flag)) if make_defaults else {}
     parsed = tyro.cli(

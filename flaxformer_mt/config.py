@@ -7,7 +7,6 @@ overrides any field by its dotted path, and a run keeps its config as JSON in it
 import dataclasses
 import difflib
 import json
-import os
 import re
 import runpy
 import sys
@@ -23,6 +22,7 @@ from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.runtime import old_names
 from flaxformer_mt.runtime.dataclass_json import from_dict, rename_keys
 from flaxformer_mt.runtime.sharding import MeshConfig
+from flaxformer_mt.storage.paths import AnyPath, as_path, local_file, make_folder, write_file
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
 
@@ -159,11 +159,9 @@ def config_from_dict(values: Any) -> Config:
 
 def save_config(config: Config, workdir: str) -> None:
     """Writes workdir/config.json atomically."""
-    path = Path(workdir, CONFIG_FILE)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(to_json(config), encoding="utf-8")
-    os.replace(partial, path)
+    folder = as_path(workdir)
+    make_folder(folder)
+    write_file(folder / CONFIG_FILE, to_json(config).encode())
 
 
 def workdir_config(workdir: str) -> Config:
@@ -171,7 +169,7 @@ def workdir_config(workdir: str) -> Config:
 
     Raises FileNotFoundError if the directory has none, ValueError if it is damaged.
     """
-    path = Path(workdir, CONFIG_FILE)
+    path = as_path(workdir) / CONFIG_FILE
     if not path.is_file():
         what = "has no config.json" if path.parent.is_dir() else "does not exist"
         raise FileNotFoundError(
@@ -209,7 +207,7 @@ def _checked(config: Config, where: str) -> Config:
         raise ValueError(f"{where}: {error}") from error
 
 
-def _read_json(path: Path) -> Config:
+def _read_json(path: AnyPath) -> Config:
     try:
         return from_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -217,6 +215,7 @@ def _read_json(path: Path) -> Config:
 
 
 def _find(path: str) -> Path:
+    path = str(local_file(path))
     shipped = SHIPPED / f"{path.removeprefix('configs/').removesuffix('.py')}.py"
     is_name = Path(path).name == path and not Path(path).suffix
     for file in (shipped, Path(path)) if is_name else (Path(path), shipped):

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,11 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+from upath import UPath
 
 from flaxformer_mt import __version__
 from flaxformer_mt.cli import command
 from flaxformer_mt.interop.options import Format, Quantization, VerifyConfig
 from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.storage.paths import (
+    AnyPath,
+    as_path,
+    contains,
+    is_remote,
+    local_folder,
+    make_folder,
+    remove_tree,
+)
 
 if TYPE_CHECKING:
     from flaxformer_mt.checkpoints.loading import LoadedModel
@@ -84,13 +93,13 @@ def convert(arguments: ConvertArguments) -> None:
 
 def import_model(arguments: ConvertArguments) -> None:
     """Writes a workdir with a model from another toolkit."""
-    workdir = Path(arguments.workdir)
+    workdir = as_path(arguments.workdir)
     check_target(workdir, "--workdir", overwrite=arguments.overwrite, source=arguments.input)
 
     from flaxformer_mt.interop.marian.convert import read_marian
     from flaxformer_mt.interop.workdir import write_workdir
 
-    loaded = read_marian(arguments.input, allow_pickle=arguments.allow_pickle)
+    loaded = read_marian(local_folder(arguments.input), allow_pickle=arguments.allow_pickle)
     with new_directory(workdir) as directory:
         write_workdir(directory, loaded)
     print(
@@ -101,7 +110,7 @@ def import_model(arguments: ConvertArguments) -> None:
 
 def export_model(arguments: ConvertArguments) -> None:
     """Writes the model of a workdir for another toolkit, and verifies it with --verify."""
-    output, source = Path(arguments.output), arguments.workdir
+    output, source = as_path(arguments.output), arguments.workdir
     check_target(
         output, "--output", overwrite=arguments.overwrite, source=source, replaceable=MARKER
     )
@@ -142,7 +151,7 @@ def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) 
     try:
         report = verify_export(directory, arguments.to, loaded, arguments.verification, exact=exact)
     except VerificationFailed as error:
-        failed = Path(f"{arguments.output}.failed")
+        failed = as_path(f"{arguments.output}.failed")
         check_target(
             failed,
             "the directory of the failed export",
@@ -156,7 +165,7 @@ def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) 
 
 
 def check_target(
-    target: Path, flag: str, *, overwrite: bool, source: str, replaceable: str = ""
+    target: AnyPath, flag: str, *, overwrite: bool, source: str, replaceable: str = ""
 ) -> None:
     """Raises OSError unless `target` may be written; called before any work is done.
 
@@ -169,9 +178,9 @@ def check_target(
         return
     for inside, what in (
         (Path.cwd(), "the current directory"),
-        (Path(source).resolve(), "the model to be read"),
+        (as_path(source), "the model to be read"),
     ):
-        if inside.is_relative_to(target.resolve()):
+        if contains(target, inside):
             raise FileExistsError(f"{flag} {target} contains {what}: choose another one")
     if overwrite or (replaceable and (target / replaceable).is_file()):
         return
@@ -183,24 +192,29 @@ def check_target(
 
 
 @contextmanager
-def new_directory(target: Path) -> Iterator[Path]:
+def new_directory(target: AnyPath) -> Iterator[Path]:
     """Yields the path of a new directory. At the end this directory replaces `target`.
 
     If anything fails, the new directory is deleted and `target` is unchanged. If `target` is a
     link, the directory that it points to is replaced.
     """
     target = target.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as beside:
+    make_folder(target.parent)
+    parent = None if is_remote(target) else str(target.parent)
+    with tempfile.TemporaryDirectory(dir=parent, prefix=f"{target.name}.") as beside:
         directory = Path(beside, target.name)
         yield directory
         move(directory, target)
 
 
-def move(directory: Path, target: Path) -> None:
+def move(directory: Path, target: AnyPath) -> None:
     """Moves a directory to `target`. If `target` exists, it is deleted first."""
-    if target.exists():
-        shutil.rmtree(target)
+    if isinstance(target, UPath):
+        from flaxformer_mt.checkpoints.buckets import publish_workdir
+
+        publish_workdir(directory, target)
+        return
+    remove_tree(target)
     os.replace(directory, target)
 
 

@@ -41,7 +41,8 @@ _WITHOUT_EFFECT = (*WITHOUT_EFFECT, "tokenize", "lowercase", "json")  # on the t
 class EvaluateArguments(ModelArguments):
     """BLEU and chrF of a model on a test set, by sacreBLEU, with signatures.
 
-    Without --source and --reference, it uses the test set of the model's own config.
+    Without --source and --reference, it uses the test set of the model's own config. It translates
+    as the command `translate` does: lines sentence by sentence, with copies of unknown words.
     With --json, one object {"lines", "checkpoint", "bleu": {"score", "signature"}, "chrf":
     {"score", "signature"}}; the checkpoint is "averaged" or the number of a step.
     """
@@ -116,7 +117,7 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
         return EvaluationSet(
             files[0].num_lines, zip(files[0].lines(), files[1].lines(), strict=True), digests
         )
-    from flaxformer_mt.data.pipeline import read_pairs
+    from flaxformer_mt.data.held_out import read_pairs
     from flaxformer_mt.data.sources.corpora import CorpusConfig
 
     if config.test == CorpusConfig():

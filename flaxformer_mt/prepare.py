@@ -11,6 +11,7 @@ from flaxformer_mt.config import ConfigArguments, save_config
 from flaxformer_mt.data.prepared.preparing import SHARD_SIZE, Preparation, prepare_corpus
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.storage.paths import is_remote
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,11 @@ def prepare(arguments: PrepareArguments) -> None:
     from flaxformer_mt.checkpoints.workdir import make_workdir
     from flaxformer_mt.runtime.workdir_lock import own_directory
 
+    if is_remote(arguments.output):
+        raise ValueError(
+            f"--output {arguments.output} is an address, but a corpus is prepared in a folder of "
+            "this machine: name one, and copy it there. `train --data.prepared` takes an address"
+        )
     output = Path(arguments.output).expanduser()
     config = arguments.as_config()
     make_workdir(output.absolute())

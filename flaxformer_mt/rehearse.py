@@ -27,6 +27,7 @@ from flaxformer_mt.config import Config, ConfigArguments, to_json
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.planning.hardware import hosts_of
 from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.storage.paths import is_remote
 
 _TIME_LIMIT = 1800.0  # seconds of one stage
 _SAVE_EVERY = 3  # steps
@@ -62,6 +63,11 @@ def rehearse(arguments: RehearseArguments) -> int:
                 f"--topology {arguments.topology}"
             )
         hosts, chips = arguments.hosts, chips * hosts // arguments.hosts
+    if is_remote(arguments.workdir):
+        raise ValueError(
+            f"--workdir {arguments.workdir} is an address, but a rehearsal writes to a folder of "
+            "this machine: name one, or leave out --workdir"
+        )
     if arguments.workdir and Path(arguments.workdir).exists():
         raise ValueError(
             f"--workdir {arguments.workdir} exists: name a new directory, a rehearsal starts anew"

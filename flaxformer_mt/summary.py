@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ from flaxformer_mt.inspection.table import module_table, short
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.storage.paths import as_path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def _model(config: Config, workdir: str) -> Transformer:
     if not workdir:
         size = config.data.tokenizer.vocab_size
         return Transformer(config.model, size, size, BOS_ID)
-    tokenizer = Tokenizer.load(Path(workdir, "tokenizer"))
+    tokenizer = Tokenizer.load(as_path(workdir) / "tokenizer")
     source, target = tokenizer.source, tokenizer.target
     return Transformer(config.model, source.size, target.size, target.bos_id)
 

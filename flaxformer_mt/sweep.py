@@ -9,12 +9,12 @@ import dataclasses
 import json
 import statistics
 import sys
-from pathlib import Path
 
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, differences, load_variants, workdir_config
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.host_memory import share_freed_memory
+from flaxformer_mt.storage.paths import AnyPath, as_path, write_file
 
 HEADER = """\
 | variant | parameters | perplexity | BLEU | target tokens/s | changes |
@@ -45,19 +45,17 @@ def sweep(arguments: SweepArguments) -> None:
     share_freed_memory()
     base = next(iter(variants.values()))
     chosen = {name: variants[name] for name in variants if name in (arguments.only or variants)}
-    table = HEADER
+    table, folder = HEADER, as_path(arguments.workdir)
     for number, (name, config) in enumerate(chosen.items(), start=1):
         print(f"{name} ({number} of {len(chosen)})", file=sys.stderr)
-        workdir = Path(
-            arguments.workdir, "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
-        )
+        workdir = folder / "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
         finish(name, config, workdir)
         table += f"| {name} | {results(workdir)} | {'; '.join(differences(base, config))} |\n"
-        Path(arguments.workdir, "table.md").write_text(table, encoding="utf-8")
+        write_file(folder / "table.md", table.encode())
     print(table)
 
 
-def finish(name: str, config: Config, workdir: Path) -> None:
+def finish(name: str, config: Config, workdir: AnyPath) -> None:
     """Trains a variant unless its workdir has the mark of a finished run.
 
     Raises ValueError if the finished run had another config, or if training refuses this one.
@@ -81,10 +79,10 @@ def finish(name: str, config: Config, workdir: Path) -> None:
     if ending != "complete":
         raise KeyboardInterrupt
     jax.clear_caches()  # the next variant has other programs
-    mark.touch()
+    write_file(mark, b"")
 
 
-def results(workdir: Path) -> str:
+def results(workdir: AnyPath) -> str:
     """Returns the cells parameters, perplexity, BLEU and speed of a finished run.
 
     Perplexity and BLEU are those of the last validation. The speed is the median of real target

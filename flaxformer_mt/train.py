@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -36,7 +35,6 @@ from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
 from flaxformer_mt.planning.recipe import train_program
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.compilation_cache import keep_programs
-from flaxformer_mt.runtime.files import refuse_url
 from flaxformer_mt.runtime.host_memory import share_freed_memory
 from flaxformer_mt.runtime.processes import (
     connect,
@@ -53,6 +51,7 @@ from flaxformer_mt.runtime.sharding import (
     process_rows,
 )
 from flaxformer_mt.runtime.workdir_lock import own_workdir
+from flaxformer_mt.storage.paths import as_path
 from flaxformer_mt.training.adapting import make_adaptation
 from flaxformer_mt.training.loop import Ending, Loop, Run, start_or_resume
 from flaxformer_mt.training.optimizer import make_optimizer
@@ -133,12 +132,11 @@ def train(
         the workdir.
     """
     check_validation_set(config)
-    refuse_url(workdir)
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()
     if is_first():
-        make_workdir(Path(workdir).absolute())
+        make_workdir(as_path(workdir).absolute())
     with own_workdir(workdir):
         # ------------------------------------------------------------------ devices, workdir
         mesh = make_mesh(config.mesh)
@@ -229,7 +227,7 @@ def prepare_data(config: Config, workdir: str) -> Data:
         config.data,
         tokenizer_directory=f"{workdir}/tokenizer",
         seed=config.seed,
-        quarantine=Path(workdir, "quarantine.jsonl") if is_first() else None,
+        quarantine=as_path(workdir) / "quarantine.jsonl" if is_first() else None,
     )
     if is_first():
         check_workdir(workdir, config, data.tokenizer.fingerprint)
@@ -284,7 +282,7 @@ def average(config: Config, workdir: str) -> None:
     """
     last, best = config.training.average_last, config.training.average_best
     if last:
-        directory = Path(workdir, "checkpoints")
+        directory = as_path(workdir) / "checkpoints"
         steps = counted_steps(directory, whole_steps(directory))
         last = min(last, sum(3 * step > 2 * steps[-1] for step in steps))
     if last or best:

@@ -50,6 +50,10 @@ class TranslateArguments(LineOutputArguments):
     "attention" (a row for each target token). A score is log-probability / length penalty.
     With --decoding.flag-faults, faults are printed on standard error, or with --json in "flags" of
     each hypothesis.
+    A line of several sentences is translated sentence by sentence (--decoding.split-sentences false
+    translates it as a whole). Words that the model does not know are copied
+    (--decoding.copy-unknown false: not); with --json they are in "unknown" of each hypothesis, and
+    the number of lines with such words is printed on standard error.
     """
 
     input: str = ""
@@ -189,6 +193,7 @@ def _translate_batches(
 
     from flaxformer_mt.runtime.processes import is_first, map_over_processes
 
+    num_lines = num_unknown = 0  # of this run: not those before a resume
     hidden = True if lines.text is None and sys.stdin.isatty() else None
     total = len(lines.numbers) if lines.text else None
     sizes = (size * jax.process_count() for size in batch_sizes(LINES_AT_ONCE))
@@ -228,7 +233,20 @@ def _translate_batches(
                 [_format(index, *pair, arguments) for index, pair in enumerate(pairs, start)],
                 final_newline=batch.final_newline,
             )
+            num_lines += len(results)
+            num_unknown += sum(bool(hypotheses[0].unknown) for hypotheses in results)
             bar.update(len(results))
+    if num_unknown and is_first():
+        _report_unknown_words(num_unknown, num_lines, translator.config.copy_unknown)
+
+
+def _report_unknown_words(number: int, total: int, copied: bool) -> None:
+    lines = "1 line" if total == 1 else f"{total:,} lines"
+    what = "copies of them are in the translation" if copied else "they are not in the translation"
+    print(
+        f"{number:,} of {lines} had words that the model does not know: {what}; --json names them",
+        file=sys.stderr,
+    )
 
 
 def _print_flags(index: int, hypotheses: Sequence["Hypothesis"]) -> None:
@@ -255,6 +273,8 @@ def _as_json(hypothesis: "Hypothesis", *, with_attention: bool) -> dict[str, Any
     values: dict[str, Any] = {"text": hypothesis.text, "score": hypothesis.score}
     if hypothesis.utility is not None:
         values["utility"] = hypothesis.utility
+    if hypothesis.unknown:
+        values["unknown"] = list(hypothesis.unknown)
     if hypothesis.flags is not None:
         values["flags"] = [flag._asdict() for flag in hypothesis.flags]
     if hypothesis.details:

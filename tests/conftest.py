@@ -10,6 +10,8 @@ import pytest
 os.environ["JAX_PLATFORMS"] = "cpu"  # before jax is imported; commands that tests start inherit it
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # tests write nothing into ~/.cache
 
+import buckets
+import fsspec
 import jax
 
 # Not by XLA_FLAGS: commands that tests start would inherit it, but must run as for users.
@@ -36,6 +38,35 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"needs the corpora of {SHARED_DATA}")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session", params=["s3", "gs"])
+def object_store(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Yields s3 or gs, the scheme of a server on this machine that this process then uses."""
+    scheme: str = request.param
+    with buckets.server(scheme) as address, pytest.MonkeyPatch.context() as patch:
+        for name, value in buckets.environment(scheme, address).items():
+            patch.setenv(name, value)
+        yield scheme
+
+
+@pytest.fixture
+def bucket(object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Returns an address in a bucket, of its own for each test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return f"{object_store}://bucket/{tmp_path.name}"
+
+
+@pytest.fixture
+def failed_requests(object_store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Makes the first request of each kind to the object store fail; yields their list."""
+    variable = {"s3": "AWS_ENDPOINT_URL", "gs": "STORAGE_EMULATOR_HOST"}[object_store]
+    kind = fsspec.get_filesystem_class(object_store)
+    with buckets.failing_once(os.environ[variable]) as (address, failed):
+        monkeypatch.setenv(variable, address)
+        kind.clear_instance_cache()  # clients keep the address of their server
+        yield failed
+        kind.clear_instance_cache()
 
 
 @pytest.fixture

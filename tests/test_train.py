@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import CONFIG, metric_lines, params, start, wait_for_step
+from tiny_run import CONFIG, WITHOUT_DROPOUT, metric_lines, params, start, wait_for_step
 
 from flaxformer_mt import Translator
 from flaxformer_mt.cli import parse_arguments
@@ -40,9 +40,11 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
 
 def test_sigterm_saves_and_sets_the_exit_status(tmp_path):
     endless = dataclasses.replace(
-        CONFIG,
-        data=dataclasses.replace(CONFIG.data, validation=CorpusConfig()),
-        training=dataclasses.replace(CONFIG.training, num_steps=100_000, checkpoint_every=100_000),
+        WITHOUT_DROPOUT,
+        data=dataclasses.replace(WITHOUT_DROPOUT.data, validation=CorpusConfig()),
+        training=dataclasses.replace(
+            WITHOUT_DROPOUT.training, num_steps=100_000, checkpoint_every=100_000
+        ),
     )
     process = start(endless, tmp_path)
     wait_for_step(process, tmp_path / "run", 4)
@@ -186,7 +188,7 @@ def test_progress_of_an_earlier_version_is_read():
 def test_early_stopping_ends_the_run(tmp_path, capsys):
     """At learning rate ~0 BLEU cannot rise, so the run stops after two more validations."""
     training = dataclasses.replace(
-        CONFIG.training,
+        WITHOUT_DROPOUT.training,
         num_steps=50,
         learning_rate=1e-12,
         validate_every=2,
@@ -194,7 +196,7 @@ def test_early_stopping_ends_the_run(tmp_path, capsys):
         keep_last=9,
         average_last=9,  # more than there will be
     )
-    train(dataclasses.replace(CONFIG, training=training), str(tmp_path))
+    train(dataclasses.replace(WITHOUT_DROPOUT, training=training), str(tmp_path))
     end = metric_lines(tmp_path)[-1]
     assert (end["step"], end["kind"]) == (6, "end")
     assert "the last 2 validations were not better" in end["reason"]

@@ -1,5 +1,6 @@
 """A tiny model that trains in seconds, in this process or another."""
 
+import dataclasses
 import json
 import os
 import socket
@@ -43,6 +44,9 @@ CONFIG = Config(
     ),
     decoding=DecodingConfig(beam_size=2, max_target_length=16),
 )
+
+WITHOUT_DROPOUT = dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, dropout=0.0))
+"""For tests of other things: the random numbers of dropout take half of the compilation."""
 
 
 def start(config: Config, directory: Path, *arguments: str, devices: int = 0, **environment: str):

@@ -1,14 +1,15 @@
 """Averages the parameters of several checkpoints (section 6.1: the last 5 or 20)."""
 
-import os
-import shutil
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint.options import MultiprocessingOptions
 
+from flaxformer_mt.checkpoints.buckets import FIRST_PROCESS, publish
 from flaxformer_mt.checkpoints.integrity import find_damage, seal, write_failure
 from flaxformer_mt.checkpoints.reading import (
     counted_steps,
@@ -19,17 +20,18 @@ from flaxformer_mt.checkpoints.reading import (
 )
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.runtime.processes import barrier
+from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, remove_tree
 
 
 class Averaged(NamedTuple):
     """The directory of an average, and the averaged steps, ascending."""
 
-    path: Path
+    path: AnyPath
     steps: tuple[int, ...]
 
 
 def average_checkpoints(
-    workdir: str | os.PathLike[str],
+    workdir: PathLike,
     *,
     last: int | None = None,
     best: int | None = None,
@@ -49,7 +51,7 @@ def average_checkpoints(
     Raises ValueError for wrong numbers or too few checkpoints, FileNotFoundError if `workdir` has
     none, and OSError if a checkpoint is damaged or the mean cannot be written.
     """
-    directory = Path(workdir).absolute() / "checkpoints"
+    directory = as_path(workdir).absolute() / "checkpoints"
     if bool(last) == bool(best) or (last or best or 0) < 1:
         raise ValueError(f"give either last or best, at least 1; got last={last}, best={best}")
     if not directory.is_dir():
@@ -73,7 +75,7 @@ def average_checkpoints(
     return Averaged(_write(directory.parent / "averaged", mean, extras), tuple(chosen))
 
 
-def mean_params(checkpoints: list[Path]) -> Params:
+def mean_params(checkpoints: list[AnyPath]) -> Params:
     """Returns the mean of each parameter, as NumPy arrays; it sums in float64.
 
     Raises OSError if a checkpoint is damaged; the message names it.
@@ -87,7 +89,7 @@ def mean_params(checkpoints: list[Path]) -> Params:
     return jax.tree.map(lambda t, dtype: (t / len(checkpoints)).astype(dtype), total, dtypes)
 
 
-def _no_training_run(workdir: Path) -> FileNotFoundError:
+def _no_training_run(workdir: AnyPath) -> FileNotFoundError:
     expected = "expected the --workdir of a run of `python -m flaxformer_mt.train`"
     if not workdir.is_dir():
         return FileNotFoundError(f"the directory {workdir} does not exist: {expected}")
@@ -95,39 +97,62 @@ def _no_training_run(workdir: Path) -> FileNotFoundError:
     return FileNotFoundError(f"{workdir} has no checkpoints, but {found or 'nothing'}: {expected}")
 
 
-def _read_whole(path: Path) -> Params:
+def _read_whole(path: AnyPath) -> Params:
     if damage := find_damage(path):
         raise OSError(f"checkpoint {path} is damaged: {damage}")
     return read_params(path)
 
 
-def _write(target: Path, params: Params, extras: dict[str, Any]) -> Path:
+def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> AnyPath:
     """Writes to a temporary directory, then renames it, so that a failure keeps the old average.
 
     With several processes the first one writes, and all wait for it.
     """
-    fresh = target.with_name("averaged.new")
+    try:
+        if isinstance(target, Path):
+            fresh = target.with_name("averaged.new")
+            try:
+                _save(fresh, params, extras, MultiprocessingOptions())
+                if jax.process_index() == 0:
+                    _replace(target, fresh)
+            except Exception:
+                remove_tree(fresh)
+                raise
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                if jax.process_index() == 0:
+                    fresh = Path(folder, "averaged")
+                    _save(fresh, params, extras, FIRST_PROCESS)
+                    publish(fresh, target)
+        barrier()
+    except Exception as error:
+        raise write_failure("the average", target, error) from error
+    return target
+
+
+def _save(
+    fresh: Path,
+    params: Params,
+    extras: dict[str, Any],
+    processes: MultiprocessingOptions,
+) -> None:
+    """Writes a checkpoint from the first process; these processes call it."""
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(params), extras=ocp.args.JsonSave(extras)
     )
-    try:
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-            checkpointer.save(fresh, args=items, force=True)
-        if jax.process_index() == 0:
-            seal(fresh)
-            _replace(target, fresh)
-        barrier()
-    except Exception as error:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise write_failure("the average", target, error) from error
-    return target
+    options = ocp.CompositeOptions(multiprocessing_options=processes)
+    handler = ocp.CompositeCheckpointHandler(composite_options=options)
+    with ocp.Checkpointer(handler, multiprocessing_options=processes) as checkpointer:
+        checkpointer.save(fresh, args=items, force=True)
+    if jax.process_index() == 0:
+        seal(fresh)
 
 
 def _replace(target: Path, fresh: Path) -> None:
     """Replaces `target` by `fresh`; at any moment one of the two is whole."""
     old = target.with_name("averaged.old")
-    shutil.rmtree(old, ignore_errors=True)
+    remove_tree(old)
     if target.exists():
         target.rename(old)
     fresh.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    remove_tree(old)

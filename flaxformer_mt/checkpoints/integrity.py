@@ -8,56 +8,67 @@ that damage becomes one sentence.
 
 import json
 import logging
-import os
 import zlib
 from pathlib import Path
+
+from flaxformer_mt.checkpoints.buckets import is_whole
+from flaxformer_mt.storage.paths import (
+    AnyPath,
+    file_sizes,
+    is_remote,
+    make_folder,
+    move_tree,
+    write_file,
+)
 
 _NEWEST = "newest_checkpoint"
 MANIFEST = "files.json"
 
 
-def saved_steps(directory: Path) -> list[int]:
+def saved_steps(directory: AnyPath) -> list[int]:
     """Returns the steps of the complete checkpoints in `directory`, ascending."""
-    if not directory.is_dir():
-        return []
-    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
+    return sorted(int(path.name) for path in _numbered(directory) if is_whole(path))
+
+
+def unfinished_checkpoints(directory: AnyPath) -> list[AnyPath]:
+    """Returns the checkpoints in a bucket that a kill left unfinished."""
+    return [path for path in _numbered(directory) if not is_whole(path)]
 
 
 def seal(checkpoint: Path) -> None:
     """Writes the list of a checkpoint's files, with size and CRC-32, into its directory."""
     listing = {
-        str(path.relative_to(checkpoint)): [path.stat().st_size, _crc32(path)]
-        for item in sorted(checkpoint.iterdir())
-        if item.is_dir()  # Orbax writes files of its own to the top directory after this
-        for path in sorted(item.rglob("*"))
-        if path.is_file()
+        name: [size, _crc32(checkpoint / name)]
+        for name, size in file_sizes(checkpoint).items()
+        if "/" in name  # Orbax writes files of its own to the top directory after this
     }
-    (checkpoint / MANIFEST).write_text(json.dumps(listing, indent=1), encoding="utf-8")
+    write_file(checkpoint / MANIFEST, json.dumps(listing, indent=1).encode())
 
 
-def find_damage(checkpoint: Path, *, contents: bool = True) -> str:
+def find_damage(checkpoint: AnyPath, *, contents: bool = True) -> str:
     """Returns what is wrong with a sealed checkpoint, or "" if it is whole.
 
-    Without `contents` it compares only names and sizes, which is cheap.
+    Without `contents`, and in a bucket, it compares only names and sizes, which is cheap.
     """
+    contents = contents and not is_remote(checkpoint)
     try:
         listing = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
     except ValueError:
         return f"{MANIFEST} is unreadable"
+    sizes = file_sizes(checkpoint)
     for name, (size, crc) in listing.items():
-        path = checkpoint / name
-        if not path.is_file():
+        if name not in sizes:
             return f"{name} is missing"
-        if path.stat().st_size != size:
-            return f"{name} has {path.stat().st_size} bytes instead of {size}"
-        if contents and _crc32(path) != crc:
+        if sizes[name] != size:
+            return f"{name} has {sizes[name]} bytes instead of {size}"
+        if contents and _crc32(checkpoint / name) != crc:
             return f"the contents of {name} have changed since it was written"
     return ""
 
 
-def move_damaged(directory: Path, target: Path) -> None:
+def move_damaged(directory: AnyPath, target: AnyPath) -> None:
     """Moves damaged checkpoints to `target`, with a warning each, so that the newest is whole.
 
     It also warns if the newest written checkpoint is missing. It reads every byte of the newest
@@ -81,9 +92,10 @@ def move_damaged(directory: Path, target: Path) -> None:
             "Restore one from a copy, or move this directory away to start from step 0."
         )
     for step, what in damaged.items():
-        target.mkdir(exist_ok=True)
-        moved = target / f"{step}-{len(os.listdir(target))}"
-        (directory / str(step)).rename(moved)
+        make_folder(target)
+        number = len(list(target.iterdir())) if target.is_dir() else 0
+        moved = target / f"{step}-{number}"
+        move_tree(directory / str(step), moved)
         logging.getLogger(__name__).warning(
             "checkpoint %d is damaged (%s): moved to %s; the newest whole one is %d",
             *(step, what, moved, whole[0]),
@@ -92,21 +104,19 @@ def move_damaged(directory: Path, target: Path) -> None:
         note_newest(directory)
 
 
-def note_newest(directory: Path) -> None:
+def note_newest(directory: AnyPath) -> None:
     """Records the step of the newest checkpoint, so that its loss can be noticed."""
     steps = saved_steps(directory)
     if steps:
-        partial = directory.parent / f"{_NEWEST}.partial"
-        partial.write_text(f"{steps[-1]}\n", encoding="utf-8")
-        partial.replace(directory.parent / _NEWEST)
+        write_file(directory.parent / _NEWEST, f"{steps[-1]}\n".encode())
 
 
-def was_saved(workdir: Path) -> bool:
+def was_saved(workdir: AnyPath) -> bool:
     """Returns whether a checkpoint was ever written in this workdir."""
     return bool(saved_steps(workdir / "checkpoints")) or (workdir / _NEWEST).exists()
 
 
-def _warn_if_missing(directory: Path) -> None:
+def _warn_if_missing(directory: AnyPath) -> None:
     """Warns if the newest written checkpoint is missing; raises OSError if all are."""
     try:
         noted = int((directory.parent / _NEWEST).read_text(encoding="utf-8"))
@@ -125,7 +135,13 @@ def _warn_if_missing(directory: Path) -> None:
         )
 
 
-def write_failure(what: str, where: Path, error: Exception, newest: str = "") -> OSError:
+def _numbered(directory: AnyPath) -> list[AnyPath]:
+    if not directory.is_dir():
+        return []
+    return [path for path in directory.iterdir() if path.name.isdecimal()]
+
+
+def write_failure(what: str, where: AnyPath, error: Exception, newest: str = "") -> OSError:
     """Returns one clear error for the many ways in which writing fails, here and in Orbax.
 
     `newest` describes the newest checkpoint that exists.
@@ -141,7 +157,7 @@ def write_failure(what: str, where: Path, error: Exception, newest: str = "") ->
     )
 
 
-def _crc32(path: Path) -> int:
+def _crc32(path: AnyPath) -> int:
     crc = 0
     with path.open("rb") as file:
         while chunk := file.read(1 << 22):

@@ -1,8 +1,6 @@
 """Loads the model of a workdir, without the optimiser's state, to translate or to train further."""
 
 import logging
-import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +12,7 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.initialization import Params, init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.files import refuse_url
+from flaxformer_mt.storage.paths import PathLike, as_path
 
 
 class LoadedModel(NamedTuple):
@@ -40,7 +38,7 @@ def make_model(config: Config, tokenizer: Tokenizer) -> Transformer:
     )
 
 
-def load_model(workdir: str | os.PathLike[str], which: str = "auto") -> LoadedModel:
+def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
     """Loads config, tokenizer, model and parameters from a workdir.
 
     Args:
@@ -53,8 +51,7 @@ def load_model(workdir: str | os.PathLike[str], which: str = "auto") -> LoadedMo
     exists), ValueError if the parameters do not fit the model or the vocabulary of the workdir, and
     OSError if the chosen checkpoint is damaged and nothing replaces it.
     """
-    refuse_url(workdir)
-    workdir = Path(workdir).absolute()
+    workdir = as_path(workdir).absolute()
     config = workdir_config(str(workdir))
     path = choose_checkpoint(workdir, which)
     tokenizer, extras = Tokenizer.load(workdir / "tokenizer"), read_extras(path)
@@ -90,9 +87,7 @@ MAY_DIFFER = (
 )
 
 
-def initial_params(
-    init_from: str | os.PathLike[str], model: Transformer, tokenizer_fingerprint: str
-) -> Params:
+def initial_params(init_from: PathLike, model: Transformer, tokenizer_fingerprint: str) -> Params:
     """Returns the parameters of another workdir: its average, else its best, else its last.
 
     Args:
@@ -127,13 +122,13 @@ def initial_params(
     return loaded.params
 
 
-def adopt_tokenizer(init_from: str | os.PathLike[str], workdir: str | os.PathLike[str]) -> bool:
+def adopt_tokenizer(init_from: PathLike, workdir: PathLike) -> bool:
     """Copies the tokenizer of `init_from` to a workdir without one; returns whether it did.
 
     Raises FileNotFoundError if the copy is needed, but `init_from` is no workdir or has no
     tokenizer, and ValueError if both are the same workdir or a tokenizer is damaged.
     """
-    there, here = Path(init_from), Path(workdir)
+    there, here = as_path(init_from), as_path(workdir)
     if there.resolve() == here.resolve():
         raise ValueError(
             f"training.init_from and --workdir are both {workdir}; to continue the training there "
@@ -150,7 +145,7 @@ def adopt_tokenizer(init_from: str | os.PathLike[str], workdir: str | os.PathLik
     return True
 
 
-def _check_is_workdir(path: str | os.PathLike[str]) -> None:
+def _check_is_workdir(path: PathLike) -> None:
     """Raises FileNotFoundError, with the name of the config field, if there is no workdir."""
     try:
         workdir_config(str(path))

@@ -17,22 +17,27 @@ Orbax reads and writes. This package adds checksums and the deletion of whole ch
 import dataclasses
 import json
 import math
-import os
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import PreservationContext, PreservationPolicy
+from upath import UPath
 
+from flaxformer_mt.checkpoints.buckets import (
+    Manager,
+    UploadingManager,
+    remove_checkpoint,
+)
 from flaxformer_mt.checkpoints.integrity import (
     find_damage,
     move_damaged,
     note_newest,
     saved_steps,
     seal,
+    unfinished_checkpoints,
     write_failure,
 )
 from flaxformer_mt.checkpoints.reading import (
@@ -43,6 +48,16 @@ from flaxformer_mt.checkpoints.reading import (
     read_items,
 )
 from flaxformer_mt.config import Config
+from flaxformer_mt.runtime.processes import barrier
+from flaxformer_mt.runtime.sharding import gather
+from flaxformer_mt.storage.paths import (
+    AnyPath,
+    PathLike,
+    as_path,
+    is_remote,
+    remove_tree,
+    write_file,
+)
 
 State = Any  # a dataclass with a field `params`: training.state.TrainState
 
@@ -66,17 +81,26 @@ class Checkpoints:
     is damaged.
     """
 
-    def __init__(self, workdir: str | os.PathLike[str], *, keep_last: int, keep_best: int):
-        workdir = Path(workdir).absolute()
+    def __init__(self, workdir: PathLike, *, keep_last: int, keep_best: int):
+        workdir = as_path(workdir).absolute()
         self.directory = workdir / "checkpoints"
         self._outdated = self.directory / "outdated"
         self._saving = 0
-        self._remove(self.directory.glob(f"*{ocp.utils.TMP_DIR_SUFFIX}*"))
-        self._remove([self._outdated])
+        self._remove_remains()
         if jax.process_index() == 0:  # CheckpointManager makes the other processes wait for this
             move_damaged(self.directory, workdir / "damaged")
         self._kept = _Kept(keep_last, keep_best)
-        self._manager = ocp.CheckpointManager(
+        self._manager = self._make_manager()
+        for step in saved_steps(self.directory):
+            self._kept.note(step, read_extras(self.directory / str(step)))
+
+    def _make_manager(self) -> Manager:
+        if isinstance(self.directory, UPath):
+            barrier()  # the first process may have moved some
+            return UploadingManager(
+                self.directory, saved_steps(self.directory), kept=self._kept.of, seal=seal
+            )
+        return ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
                 best_fn=quality,
@@ -86,8 +110,6 @@ class Checkpoints:
                 async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
             ),
         )
-        for step in saved_steps(self.directory):
-            self._kept.note(step, read_extras(self.directory / str(step)))
 
     def save(
         self,
@@ -126,6 +148,8 @@ class Checkpoints:
             "scheduled": scheduled,
         }
         json.dumps(extras)  # raises a TypeError here, not in the background
+        if is_remote(self.directory):  # the first process writes all of it
+            state, eval_params = gather((state, eval_params))
         rest = _without_params(state)
         if eval_params is not None:
             rest[_TRAINED] = state.params
@@ -146,10 +170,8 @@ class Checkpoints:
         self.wait()
         path = self.directory / str(step)
         if jax.process_index() == 0:
-            partial = path / f"{LATE_METRICS}.partial"
             try:
-                partial.write_text(json.dumps(metrics), encoding="utf-8")
-                partial.replace(path / LATE_METRICS)
+                write_file(path / LATE_METRICS, json.dumps(metrics).encode())
             except OSError as error:
                 raise write_failure("the validation metrics", path, error) from error
         self._kept.metrics[step] = dict(metrics)
@@ -198,8 +220,8 @@ class Checkpoints:
             self._manager.wait_until_finished()
         except Exception as error:
             raise self._failure(error) from error
-        self._remove([self._outdated])
         if jax.process_index() == 0:
+            self._remove_outdated()
             note_newest(self.directory)
 
     def close(self) -> None:
@@ -209,7 +231,7 @@ class Checkpoints:
         finally:
             self._manager.close()
 
-    def _newest(self) -> Path:
+    def _newest(self) -> AnyPath:
         """Returns the directory of the newest checkpoint, after checking that it is whole."""
         step = self.latest_step()
         if step is None:
@@ -221,13 +243,23 @@ class Checkpoints:
 
     def _seal(self) -> None:
         """Adds the checksums. Orbax calls it after the last write and before the renaming."""
+        assert isinstance(self.directory, Path)
         (unfinished,) = self.directory.glob(f"{self._saving}{ocp.utils.TMP_DIR_SUFFIX}*")
         seal(unfinished)
 
-    def _remove(self, directories: Iterable[Path]) -> None:
+    def _remove_remains(self) -> None:
+        """Removes what killed saves and deletions left."""
         if jax.process_index() == 0:
-            for directory in directories:
-                shutil.rmtree(directory, ignore_errors=True)
+            for path in unfinished_checkpoints(self.directory):
+                remove_checkpoint(path)
+            if isinstance(self.directory, Path):
+                for path in self.directory.glob(f"*{ocp.utils.TMP_DIR_SUFFIX}*"):
+                    remove_tree(path)
+            self._remove_outdated()
+
+    def _remove_outdated(self) -> None:
+        if isinstance(self._outdated, Path):
+            remove_tree(self._outdated)
 
     def _failure(self, error: Exception) -> OSError:
         steps = saved_steps(self.directory)

@@ -7,19 +7,21 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from etils import epath
 
+from flaxformer_mt.checkpoints.buckets import is_whole, readable
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps
 from flaxformer_mt.model.initialization import Params
+from flaxformer_mt.storage.paths import AnyPath
 
 LATE_METRICS = "late_metrics.json"
 """File in a checkpoint: metrics of a validation that followed later, after a stop."""
+
+_EXTRAS = "extras/metadata"  # Orbax gave it its name
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ def quality(metrics: Mapping[str, float]) -> float:
     return -math.inf if math.isnan(score) else score
 
 
-def whole_steps(directory: Path) -> list[int]:
+def whole_steps(directory: AnyPath) -> list[int]:
     """Returns the saved steps, ascending, without those whose files are missing or truncated.
 
     It warns about the latter.
@@ -48,14 +50,14 @@ def whole_steps(directory: Path) -> list[int]:
     return steps
 
 
-def rank_steps(directory: Path, steps: list[int]) -> list[int]:
+def rank_steps(directory: AnyPath, steps: list[int]) -> list[int]:
     """Returns the validated steps, best first; of equal ones the later first."""
     score = {step: quality(read_extras(directory / str(step))["metrics"]) for step in steps}
     validated = [step for step in steps if score[step] > -math.inf]
     return sorted(validated, key=lambda step: (score[step], step), reverse=True)
 
 
-def counted_steps(directory: Path, steps: list[int]) -> list[int]:
+def counted_steps(directory: AnyPath, steps: list[int]) -> list[int]:
     """Returns the steps that count as last ones: the newest, and those of the run's schedule.
 
     A checkpoint that a stop wrote does not count once the run has gone on, so that the run has the
@@ -68,7 +70,7 @@ def counted_steps(directory: Path, steps: list[int]) -> list[int]:
     ]
 
 
-def choose_checkpoint(workdir: Path, which: str) -> Path:
+def choose_checkpoint(workdir: AnyPath, which: str) -> AnyPath:
     """Returns the directory that `which` names; see `checkpoints.loading.load_model`.
 
     Raises FileNotFoundError if there is none, and OSError if every candidate is damaged.
@@ -82,7 +84,7 @@ def choose_checkpoint(workdir: Path, which: str) -> Path:
         _log.warning("checkpoint %s is damaged and not used: %s", path, damage)
     if not damaged:
         found = [str(step) for step in saved_steps(workdir / "checkpoints")]
-        found += ["averaged"] if (workdir / "averaged").exists() else []
+        found += ["averaged"] if is_whole(workdir / "averaged") else []
         raise FileNotFoundError(
             f"no checkpoint {which!r} in {workdir}: found {', '.join(found) or 'none at all'}"
             + (" (the best is known after a validation)" if which == "best" else "")
@@ -90,7 +92,7 @@ def choose_checkpoint(workdir: Path, which: str) -> Path:
     raise OSError(f"checkpoint {which!r} of {workdir} is damaged, and there is no other")
 
 
-def _candidates(workdir: Path, which: str) -> Iterator[Path]:
+def _candidates(workdir: AnyPath, which: str) -> Iterator[AnyPath]:
     """Yields candidates in order of preference; later ones are looked up only on demand."""
     directory, averaged = workdir / "checkpoints", workdir / "averaged"
     if which.isdecimal():
@@ -100,7 +102,7 @@ def _candidates(workdir: Path, which: str) -> Iterator[Path]:
         raise ValueError(
             f"unknown checkpoint {which!r}: expected auto, averaged, best, last or a step"
         )
-    if which in ("auto", "averaged") and averaged.is_dir():
+    if which in ("auto", "averaged") and is_whole(averaged):
         yield averaged
     if which == "averaged":
         return
@@ -111,7 +113,7 @@ def _candidates(workdir: Path, which: str) -> Iterator[Path]:
         yield from (directory / str(step) for step in reversed(steps))
 
 
-def read_items(path: Path, *, together: bool = False, **items: Any) -> dict[str, Any]:
+def read_items(path: AnyPath, *, together: bool = False, **items: Any) -> dict[str, Any]:
     """Reads some items of a checkpoint, each given by name with its `orbax.checkpoint.args`.
 
     Args:
@@ -125,19 +127,19 @@ def read_items(path: Path, *, together: bool = False, **items: Any) -> dict[str,
     )
     if together:
         options = ocp.options.MultiprocessingOptions()
-    handler = ocp.CompositeCheckpointHandler()
+    where, handler = readable(path, items), ocp.CompositeCheckpointHandler()
     with ocp.Checkpointer(handler, multiprocessing_options=options) as checkpointer:
-        return dict(checkpointer.restore(path, args=ocp.args.Composite(**items)).items())
+        return dict(checkpointer.restore(where, args=ocp.args.Composite(**items)).items())
 
 
-def read_extras(path: Path) -> dict[str, Any]:
+def read_extras(path: AnyPath) -> dict[str, Any]:
     """Returns the JSON part of a checkpoint, with the metrics of a late validation."""
-    extras = read_items(path, extras=ocp.args.JsonRestore())["extras"]
+    extras = json.loads((path / _EXTRAS).read_text(encoding="utf-8"))
     late = path / LATE_METRICS
     return extras | {"metrics": json.loads(late.read_text())} if late.exists() else extras
 
 
-def read_params(path: Path) -> Params:
+def read_params(path: AnyPath) -> Params:
     """Returns the parameters of a checkpoint as NumPy arrays."""
     # By default Orbax would place them on the devices that wrote them.
     as_numpy = jax.tree.map(
@@ -146,7 +148,7 @@ def read_params(path: Path) -> Params:
     return read_items(path, params=ocp.args.PyTreeRestore(restore_args=as_numpy))["params"]
 
 
-def check_fit(path: Path, item: str, expected: Any, found: Any = None) -> None:
+def check_fit(path: AnyPath, item: str, expected: Any, found: Any = None) -> None:
     """Checks names and shapes of a checkpoint's arrays against those of a tree.
 
     Args:
@@ -173,9 +175,9 @@ def check_fit(path: Path, item: str, expected: Any, found: Any = None) -> None:
         )
 
 
-def _stored(path: Path, item: str) -> Any:
+def _stored(path: AnyPath, item: str) -> Any:
     """Returns names, shapes and types of an item's arrays, as a tree."""
-    return ocp.StandardCheckpointHandler().metadata(epath.Path(path / item)).tree
+    return ocp.StandardCheckpointHandler().metadata(readable(path, [item]) / item).tree
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:

@@ -1,28 +1,32 @@
 """Checks whether a workdir belongs to this run, and what it already holds."""
 
-import os
-import shutil
 import tempfile
 from pathlib import Path
 
+from flaxformer_mt.checkpoints.buckets import is_whole
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps, was_saved, write_failure
 from flaxformer_mt.checkpoints.reading import rank_steps, read_extras, whole_steps
 from flaxformer_mt.config import CONFIG_FILE, Config, config_from_dict, differences, save_config
+from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, make_folder, remove_tree
 
 
-def make_workdir(workdir: Path) -> None:
-    """Makes the directory if it does not exist; raises OSError if it is not writable."""
+def make_workdir(workdir: AnyPath) -> None:
+    """Makes the directory if it does not exist; raises OSError if it is not writable.
+
+    The lock of a workdir in a bucket shows whether that is writable.
+    """
     if workdir.exists() and not workdir.is_dir():
         raise NotADirectoryError(f"{workdir} is a file; --workdir must name a directory")
     try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=workdir).close()
+        make_folder(workdir)
+        if isinstance(workdir, Path):
+            tempfile.TemporaryFile(dir=workdir).close()
     except OSError as error:
         raise write_failure("a file", workdir, error) from error
 
 
 def check_workdir(
-    workdir: str | os.PathLike[str], config: Config, tokenizer_fingerprint: str | None = None
+    workdir: PathLike, config: Config, tokenizer_fingerprint: str | None = None
 ) -> None:
     """Checks that this run may use `workdir`; changes nothing in it.
 
@@ -34,7 +38,7 @@ def check_workdir(
     Raises OSError if the directory is not writable, and ValueError if it holds checkpoints of
     another model; the message lists the differences.
     """
-    workdir = Path(workdir).absolute()
+    workdir = as_path(workdir).absolute()
     make_workdir(workdir)
     directory = workdir / "checkpoints"
     newest_first = (directory / str(step) for step in reversed(saved_steps(directory)))
@@ -54,29 +58,29 @@ def check_workdir(
 
 
 def claim_workdir(
-    workdir: str | os.PathLike[str], config: Config, tokenizer_fingerprint: str | None = None
+    workdir: PathLike, config: Config, tokenizer_fingerprint: str | None = None
 ) -> None:
     """Calls `check_workdir`, then writes config.json: the workdir now belongs to this run."""
     check_workdir(workdir, config, tokenizer_fingerprint)
     try:
         save_config(config, str(workdir))
     except OSError as error:
-        raise write_failure("config.json", Path(workdir), error) from error
+        raise write_failure("config.json", as_path(workdir), error) from error
 
 
-def remove_unused_tokenizer(workdir: str | os.PathLike[str]) -> None:
+def remove_unused_tokenizer(workdir: PathLike) -> None:
     """Removes a tokenizer that no checkpoint uses, so that the current text defines a new one.
 
     It does so only in a workdir with a config.json and without parameters. In any other directory
     a user may need the tokenizer.
     """
-    workdir = Path(workdir).absolute()
-    trained = was_saved(workdir) or (workdir / "averaged").exists()
+    workdir = as_path(workdir).absolute()
+    trained = was_saved(workdir) or is_whole(workdir / "averaged")
     if (workdir / CONFIG_FILE).exists() and not trained:
-        shutil.rmtree(workdir / "tokenizer", ignore_errors=True)
+        remove_tree(workdir / "tokenizer")
 
 
-def was_validated(workdir: str | os.PathLike[str]) -> bool:
+def was_validated(workdir: PathLike) -> bool:
     """Returns whether a checkpoint of the run has a validation score."""
-    directory = Path(workdir).absolute() / "checkpoints"
+    directory = as_path(workdir).absolute() / "checkpoints"
     return bool(rank_steps(directory, whole_steps(directory)))

@@ -11,7 +11,6 @@ The order of the data is a function of the seed alone; see `plan.py`. NumPy only
 import dataclasses
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +40,7 @@ from flaxformer_mt.data.training_text import (
     read_text,
     tokenize_sources,
 )
+from flaxformer_mt.storage.paths import AnyPath
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.batching.iterator import BatchIterator
@@ -99,7 +99,7 @@ def build_data(
     tokenizer_directory: str,
     seed: int,
     shard_rows: ShardRows | None = None,
-    quarantine: Path | None = None,
+    quarantine: AnyPath | None = None,
 ) -> Data:
     """Reads and tokenizes the text, and chooses the batch shapes.
 

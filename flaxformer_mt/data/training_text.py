@@ -22,6 +22,7 @@ from flaxformer_mt.data.tokenization.tokenizer import (
     build_tokenizer,
     check_same_settings,
 )
+from flaxformer_mt.storage.paths import AnyPath, as_path, local_folder
 
 HeldOut = Mapping[str, Sequence[Pair]]
 _PART_SIZE = {"bucket": 1 << 23, "pack": 1 << 20}
@@ -50,7 +51,7 @@ class TrainingText:
 
 
 def read_text(
-    config: DataConfig, held_out: HeldOut, tokenizer_directory: str, quarantine: Path | None
+    config: DataConfig, held_out: HeldOut, tokenizer_directory: str, quarantine: AnyPath | None
 ) -> tuple[Tokenizer, TrainingText]:
     """Reads and tokenizes the training text of a configuration. Raises as `build_data`."""
     corpus = open_set(config, config.train, screened=True)
@@ -96,7 +97,7 @@ def read_prepared(
 
     Raises ValueError if it is not complete, or was prepared with other settings.
     """
-    directory = Path(config.prepared).expanduser()
+    directory = local_folder(config.prepared).expanduser()
     manifest = Manifest.load(directory)
     if manifest is None:
         raise ValueError(
@@ -185,7 +186,7 @@ def _prepared_tokenizer(
     check_same_settings(
         prepared.settings, dataclasses.asdict(config.tokenizer), directory / "tokenizer"
     )
-    if not Path(tokenizer_directory, "tokenizer.json").exists():
+    if not (as_path(tokenizer_directory) / "tokenizer.json").exists():
         prepared.save(tokenizer_directory)
         return prepared
     here = Tokenizer.load(tokenizer_directory, sampling_alpha=alpha)

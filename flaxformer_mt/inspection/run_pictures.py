@@ -1,22 +1,20 @@
 """Pictures of a finished run: its loss, and the attention of one translation."""
 
 import importlib.util
+import io
 import json
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.capture import capture
+from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, write_file
 from flaxformer_mt.translation.translator import Translator
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def save_pictures(
-    workdir: str | os.PathLike[str], translator: Translator, sentence: str
-) -> tuple[Path, ...]:
+def save_pictures(workdir: PathLike, translator: Translator, sentence: str) -> tuple[AnyPath, ...]:
     """Writes loss.png and attention.png to `workdir`; returns their paths.
 
     Without Matplotlib (the extra [plots]) it writes and returns nothing.
@@ -34,18 +32,20 @@ def save_pictures(
         "attention.png": draw_attention(capture(translator, sentence), layer=last_layer),
     }
     for name, figure in figures.items():
-        figure.savefig(Path(workdir, name))
-    return tuple(Path(workdir, name) for name in figures)
+        picture = io.BytesIO()
+        figure.savefig(picture)
+        write_file(as_path(workdir) / name, picture.getvalue())
+    return tuple(as_path(workdir) / name for name in figures)
 
 
-def draw_loss(workdir: str | os.PathLike[str]) -> "Figure":
+def draw_loss(workdir: PathLike) -> "Figure":
     """Returns a figure of the cross-entropy in nats a token, of training and of validation.
 
     It has no label smoothing, so that both can be compared.
     """
     from matplotlib.figure import Figure
 
-    text = Path(workdir, "metrics.jsonl").read_text(encoding="utf-8")
+    text = (as_path(workdir) / "metrics.jsonl").read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
     figure = Figure(figsize=(6.4, 3.6), layout="constrained", dpi=120)
     axes = figure.subplots()

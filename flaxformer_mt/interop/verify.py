@@ -189,6 +189,8 @@ def _search_rules(
     given = loaded.config.decoding
     kept = ("tokens_per_batch", "max_rows_per_batch", "allow_unknown", "allow_special", "forbidden")
     rules = DecodingConfig(
+        split_sentences=False,
+        copy_unknown=False,
         beam_size=config.beam_size,
         length_penalty=config.length_penalty,
         length_normalization="average",

@@ -14,23 +14,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from flaxformer_mt.storage.paths import as_path, is_remote
+
 PAUSE = 0.05
 """Seconds without a new line after which the lines so far are answered."""
-
-
-def refuse_url(value: str | os.PathLike[str]) -> None:
-    """Raises ValueError for the address of a bucket or a web page, such as gs://bucket/run.
-
-    As a path, it would be a folder of this machine with the name "gs:".
-    """
-    # A Path has one slash less.
-    scheme, found, _ = str(value).partition("://" if isinstance(value, str) else ":/")
-    if found and scheme.isalnum() and len(scheme) > 1:  # C:/ is a drive
-        raise ValueError(
-            f"{value} is an address ({scheme}://), but files must be on this machine. Mount the "
-            "bucket as a folder, as with `gcsfuse BUCKET FOLDER` for gs:// or `mount-s3 BUCKET "
-            "FOLDER` for s3://, and give the folder; or copy the files here first."
-        )
 
 
 class Text(NamedTuple):
@@ -52,7 +39,7 @@ def read_text(path: str) -> Text:
         return Text(lines, not batches or batches[-1].final_newline)
     from flaxformer_mt.data.sources.text_files import read_lines
 
-    packed = read_lines(Path(path), may_be_empty=True)  # an empty file is valid input
+    packed = read_lines(as_path(path), may_be_empty=True)  # an empty file is valid input
     lines = [packed.sentence(index) for index in range(packed.num_sentences)]
     return Text(lines, packed.blob.endswith(b"\n"))
 
@@ -119,7 +106,7 @@ def lock_file(file: BinaryIO, message: str) -> None:
 
 def is_regular(path: str) -> bool:
     """Returns whether a path is a file or does not exist; a pipe or device is neither."""
-    return not os.path.exists(path) or stat.S_ISREG(os.stat(path).st_mode)
+    return is_remote(path) or not os.path.exists(path) or stat.S_ISREG(os.stat(path).st_mode)
 
 
 def standard_input(sizes: Iterable[int]) -> Iterator[Text]:

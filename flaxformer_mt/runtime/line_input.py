@@ -4,9 +4,9 @@ import codecs
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from flaxformer_mt.runtime.files import is_regular, read_text
+from flaxformer_mt.storage.paths import AnyPath, as_path
 
 _BLOCK = 1 << 20  # bytes
 
@@ -26,7 +26,7 @@ class TextFile:
         self.path = path
         self._kept: Sequence[str] | None = None
         if path and is_regular(path):
-            self.num_lines, self.final_newline, self.digest = _scan(Path(path))
+            self.num_lines, self.final_newline, self.digest = _scan(as_path(path))
         else:
             self._kept, self.final_newline = read_text(path)
             self.num_lines = len(self._kept)
@@ -41,7 +41,7 @@ class TextFile:
             return
         from flaxformer_mt.data.sources.text_files import open_bytes
 
-        with open_bytes(Path(self.path)) as file:
+        with open_bytes(as_path(self.path)) as file:
             for number, line in enumerate(file):
                 if number >= first:
                     bare = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -79,7 +79,7 @@ def shard_of(text: str, num_lines: int) -> range:
     return range(*ends)
 
 
-def _scan(path: Path) -> tuple[int, bool, str]:
+def _scan(path: AnyPath) -> tuple[int, bool, str]:
     """Returns the number of lines, whether the last one has a newline, and a hash of all."""
     from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8, open_bytes
 

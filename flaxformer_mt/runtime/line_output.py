@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
 from flaxformer_mt.runtime.files import is_regular, lock_file, open_output
+from flaxformer_mt.storage.paths import AnyPath, as_path, is_remote, move_file, working_copy
 
 T = TypeVar("T")
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
@@ -137,7 +138,8 @@ def line_output(
 ) -> Iterator[LineOutput]:
     """Opens a file that keeps what is finished, or standard output if `path` is empty.
 
-    The results go to `path`.partial, which is renamed at the end. If the command is interrupted or
+    The results go to `path`.partial, which is renamed at the end. (For an address it is a file of
+    this machine, which is copied there at the end.) If the command is interrupted or
     fails, the finished ones stay there, and a message on standard error says so.
 
     Args:
@@ -155,10 +157,10 @@ def line_output(
         with open_output(path) as file:
             yield LineOutput(file)
         return
-    final = Path(os.path.realpath(path))
-    partial = final.with_name(f"{final.name}.partial")
-    if not final.parent.is_dir():
-        raise FileNotFoundError(f"{path}: there is no directory {final.parent} to write to")
+    final = _final(path)
+    partial = working_copy(final).with_name(f"{final.name}.partial")
+    if not partial.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no directory {partial.parent} to write to")
     with open(partial, "a+b") as file:
         lock_file(
             file, f"another process writes {partial}: wait for its end, or choose another file"
@@ -184,8 +186,13 @@ def line_output(
                     file=sys.stderr,
                 )
             raise
-    os.replace(partial, final)
+    move_file(partial, final)
     _record(partial).unlink(missing_ok=True)
+
+
+def _final(path: str) -> AnyPath:
+    """Returns the file to write: the target of a symbolic link, not the link."""
+    return as_path(path) if is_remote(path) else Path(os.path.realpath(path))
 
 
 def _num_processes() -> int:

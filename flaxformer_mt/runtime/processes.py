@@ -13,6 +13,7 @@ import itertools
 import os
 import pickle
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -23,10 +24,12 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint.multihost import sync_global_processes
 
 from flaxformer_mt.runtime.command import memory_problem
+from flaxformer_mt.storage.paths import AnyPath
 
 T = TypeVar("T")
 
 _BARRIER_TIMEOUT = 24 * 3600  # seconds
+_SHARING_TIMEOUT = 20.0  # seconds
 _barrier_numbers = itertools.count()  # each barrier needs its own name
 
 _EXPLICIT = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
@@ -133,6 +136,40 @@ def broadcast_from_first(value: bool) -> bool:
         return value
     barrier()
     return bool(multihost_utils.broadcast_one_to_all(np.array(value)))
+
+
+def check_shared(path: AnyPath, token: str) -> None:
+    """Raises OSError in all processes if one of them does not read what the first one wrote.
+
+    Args:
+      path: a file that the first process has written.
+      token: what this file contains; only the first process's counts.
+    """
+    if jax.process_count() == 1:
+        return
+    barrier()
+    sent = np.frombuffer(token.encode(), np.uint8)
+    first = bytes(np.asarray(multihost_utils.broadcast_one_to_all(sent)).astype(np.uint8)).decode()
+    deadline = time.monotonic() + _SHARING_TIMEOUT  # network disks show a new file late
+    while not (seen := _contains(path, first)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    barrier()
+    found = np.ravel(multihost_utils.process_allgather(np.array([seen])))
+    if not found.all():
+        blind = ", ".join(map(str, np.flatnonzero(~found)))
+        raise OSError(
+            f"the processes of this run do not share the workdir {path.parent}: process {blind} "
+            "does not see what process 0 writes there. All of them write checkpoints to it: give "
+            "an address such as gs://bucket/run, or a network disk that every machine mounts at "
+            "this path"
+        )
+
+
+def _contains(path: AnyPath, text: str) -> bool:
+    try:
+        return text in path.read_text(encoding="utf-8")
+    except OSError:
+        return False
 
 
 def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:

@@ -201,6 +201,25 @@ def process_rows(mesh: Mesh, tokens_per_device: int = 0) -> ProcessRows:
     return ProcessRows(shards, tuple(sorted(mine)), tokens_per_device)
 
 
+def gather(tree: Any) -> Any:
+    """Returns the arrays of all processes as whole arrays of each process.
+
+    All processes call it. A device holds one whole array at a time. In a run of one process
+    nothing changes.
+    """
+    if jax.process_count() == 1:
+        return tree
+
+    def whole(array: jax.Array) -> Any:
+        if not array.is_fully_replicated:
+            array = jax.jit(lambda x: x, out_shardings=replicated(array.sharding.mesh))(array)  # pyright: ignore[reportAttributeAccessIssue]
+        copy = array.addressable_data(0)
+        is_key = jnp.issubdtype(copy.dtype, jax.dtypes.prng_key)
+        return copy if is_key else np.asarray(copy)
+
+    return jax.tree.map(whole, tree)
+
+
 @dataclasses.dataclass(frozen=True)
 class BatchPlacement:
     """Places the rows of this process on its devices, as its part of a global batch.

@@ -1,7 +1,7 @@
 """A lock on a workdir, so that two runs never write to it at the same time.
 
-The operating system releases the lock when its process ends, in whatever way. So no lock of a dead
-process remains, also on a network file system.
+The operating system releases the lock of a folder when its process ends, in whatever way. A bucket
+has no locks. There the owner renews an object, and one that is not renewed is free.
 """
 
 import contextlib
@@ -9,13 +9,19 @@ import errno
 import json
 import os
 import socket
+import sys
+import threading
 import time
+import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
-from flaxformer_mt.runtime.processes import first_then_others, is_first
+from upath import UPath
+
+from flaxformer_mt.runtime.processes import check_shared, first_then_others, is_first
+from flaxformer_mt.storage.paths import PathLike, as_path
 
 try:
     import fcntl
@@ -23,36 +29,52 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK_FILE = "owner.lock"
+RENEWAL = 10.0  # seconds
+EXPIRY = 60.0  # seconds without renewal after which the owner is gone
 
 
 @contextlib.contextmanager
-def own_workdir(workdir: str | os.PathLike[str]) -> Iterator[None]:
+def own_workdir(workdir: PathLike) -> Iterator[None]:
     """Holds the lock of an existing workdir. Of several processes of a run the first one holds it.
 
     Raises:
-      OSError: another run holds it; the message names its host and process.
+      OSError: another run holds it; the message names its host and process. Or the processes of
+        this run do not see the same workdir.
     """
-    path = Path(workdir, LOCK_FILE)
-    file = first_then_others(lambda: _lock(path) if is_first() else None)
+    path = as_path(workdir) / LOCK_FILE
+    token = uuid.uuid4().hex
+
+    def lock() -> Callable[[], None] | None:
+        if not is_first():
+            return None
+        return _lock(path, token) if isinstance(path, Path) else _lock_in_bucket(path, token)
+
+    release = first_then_others(lock)
     try:
+        check_shared(path, token)
         yield
     finally:
-        if file is not None:
-            file.close()
+        if release is not None:
+            release()
 
 
 @contextlib.contextmanager
-def own_directory(directory: str | os.PathLike[str]) -> Iterator[None]:
+def own_directory(directory: PathLike) -> Iterator[None]:
     """Holds the lock of an existing directory, for a command of one process that needs no jax.
 
     Raises OSError as `own_workdir`.
     """
-    with contextlib.closing(_lock(Path(directory, LOCK_FILE))):
+    path = as_path(directory) / LOCK_FILE
+    assert isinstance(path, Path)
+    release = _lock(path, uuid.uuid4().hex)
+    try:
         yield
+    finally:
+        release()
 
 
-def _lock(path: Path) -> TextIO:
-    """Returns the locked file; closing it releases the lock."""
+def _lock(path: Path, token: str) -> Callable[[], None]:
+    """Locks a file; returns what releases the lock."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - stays open
     try:
         if fcntl is not None:
@@ -70,13 +92,17 @@ def _lock(path: Path) -> TextIO:
             stacklevel=2,
         )
     file.truncate(0)
-    owner = {"host": socket.gethostname(), "process": os.getpid(), "since": time.ctime()}
-    file.write(json.dumps(owner) + "\n")
+    file.write(json.dumps(_owner(token)) + "\n")
     file.flush()
-    return file
+    return file.close
 
 
-def _refusal(workdir: Path, owner: str) -> str:
+def _owner(token: str) -> dict[str, Any]:
+    owner = {"host": socket.gethostname(), "process": os.getpid(), "since": time.ctime()}
+    return owner | {"token": token}
+
+
+def _refusal(workdir: Any, owner: str) -> str:
     try:
         found = json.loads(owner)
         who = f"process {found['process']} on host {found['host']}, since {found['since']}"
@@ -86,3 +112,105 @@ def _refusal(workdir: Path, owner: str) -> str:
         f"another run uses {workdir}: {who}. Wait for its end, stop it (`kill` saves it first), or "
         "choose another --workdir"
     )
+
+
+def _lock_in_bucket(path: UPath, token: str) -> Callable[[], None]:
+    """Writes the lock of a workdir in a bucket and renews it; returns what releases it."""
+    owner = _owner(token) | {"machine": _machine(), "started": _start_time(os.getpid())}
+    text = json.dumps(owner)
+    if found := _read(path):
+        _wait_until_free(path, found)
+        _write(path, text)
+    else:
+        try:
+            path.fs.pipe_file(path.path, text.encode(), mode="create")
+        except FileExistsError:
+            raise OSError(_refusal(path.parent, _read(path))) from None
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"cannot write to {path.parent}: {error}") from error
+    time.sleep(1)  # of two runs that found it free at once, the last writer has it
+    if _read(path) != text:
+        raise OSError(_refusal(path.parent, _read(path)))
+    ended = threading.Event()
+    thread = threading.Thread(target=_renew, args=(path, owner, ended), daemon=True)
+    thread.start()
+
+    def release() -> None:
+        ended.set()
+        thread.join()
+        path.unlink(missing_ok=True)
+
+    return release
+
+
+def _renew(path: UPath, owner: dict[str, Any], ended: threading.Event) -> None:
+    """Renews the lock until the end of the run. It ends the process if another run took it."""
+    number = 0
+    while not ended.wait(RENEWAL):
+        try:
+            if (found := _read(path)) and owner["token"] not in found:
+                message = f"error: this run lost its lock. {_refusal(path.parent, found)}"
+                print(message, file=sys.stderr, flush=True)
+                os._exit(1)  # sys.exit would end this thread only
+            number += 1
+            _write(path, json.dumps(owner | {"renewal": number}))
+        except Exception as error:  # the network may come back before the lock expires
+            print(f"could not renew {path}: {error}", file=sys.stderr, flush=True)
+
+
+def _wait_until_free(path: UPath, found: str) -> None:
+    """Returns when the owner of a lock is gone; raises OSError if it renews the lock."""
+    alive = _is_alive(found)
+    if alive:
+        raise OSError(_refusal(path.parent, found))
+    if alive is None:
+        print(f"{path} exists: waiting for up to {EXPIRY:.0f} s whether its owner lives")
+    deadline = time.monotonic() + (EXPIRY if alive is None else 0)
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        if (now := _read(path)) != found:
+            if not now:
+                return
+            raise OSError(_refusal(path.parent, now))
+
+
+def _is_alive(owner: str) -> bool | None:
+    """Returns whether the process of a lock runs; None if it is none of this machine."""
+    try:
+        values = json.loads(owner)
+        if not values["started"] or values["machine"] != _machine():
+            return None
+        return _start_time(values["process"]) == values["started"]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _machine() -> str:
+    """Returns a name of this machine since its start, and of this container."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _start_time(process: int) -> str:
+    """Returns when a process of this machine started; "" if there is none."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    state, *fields = stat.rpartition(")")[2].split()
+    return "" if state in "XZ" else fields[18]
+
+
+def _read(path: UPath) -> str:
+    """Returns the text of the lock, "" if there is none."""
+    try:
+        return path.fs.cat_file(path.path).decode()
+    except FileNotFoundError:
+        return ""
+
+
+def _write(path: UPath, text: str) -> None:
+    path.fs.pipe_file(path.path, text.encode())

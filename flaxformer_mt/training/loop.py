@@ -295,6 +295,7 @@ class Loop:
             scores = None if stop else self._validate()
         run, state = self.run, self.state
         separate = has_separate_eval_params(state, run.adaptation)
+        self._reporter.flush()
         run.checkpoints.save(
             int(state.step),
             state,

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,11 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 from tqdm import tqdm
 
+from flaxformer_mt.storage.mirror import Mirror
+from flaxformer_mt.storage.paths import PathLike, as_path
+
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_COPIES = 30.0  # to a bucket
 
 
 class Sample(NamedTuple):
@@ -43,7 +46,7 @@ class Reporter:
 
     def __init__(
         self,
-        workdir: str | os.PathLike[str] | None,
+        workdir: PathLike | None,
         *,
         resume_step: int = 0,
         total_steps: int,
@@ -51,10 +54,11 @@ class Reporter:
     ):
         self._workdir = workdir
         if workdir is not None:
-            path = Path(workdir, "metrics.jsonl")
+            self._mirror = Mirror(as_path(workdir), "metrics.jsonl")
+            path = self._mirror.folder / "metrics.jsonl"
             truncate_metrics(path, after=resume_step)
             self._file = path.open("a", encoding="utf-8")
-            self._events = _open_events(Path(workdir, "tensorboard"), resume_step)
+            self._events = _open_events(self._mirror.folder / "tensorboard", resume_step)
         self._quiet = quiet = quiet or workdir is None
         # Only a terminal can redraw a progress bar; print lines elsewhere.
         self._lines = not quiet and not sys.stderr.isatty()
@@ -128,6 +132,15 @@ class Reporter:
         if self._workdir is not None:
             self._file.close()
             self._events.close()
+            self._mirror.close()
+
+    def flush(self) -> None:
+        """Ensures that all reports so far are in the workdir: call it before a checkpoint.
+
+        A run that resumes from it does not write them again.
+        """
+        if self._workdir is not None:
+            self._mirror.copy()
 
     def _record(
         self, kind: str, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] = ()
@@ -157,8 +170,11 @@ class Reporter:
             for event in events:
                 self._events.write_event(event)
             self._events.flush()
+            self._mirror.copy(every=_SECONDS_BETWEEN_COPIES)
         except OSError as error:
-            raise OSError(f"could not write to {self._workdir}: {error.strerror}") from error
+            raise OSError(
+                f"could not write to {self._workdir}: {error.strerror or error}"
+            ) from error
 
 
 def _open_events(directory: Path, resume_step: int) -> EventsWriter:

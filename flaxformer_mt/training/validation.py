@@ -69,6 +69,7 @@ class Validation:
             self.data.tokenizer,
             self.config.decoding,
             max_source_length=self.config.data.max_source_length,
+            source_language=self.config.data.source_language,
         )
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
+from upath import UPath
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.storage.paths import PathLike
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import Request
 from flaxformer_mt.translation.word_ends import TargetWords
@@ -70,9 +72,9 @@ def as_checkpoint_name(which: Any) -> str:
     return str(which)
 
 
-def as_path(workdir: Any) -> str | os.PathLike[str]:
+def as_path(workdir: Any) -> PathLike:
     """Returns the path of a directory. Raises ValueError for what is no path."""
-    if not isinstance(workdir, str | os.PathLike) or not str(workdir):
+    if not isinstance(workdir, str | os.PathLike | UPath) or not str(workdir):
         raise ValueError(
             "workdir must be the path of the directory of a trained model, but it is "
             f"{_describe(workdir)}"

@@ -66,7 +66,7 @@ class DecodingConfig:
     5), and a few sentences in a batch of at most 32 hypotheses. Batches are always padded to their
     full size: set 1 to translate single sentences with little delay."""
     allow_unknown: bool = False
-    """Let translations contain the unknown word."""
+    """Let translations contain the unknown word, which the text shows as "<unk>" or "⁇"."""
     allow_special: bool = False
     """Let translations contain padding and the start token, which have no text."""
     forbidden: tuple[int, ...] = ()
@@ -74,8 +74,15 @@ class DecodingConfig:
     renormalize: bool = False
     """Divide the probability of forbidden tokens among the others; otherwise it is lost."""
     over_long: Literal["split", "truncate"] = "split"
-    """What to do with a line of more than max_source_length tokens: translate it in pieces, or only
-    its beginning."""
+    """What to do with a sentence of more than max_source_length tokens: translate it in pieces, or
+    only its beginning."""
+    split_sentences: bool = True
+    """Translate each sentence of a line alone, and join them with the line's own white space. A
+    line with a prefix or constraints is translated as a whole. Set it to false for a model that was
+    trained on lines of several sentences."""
+    copy_unknown: bool = True
+    """Copy source words that the model does not know into the translation, unless it has them
+    already, before the word that attends to them most."""
 
     min_target_length: int = 0
     """Least number of target tokens, EOS included. A second one is min_target_ratio * source

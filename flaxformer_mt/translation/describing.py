@@ -1,4 +1,4 @@
-"""Token probabilities, attention and flags of hypotheses and of given translations."""
+"""Token probabilities, attention, flags and unknown words of hypotheses; scores of given texts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +12,13 @@ from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.evaluation.quality_flags import check
 from flaxformer_mt.translation.checks import check_is_target, check_target_tokens
 from flaxformer_mt.translation.config import DecodingConfig
+from flaxformer_mt.translation.ranking import distinct
 from flaxformer_mt.translation.requests import Request
 from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, TokenDetails
 from flaxformer_mt.translation.scoring import TargetScore, score_examples
 from flaxformer_mt.translation.searching import Ensemble
 from flaxformer_mt.translation.segments import truncate
+from flaxformer_mt.translation.unknown_words import copy_unknown_words
 
 
 def describe(
@@ -26,31 +28,72 @@ def describe(
     ensemble: Ensemble,
     tokenizer: Tokenizer,
     suppressed: Bool[np.ndarray, " V"],
+    *,
+    with_details: bool,
 ) -> list[list[Hypothesis]]:
-    """Returns the hypotheses with details, and with flags if the config asks for them."""
-    pairs = [(r, h) for r, hypotheses in zip(requests, found, strict=True) for h in hypotheses]
+    """Returns the hypotheses with their unknown words, and flags and details if requested.
+
+    Details, flags and the places of copied words need a second pass over the hypotheses. Without
+    details and flags, only those of requests with unknown words take it.
+    """
+    described = [list(hypotheses) for hypotheses in found]
+    every = with_details or config.flag_faults
+    chosen = [i for i, r in enumerate(requests) if every or (r.unknown and config.copy_unknown)]
+    pairs = [(requests[i], one) for i in chosen for one in found[i]]
+    all_details = _details_of(pairs, config, ensemble, tokenizer, suppressed)
+    in_order = iter(
+        _describe_one(*pair, details, config, tokenizer)
+        for pair, details in zip(pairs, all_details, strict=True)
+    )
+    for i in chosen:
+        described[i] = [next(in_order) for _ in found[i]]
+        if requests[i].unknown and config.strategy != "sample":
+            described[i] = distinct(described[i])  # copies can make texts equal
+    for i, request in enumerate(requests):
+        unknown = tuple(word.text for word in request.unknown)
+        details = {} if with_details else {"details": None}
+        described[i] = [one._replace(unknown=unknown, **details) for one in described[i]]
+    return described
+
+
+def _details_of(
+    pairs: Sequence[tuple[Request, Hypothesis]],
+    config: DecodingConfig,
+    ensemble: Ensemble,
+    tokenizer: Tokenizer,
+    suppressed: Bool[np.ndarray, " V"],
+) -> list[TokenDetails]:
+    """Returns the details of hypotheses, by a second pass over them."""
     examples = [Example(r.inputs, np.asarray(h.tokens, np.int32)) for r, h in pairs]
     limits = [request.limit(config) for request, _ in pairs]
     scores = score_examples(examples, limits, config, ensemble, suppressed, with_attention=True)
-    described = []
-    for (request, hypothesis), details in zip(
-        pairs, make_details(examples, scores, tokenizer), strict=True
-    ):
-        flags = None
-        if config.flag_faults:
-            flags = check(
-                tokenizer.source.detokenize(request.inputs),
-                details.source_tokens,
-                hypothesis.text,
-                details.target_tokens,
-                attention=details.attention,
-                at_limit=len(hypothesis.tokens) >= request.limit(config),
-                num_unread=request.num_unread,
-                config=config.guard,
-            )
-        described.append(hypothesis._replace(details=details, flags=flags))
-    in_order = iter(described)
-    return [[next(in_order) for _ in hypotheses] for hypotheses in found]
+    return make_details(examples, scores, tokenizer)
+
+
+def _describe_one(
+    request: Request,
+    hypothesis: Hypothesis,
+    details: TokenDetails,
+    config: DecodingConfig,
+    tokenizer: Tokenizer,
+) -> Hypothesis:
+    """Returns a hypothesis with details, flags and copies of unknown words."""
+    flags, text = None, hypothesis.text
+    if config.flag_faults:
+        flags = check(
+            tokenizer.source.detokenize(request.inputs),
+            details.source_tokens,
+            text,
+            details.target_tokens,
+            attention=details.attention,
+            at_limit=len(hypothesis.tokens) >= request.limit(config),
+            num_unread=request.num_unread,
+            config=config.guard,
+        )
+    if request.unknown and config.copy_unknown:
+        tokens, attention = hypothesis.tokens, details.attention
+        text = copy_unknown_words(text, tokens, attention, request.unknown, tokenizer.target)
+    return hypothesis._replace(text=text, details=details, flags=flags)
 
 
 def make_details(

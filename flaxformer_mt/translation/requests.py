@@ -31,6 +31,7 @@ from flaxformer_mt.search.sampling import Sampler, WithoutReplacement
 from flaxformer_mt.search.selection import Selection
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.segments import Segment
+from flaxformer_mt.translation.unknown_words import UnknownWord
 from flaxformer_mt.translation.word_ends import Prefix, TargetWords
 
 
@@ -46,6 +47,10 @@ class Request(NamedTuple):
     """The beginning of the target."""
     phrases: tuple[tuple[int, ...], ...] = ()
     """Phrases that the target contains, as tokens."""
+    gap: str = ""
+    """The white space between it and the segment before it in the line."""
+    unknown: tuple[UnknownWord, ...] = ()
+    """Source words that the model does not know."""
 
     @property
     def num_required(self) -> int:
@@ -106,7 +111,7 @@ def make_requests(
     segment that has its text, or else to the first.
     Raises ValueError for text that the target vocabulary cannot represent.
     """
-    requests = [Request(segment.line, segment.inputs, segment.num_unread) for segment in segments]
+    requests = [Request(**segment._asdict()) for segment in segments]
 
     for line, group in itertools.groupby(range(len(requests)), lambda i: requests[i].line):
         indices = list(group)
@@ -127,6 +132,24 @@ def make_requests(
                 more = (*requests[index].phrases, tokens)
                 requests[index] = requests[index]._replace(phrases=more)
     return requests
+
+
+def lines_with_demands(
+    prefixes: Sequence[str | None] | None,
+    constraints: Sequence[Sequence[str] | None] | None,
+    first_line: int,
+) -> set[int]:
+    """Returns the numbers of the lines with a prefix or a constraint.
+
+    They are not split into sentences: a prefix can be longer than the first sentence, and nothing
+    tells to which sentence a phrase belongs.
+    """
+    return {
+        first_line + index
+        for given in ([[prefix or ""] for prefix in prefixes or ()], constraints or ())
+        for index, texts in enumerate(given)
+        if any(text.strip() for text in texts or ())
+    }
 
 
 @contextlib.contextmanager

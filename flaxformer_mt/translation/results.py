@@ -1,5 +1,6 @@
 """The results of a translator, and the translation of a line from those of its segments."""
 
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -54,6 +55,9 @@ class Hypothesis(NamedTuple):
     flags: tuple[Flag, ...] | None = None
     """Faults that were found; None if `flag_faults` is off."""
     details: TokenDetails | None = None
+    unknown: tuple[str, ...] = ()
+    """Source words that the model does not know, in order. With `copy_unknown` the text has them;
+    the tokens do not."""
 
     def __str__(self) -> str:
         return self.text
@@ -85,7 +89,7 @@ def make_hypothesis(tokens: list[int], score: float, vocabulary: Vocabulary) -> 
 
 def join_lines(
     num_lines: int,
-    lines: Sequence[int],
+    places: Sequence[tuple[int, str]],
     found: Sequence[Sequence[Hypothesis]],
     blank: Hypothesis,
     vocabulary: Vocabulary,
@@ -93,40 +97,58 @@ def join_lines(
     """Returns the hypotheses of each line, from the hypotheses of all segments.
 
     Args:
-      lines: index of the line of each segment.
+      places: of each segment, the index of its line, and the white space before it.
       found: hypotheses of each segment.
       blank: the hypothesis of a line without segments.
     """
     of_lines: list[list[Sequence[Hypothesis]]] = [[] for _ in range(num_lines)]
-    for line, hypotheses in zip(lines, found, strict=True):
+    gaps: list[list[str]] = [[] for _ in range(num_lines)]
+    for (line, gap), hypotheses in zip(places, found, strict=True):
         of_lines[line].append(hypotheses)
-    return [join_segments(of, vocabulary) if of else [blank] for of in of_lines]
+        gaps[line].append(gap)
+    return [
+        join_segments(of_line, vocabulary, gaps[line]) if of_line else [blank]
+        for line, of_line in enumerate(of_lines)
+    ]
 
 
 def join_segments(
-    segments: Sequence[Sequence[Hypothesis]], vocabulary: Vocabulary
+    segments: Sequence[Sequence[Hypothesis]], vocabulary: Vocabulary, gaps: Sequence[str]
 ) -> list[Hypothesis]:
     """Returns the hypotheses of a line, from the hypotheses of each of its segments.
 
     The i-th hypothesis of a split line consists of the i-th of every segment, or of its last one if
-    it has fewer. Scores are added.
+    it has fewer. Scores are added. `gaps` is the white space before each segment; the
+    first is not used.
     """
     if len(segments) == 1:
         return list(segments[0])
     return [
-        _concatenate([found[min(i, len(found) - 1)] for found in segments], vocabulary)
+        _concatenate([found[min(i, len(found) - 1)] for found in segments], vocabulary, gaps)
         for i in range(max(map(len, segments)))
     ]
 
 
-def _concatenate(parts: Sequence[Hypothesis], vocabulary: Vocabulary) -> Hypothesis:
+def _concatenate(
+    parts: Sequence[Hypothesis], vocabulary: Vocabulary, gaps: Sequence[str]
+) -> Hypothesis:
     tokens = [token for part in parts for token in part.tokens[:-1]]
     tokens.append(vocabulary.eos_id)
-    whole = make_hypothesis(tokens, sum(part.score for part in parts), vocabulary)
+    text = ""
+    for part, gap in zip(parts, gaps, strict=True):
+        text = part.text if part is parts[0] else text + (gap or _space_after(text)) + part.text
+    unknown = tuple(word for part in parts for word in part.unknown)
+    score = sum(part.score for part in parts)
+    whole = Hypothesis(" ".join(text.splitlines()), tokens, score, unknown=unknown)
     if all(part.flags is not None for part in parts):
         whole = whole._replace(flags=tuple(flag for part in parts for flag in part.flags or ()))
     details = [part.details for part in parts if part.details]
     return whole._replace(details=_concatenate_details(details) if details else None)
+
+
+def _space_after(text: str) -> str:
+    """Returns the space between two sentences where the source has none, as in Chinese."""
+    return "" if unicodedata.east_asian_width(text[-1:] or "a") in "WF" else " "
 
 
 def _concatenate_details(parts: Sequence[TokenDetails]) -> TokenDetails:

@@ -1,8 +1,11 @@
-"""From lines to segments: none for a blank line, several for a line that is too long."""
+"""From lines to segments: one for each sentence, none for a blank line.
+
+A sentence that is too long becomes several segments.
+"""
 
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -10,7 +13,9 @@ from jaxtyping import Int
 
 from flaxformer_mt.data.sources.language_tags import split_tag, tag_of
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.translation.long_lines import split_text
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
+from flaxformer_mt.translation.long_lines import split_sentences, split_text
+from flaxformer_mt.translation.unknown_words import UnknownWord, find_unknown_words
 
 S = TypeVar("S")
 SEGMENTS_OF_LONG_LINE = 256
@@ -18,13 +23,17 @@ SEGMENTS_OF_LONG_LINE = 256
 
 
 class Segment(NamedTuple):
-    """A line as the model reads it, or a part of a line that is too long."""
+    """A sentence as the model reads it, a whole line, or a part of a sentence that is too long."""
 
     line: int
     inputs: Int[np.ndarray, " s"]
     """EOS at the end."""
     num_unread: int = 0
     """Tokens that were cut off."""
+    gap: str = ""
+    """The white space between it and the segment before it in the line."""
+    unknown: tuple[UnknownWord, ...] = ()
+    """Words that the model does not know."""
 
 
 def tag_lines(
@@ -81,44 +90,97 @@ def segment_lines(
     over_long: Literal["split", "truncate"],
     first_line: int,
     quiet: bool = False,
+    sentences_of: str | None = None,
+    whole_lines: Collection[int] = (),
 ) -> list[Segment]:
-    """Returns the segments of all lines, in order; warns about each line that is too long.
+    """Returns the segments of all lines, in order; warns about each sentence that is too long.
 
-    Each segment of a split line begins with the tag of the line. `quiet` suppresses the warnings.
+    Args:
+      over_long: what to do with a sentence of more than `max_source_length` tokens.
+      first_line: number of the first line.
+      quiet: suppresses the warnings.
+      sentences_of: the language whose rules split a line into sentences; None = no splitting.
+      whole_lines: numbers of the lines that are not split into sentences.
+
+    Each segment of a split line begins with the tag of the line.
     """
     vocabulary = tokenizer.source
     segments = []
     for line, text in enumerate(lines, start=first_line):
-        tokens = vocabulary.tokenize(text) if text.strip() else []
-        pieces = [tokens]
-        if len(tokens) > max_source_length and over_long == "split":
-            tag, rest = split_tag(text)
-            if tag[2:-2] not in tokenizer.languages:
-                tag, rest = "", text
-            start = f"{tag} " if tag else ""
-
-            def fits(piece: str, start: str = start) -> bool:
-                return len(vocabulary.tokenize(start + piece)) <= max_source_length
-
-            texts = split_text(rest, fits)
-            pieces = [vocabulary.tokenize(start + piece) for piece in texts]
-            if not quiet:
-                what = f"split into {len(texts):,} pieces"
-                if len(texts) > SEGMENTS_OF_LONG_LINE:
-                    what += f", which take as long as {len(texts):,} lines"
-                _warn(line, len(tokens), "source", max_source_length, what)
-        for piece in pieces:
-            if len(piece) > 1:  # otherwise EOS only: characters that the tokenizer drops
+        language = None if line in whole_lines else sentences_of
+        for sentence in _read_sentences(text, tokenizer, language):
+            tokens = vocabulary.tokenize(sentence.tag + sentence.text)
+            pieces = [sentence]
+            if len(tokens) > max_source_length and over_long == "split":
+                pieces = _split_sentence(sentence, vocabulary, max_source_length)
+                if not quiet:
+                    _warn(line, len(tokens), "source", max_source_length, _in_pieces(len(pieces)))
+            for piece in pieces:
+                tokens = vocabulary.tokenize(piece.tag + piece.text)
+                if len(tokens) < 2:  # EOS only: characters that the tokenizer drops
+                    continue
                 inputs = truncate(
-                    piece,
+                    tokens,
                     max_source_length,
                     vocabulary.eos_id,
                     line=line,
                     side="source",
                     quiet=quiet,
                 )
-                segments.append(Segment(line, inputs, len(piece) - len(inputs)))
+                unknown = find_unknown_words(piece.text, inputs, tokenizer, tag=piece.tag)
+                num_unread = len(tokens) - len(inputs)
+                segments.append(Segment(line, inputs, num_unread, piece.gap, unknown))
     return segments
+
+
+class _Sentence(NamedTuple):
+    """A sentence, or a piece of one."""
+
+    text: str
+    tag: str = ""
+    """The tag of its line, and the space after it."""
+    gap: str = ""
+    """The white space before it."""
+
+
+def _read_sentences(line: str, tokenizer: Tokenizer, language: str | None) -> list[_Sentence]:
+    """Returns the sentences of a line, or the whole line if there is no `language`."""
+    if not line.strip():
+        return []
+    tag = split_tag(line)[0]
+    if tag[2:-2] not in tokenizer.languages:
+        tag = ""
+    text = line[len(tag) :]
+    texts = [text] if language is None else split_sentences(text, language)
+    if len(texts) <= 1:
+        start = line[: len(line) - len(text.lstrip())] if tag else ""
+        return [_Sentence(line[len(start) :], start)]
+    spaces = [text[len(text.rstrip()) :] for text in texts]
+    start = f"{tag} " if tag else ""
+    return [
+        _Sentence(text.strip(), start, gap)
+        for text, gap in zip(texts, ["", *spaces[:-1]], strict=True)
+    ]
+
+
+def _split_sentence(
+    sentence: _Sentence, vocabulary: Vocabulary, max_source_length: int
+) -> list[_Sentence]:
+    def fits(piece: str) -> bool:
+        return len(vocabulary.tokenize(sentence.tag + piece)) <= max_source_length
+
+    pieces, end = [], None
+    for text in split_text(sentence.text, fits):
+        start = sentence.text.index(text, end or 0)
+        gap = sentence.gap if end is None else sentence.text[end:start]
+        pieces.append(sentence._replace(text=text, gap=gap))
+        end = start + len(text)
+    return pieces
+
+
+def _in_pieces(number: int) -> str:
+    more = f", which take as long as {number:,} lines" if number > SEGMENTS_OF_LONG_LINE else ""
+    return f"split into {number:,} pieces{more}"
 
 
 def in_parts(segments: Sequence[S], lines: Sequence[int]) -> Iterator[Sequence[S]]:

@@ -5,16 +5,16 @@ print(translator.translate("A dog runs.")[0])
 
 `Translator.translate` has these stages, each in a module of this package:
 
-    segments    lines -> segments of token ids
+    segments    lines -> sentences -> segments of token ids
     requests    segments, prefixes, constraints -> requests; `checks` refuses impossible ones
     searching   requests -> groups of like length -> search on the devices -> hypotheses
-    describing  hypotheses -> token probabilities, attention and flags, if requested
     ranking     hypotheses of a segment -> those with different texts, in order
+    describing  hypotheses -> token probabilities, attention, flags and copies of unknown words
     results     hypotheses of segments -> hypotheses of lines
 """
 
 import dataclasses
-import os
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
@@ -27,6 +27,7 @@ from flaxformer_mt.inference.devices import on_all_devices
 from flaxformer_mt.inference.ensemble import params_in_dtype
 from flaxformer_mt.model.config import Dtype
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.storage.paths import PathLike
 from flaxformer_mt.translation.checks import (
     as_checkpoint_name,
     as_constraints,
@@ -41,9 +42,18 @@ from flaxformer_mt.translation.checks import (
     check_vocabularies,
 )
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
-from flaxformer_mt.translation.describing import describe, describe_pairs, make_example
+from flaxformer_mt.translation.describing import (
+    describe,
+    describe_pairs,
+    make_example,
+)
 from flaxformer_mt.translation.ranking import ranked
-from flaxformer_mt.translation.requests import Request, make_requests, suppressed_tokens
+from flaxformer_mt.translation.requests import (
+    Request,
+    lines_with_demands,
+    make_requests,
+    suppressed_tokens,
+)
 from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines
 from flaxformer_mt.translation.scoring import score_examples
 from flaxformer_mt.translation.searching import Ensemble, schedule, search
@@ -66,11 +76,13 @@ class Translator:
         max_source_length: int = 256,
         checkpoint: str = "",
         target_language: str = "",
+        source_language: str = "en",
     ) -> None:
         """Combines a model, its parameters and its tokenizer.
 
         `checkpoint` names the parameters, for messages: "averaged" or the number of a step.
-        `target_language` decides how BLEU splits words (strategy "mbr").
+        `source_language` decides how lines are split into sentences, `target_language` how BLEU
+        splits words (strategy "mbr").
         Raises ValueError if the model was made for another tokenizer.
         """
         if max_source_length < 2:
@@ -82,14 +94,14 @@ class Translator:
         self.checkpoint = checkpoint
         self.config = config or DecodingConfig()
         self.max_source_length = max_source_length
-        self.target_language = target_language
+        self.target_language, self.source_language = target_language, source_language
         self._ensemble = Ensemble([model], [params], max_source_length)
         self._words = TargetWords(tokenizer.target)
 
     @classmethod
     def load(
         cls,
-        workdir: str | os.PathLike[str],
+        workdir: PathLike,
         *,
         which: str | int = "auto",
         dtype: Dtype | None = None,
@@ -112,6 +124,7 @@ class Translator:
             max_source_length=loaded.config.data.max_source_length,
             checkpoint=loaded.checkpoint,
             target_language=loaded.config.data.target_language,
+            source_language=loaded.config.data.source_language,
         )
 
     @classmethod
@@ -135,6 +148,7 @@ class Translator:
             max_source_length=min(member.max_source_length for member in members),
             checkpoint=", ".join(member.checkpoint for member in members),
             target_language=first.target_language,
+            source_language=first.source_language,
         )
         translator._ensemble = Ensemble.combined(
             [member._ensemble for member in members], weights, translator.max_source_length
@@ -143,8 +157,10 @@ class Translator:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all parameters, in 32 hexadecimal digits."""
-        return self._ensemble.fingerprint
+        """A hash, in 32 hexadecimal digits, of all that the results depend on, except `config`."""
+        words = sorted(self.tokenizer.known_words or ())
+        parts = self._ensemble.fingerprint, self.source_language, self.target_language, words
+        return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
     @overload
     def translate(self, sentences: str, **options: Any) -> list[Hypothesis]: ...
@@ -186,8 +202,9 @@ class Translator:
         `num_hypotheses` hypotheses with different texts, best first. Of equal texts with different
         tokens, only the best one is returned. (Strategy "mbr" orders by utility; "sample" returns
         samples as they come, and some can be equal.) A blank sentence has one hypothesis: "", with
-        score 0. The hypotheses of a sentence do not depend on the other sentences. A sentence that
-        is too long is split or truncated, with a warning.
+        score 0. The hypotheses of a sentence do not depend on the other sentences. A string with
+        several sentences is split into them (`split_sentences`), and its i-th hypothesis joins the
+        i-th of each. A sentence that is too long is split or truncated, with a warning.
 
         Raises ValueError for an impossible config, language, prefix or constraint, and if the
         model's scores are not finite.
@@ -213,15 +230,13 @@ class Translator:
                 progress(len(found), len(requests))
         # ------------------------------------------------------------------ rank, describe
         found = [ranked(of_one, config, self.target_language) for of_one in found]
-        if details or config.flag_faults:
-            found = describe(requests, found, config, self._ensemble, self.tokenizer, suppressed)
-        if not details:
-            found = [[one._replace(details=None) for one in hypotheses] for hypotheses in found]
+        given = config, self._ensemble, self.tokenizer, suppressed
+        found = describe(requests, found, *given, with_details=details)
         # ------------------------------------------------------------------ join segments
         flags = () if config.flag_faults else None
         blank = Hypothesis("", [], 0.0, flags=flags, details=NO_DETAILS if details else None)
-        indices = [request.line - first_line for request in requests]
-        results = join_lines(len(lines), indices, found, blank, self.tokenizer.target)
+        places = [(request.line - first_line, request.gap) for request in requests]
+        results = join_lines(len(lines), places, found, blank, self.tokenizer.target)
         return results[0] if is_one else results
 
     def check(
@@ -327,6 +342,8 @@ class Translator:
         quiet: bool = False,
     ) -> list[Request]:
         """Returns the requests of all lines, after all checks."""
+        prefixes = as_prefixes(prefixes, len(lines), first_line)
+        constraints = as_constraints(constraints, len(lines), first_line)
         segments = segment_lines(
             tag_lines(lines, self.tokenizer, target_language, first_line=first_line),
             self.tokenizer,
@@ -334,11 +351,13 @@ class Translator:
             over_long=config.over_long,
             first_line=first_line,
             quiet=quiet,
+            sentences_of=self.source_language if config.split_sentences else None,
+            whole_lines=lines_with_demands(prefixes, constraints, first_line),
         )
         requests = make_requests(
             segments,
-            as_prefixes(prefixes, len(lines), first_line),
-            as_constraints(constraints, len(lines), first_line),
+            prefixes,
+            constraints,
             first_line=first_line,
             words=self._words,
             source=self.tokenizer.source,

@@ -9,7 +9,7 @@ import sys
 import types
 
 import pytest
-from tiny_run import CONFIG
+from tiny_run import WITHOUT_DROPOUT
 
 from flaxformer_mt.cli import exit_code
 from flaxformer_mt.data.sources.corpora import CorpusConfig
@@ -17,9 +17,9 @@ from flaxformer_mt.runtime import command, host_memory
 from flaxformer_mt.train import train
 
 ONE_STEP = dataclasses.replace(
-    CONFIG,
-    data=dataclasses.replace(CONFIG.data, validation=CorpusConfig()),
-    training=dataclasses.replace(CONFIG.training, num_steps=1),
+    WITHOUT_DROPOUT,
+    data=dataclasses.replace(WITHOUT_DROPOUT.data, validation=CorpusConfig()),
+    training=dataclasses.replace(WITHOUT_DROPOUT.training, num_steps=1),
 )
 IMPORTS = """
 import atexit, gc, os, pkgutil, signal, sys

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from tiny_run import CONFIG
+from tiny_run import WITHOUT_DROPOUT
 
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.data.pipeline import build_data
@@ -14,7 +14,7 @@ from flaxformer_mt.train import train
 def test_after_the_first_epoch_nothing_is_compiled(tmp_path, monkeypatch, compilations):
     """The epochs have updates of every shape, log lines, validations and checkpoints."""
     data = dataclasses.replace(
-        CONFIG.data,
+        WITHOUT_DROPOUT.data,
         train=CorpusConfig(pairs=("demo:train:100",)),
         tokenizer=TokenizerConfig(vocab_size=400),
         num_buckets=2,
@@ -23,10 +23,10 @@ def test_after_the_first_epoch_nothing_is_compiled(tmp_path, monkeypatch, compil
     one_epoch = len(epochs.plan(0))
     assert len(epochs.shapes) == 2
     config = dataclasses.replace(
-        CONFIG,
+        WITHOUT_DROPOUT,
         data=data,
         training=dataclasses.replace(
-            CONFIG.training,
+            WITHOUT_DROPOUT.training,
             num_steps=2 * one_epoch + one_epoch // 2,
             validate_every=one_epoch,
             checkpoint_every=one_epoch // 2,

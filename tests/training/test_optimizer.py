@@ -210,7 +210,13 @@ def test_the_default_is_the_papers_adam_bit_for_bit():
     assert_identical(*results)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("adam", "muon") else [pytest.mark.slow])
+        for name in NAMES
+    ],
+)
 def test_each_lowers_the_loss(params, name):
     optimizer = optimizer_of(name, learning_rate={"lion": 0.003}.get(name, 0.01))
 

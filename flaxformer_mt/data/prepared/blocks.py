@@ -23,6 +23,7 @@ from flaxformer_mt.data.sources.text_files import (
     open_bytes,
     pack_lines,
 )
+from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file
 
 Languages = tuple[str, str]
 
@@ -80,10 +81,10 @@ def open_streams(
 
     Public corpora are downloaded. Raises as `open_corpus`, partly when a stream is read.
     """
-    base = Path(directory).expanduser()
+    base = as_path(directory)
     languages = config.languages(source_language, target_language)
     files = [
-        (base / Path(source).expanduser(), base / Path(target).expanduser())
+        (local_file(join(base, source)), local_file(join(base, target)))
         for source, target in zip(config.source, config.target, strict=True)
     ]
     found = [(pair, functools.partial(_parallel_parts, pair)) for pair in files]
@@ -106,7 +107,7 @@ def open_streams(
 
 
 def _stream_of(
-    spec: str, base: Path, languages: Languages
+    spec: str, base: AnyPath, languages: Languages
 ) -> tuple[tuple[Path, ...], Callable[..., Iterator]]:
     """Returns the files and the parts of the source that a specification names."""
     kind, request = find_source(spec, base, languages)
@@ -114,9 +115,10 @@ def _stream_of(
         files = kind.text_files(request)
         return files, functools.partial(_parallel_parts, files)
     if kind.parse:
-        return (request.file,), functools.partial(_line_parts, request, spec)
+        return (local_file(request.file),), functools.partial(_line_parts, request, spec)
     if spec.endswith(".parquet"):
-        return (request.file,), functools.partial(parquet_parts, request.file, languages)
+        file = local_file(request.file)
+        return (file,), functools.partial(parquet_parts, file, languages)
     return (), functools.partial(_range_parts, spec, base, languages)
 
 
@@ -164,13 +166,13 @@ def _line_parts(request: SourceRequest, spec: str, size: int) -> Iterator:
         )
 
 
-def _parsed_pairs(blob: bytes, spec: str, base: Path, languages: Languages) -> PairSource:
+def _parsed_pairs(blob: bytes, spec: str, base: AnyPath, languages: Languages) -> PairSource:
     kind, request = find_source(spec, base, languages)
     assert kind.parse is not None
     return kind.parse(pack_lines(blob), request)
 
 
-def _range_parts(spec: str, base: Path, languages: Languages, size: int) -> Iterator:
+def _range_parts(spec: str, base: AnyPath, languages: Languages, size: int) -> Iterator:
     """Yields blocks of a source with random access, which each process opens itself."""
     total = len(_open(spec, base, languages))
     for start in range(0, total, size):
@@ -178,10 +180,12 @@ def _range_parts(spec: str, base: Path, languages: Languages, size: int) -> Iter
         yield count, functools.partial(_range_pairs, spec, base, languages, start, count)
 
 
-def _range_pairs(spec: str, base: Path, languages: Languages, start: int, count: int) -> PairSource:
+def _range_pairs(
+    spec: str, base: AnyPath, languages: Languages, start: int, count: int
+) -> PairSource:
     return SelectedPairs(_open(spec, base, languages), np.arange(start, start + count))
 
 
 @functools.lru_cache(maxsize=4)
-def _open(spec: str, base: Path, languages: Languages) -> PairSource:
+def _open(spec: str, base: AnyPath, languages: Languages) -> PairSource:
     return open_source(spec, base, languages)

@@ -97,7 +97,7 @@ class ShardWriter:
         sides = (pairs.inputs, pairs.targets)
         lengths = pairs.source_lengths, pairs.target_lengths
         for side, (ids, file) in enumerate(zip(sides, self._ids, strict=True)):
-            file.write(ids.astype(self._types[0]).tobytes())
+            file.write(ids.astype(self._types[0]).data)
             counts.tokens[side] += len(ids) - len(pairs)
             counts.unknown[side] += int(np.count_nonzero(ids == self._unk_ids[side]))
             left = MAX_PAIRS_NAMED - named_before[side] - counts.pairs_with_unknown[side]

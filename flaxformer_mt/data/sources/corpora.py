@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from flaxformer_mt.data.sources.quarantine import (
 from flaxformer_mt.data.sources.registry import find_source_kind, is_here, open_source
 from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.sources.text_files import read_text_pair
+from flaxformer_mt.storage.paths import AnyPath, as_path, join
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,9 +146,9 @@ def open_corpus(
       ValueError: a file that is empty, damaged or UTF-16, sides of unequal length, an unknown TFDS
         name, split or language.
     """
-    base = Path(directory).expanduser()
+    base = as_path(directory)
     sources: list[PairSource] = [
-        read_text_pair(base / Path(source).expanduser(), base / Path(target).expanduser())
+        read_text_pair(join(base, source), join(base, target))
         for source, target in zip(config.source, config.target, strict=True)
     ]
     languages = config.languages(source_language, target_language)
@@ -174,7 +174,7 @@ def open_corpus(
     )
 
 
-def set_aside(corpus: Corpus, max_bad_share: str, file: Path | None) -> list[BadRecord]:
+def set_aside(corpus: Corpus, max_bad_share: str, file: AnyPath | None) -> list[BadRecord]:
     """Returns the bad records of all sources, and lists them in `file`.
 
     Raises ValueError if a source has too many.
@@ -193,9 +193,9 @@ def first_missing(config: CorpusConfig, *, directory: str) -> str:
 
     Downloads nothing.
     """
-    base = Path(directory).expanduser()
+    base = as_path(directory)
     for name in (*config.source, *config.target):
-        if not (base / Path(name).expanduser()).exists():
+        if not join(base, name).exists():
             return name
     return next((spec for spec in config.pairs if not is_here(spec, base)), "")
 

@@ -4,13 +4,13 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.selection import SelectedPairs
+from flaxformer_mt.storage.paths import AnyPath, make_folder, write_file
 
 _MAX_TEXT = 500  # characters of a bad record that the list shows
 
@@ -59,14 +59,13 @@ def _blank(pair: Pair, name: str, index: int) -> BadRecord:
     return BadRecord(f"empty {side}", name, index + 1, f"the {side} is empty", other)
 
 
-def write_quarantine(records: Sequence[BadRecord], file: Path) -> None:
+def write_quarantine(records: Sequence[BadRecord], file: AnyPath) -> None:
     """Writes one JSON object for each record: file, line, reason, text. None: no file."""
     if not records:
         file.unlink(missing_ok=True)
         return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with open(file, "w", encoding="utf-8") as lines:
-        lines.writelines(map(quarantine_line, records))
+    make_folder(file.parent)
+    write_file(file, "".join(map(quarantine_line, records)).encode())
 
 
 def quarantine_line(record: BadRecord) -> str:
@@ -81,7 +80,7 @@ def count_kinds(records: Sequence[BadRecord]) -> Counter[str]:
 
 
 def check_bad_share(
-    kinds: Counter[str], first: str, total: int, name: str, allowed: str, file: Path | None
+    kinds: Counter[str], first: str, total: int, name: str, allowed: str, file: AnyPath | None
 ) -> None:
     """Raises ValueError if more records of a corpus are bad than `allowed`, such as "5%".
 

@@ -10,6 +10,7 @@ from typing import Any
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
 from flaxformer_mt.data.sources.text_files import missing_file, record_pair
+from flaxformer_mt.storage.paths import AnyPath, local_file
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class RecordPairs:
             raise BadRecordError(bad) from error
 
 
-def open_parquet(path: Path, languages: tuple[str, str]) -> RecordPairs:
+def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
     """Opens a Parquet file with the columns of `read_jsonl`'s objects.
 
     Raises ValueError for a file without them, or a damaged one.
@@ -48,7 +49,7 @@ def open_parquet(path: Path, languages: tuple[str, str]) -> RecordPairs:
     if not path.exists():
         raise missing_file(path)
     try:
-        table = pyarrow.parquet.read_table(path)
+        table = pyarrow.parquet.read_table(local_file(path))
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
     return _checked(RecordPairs(_Rows(table), languages, str(path)))

@@ -27,6 +27,7 @@ from flaxformer_mt.data.sources.text_files import (
     tsv_pairs,
 )
 from flaxformer_mt.data.sources.tfds import TfdsPairs, is_prepared
+from flaxformer_mt.storage.paths import AnyPath, join, local_file
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,15 +36,15 @@ class SourceRequest:
 
     match: re.Match[str]
     """The specification, matched by the pattern of its kind."""
-    directory: Path
+    directory: AnyPath
     """Relative file names start here."""
     languages: tuple[str, str] = ("", "")
     """Source and target language."""
 
     @property
-    def file(self) -> Path:
+    def file(self) -> AnyPath:
         """The specification as a file name."""
-        return self.directory / Path(self.match[0]).expanduser()
+        return join(self.directory, self.match[0])
 
 
 Parser = Callable[[PackedText, SourceRequest], PairSource]
@@ -163,7 +164,7 @@ SOURCE_KINDS = (
     _text_kind(
         r".*\.zip",
         '"file.zip" (of OPUS, with members such as *.de and *.en)',
-        lambda request: zip_text(request.file, request.languages),
+        lambda request: zip_text(local_file(request.file), request.languages),
         lambda request: request.file.exists(),
     ),
     SourceKind(
@@ -206,20 +207,20 @@ def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
 
 
 def find_source(
-    spec: str, directory: Path, languages: tuple[str, str]
+    spec: str, directory: AnyPath, languages: tuple[str, str]
 ) -> tuple[SourceKind, SourceRequest]:
     """Returns the kind of the source that a specification names, and how to ask it."""
     kind, match = find_source_kind(spec)
     return kind, SourceRequest(match=match, directory=directory, languages=languages)
 
 
-def open_source(spec: str, directory: Path, languages: tuple[str, str]) -> PairSource:
+def open_source(spec: str, directory: AnyPath, languages: tuple[str, str]) -> PairSource:
     """Opens the source that a specification names."""
     kind, request = find_source(spec, directory, languages)
     return kind.open(request)
 
 
-def is_here(spec: str, directory: Path) -> bool:
+def is_here(spec: str, directory: AnyPath) -> bool:
     """Returns whether the data of a source is on this machine. Downloads nothing."""
     kind, match = find_source_kind(spec)
     return kind.is_here(SourceRequest(match=match, directory=directory))

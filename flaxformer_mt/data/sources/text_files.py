@@ -12,7 +12,6 @@ import lzma
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from jaxtyping import Int64
 
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
+from flaxformer_mt.storage.paths import AnyPath, local_file
 
 _NEWLINE, _TAB = ord("\n"), ord("\t")
 UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
@@ -59,7 +59,7 @@ class TextPairs:
 
     source: PackedText
     target: PackedText
-    files: tuple[Path, Path]
+    files: tuple[AnyPath, AnyPath]
     """The file of each side."""
     bad: Mapping[int, BadRecord] = dataclasses.field(default_factory=dict)
     """Records without two sides, by index."""
@@ -76,7 +76,7 @@ class TextPairs:
         )
 
 
-def _sentence(text: PackedText, index: int, file: Path) -> str:
+def _sentence(text: PackedText, index: int, file: AnyPath) -> str:
     """Returns a sentence. Raises BadRecordError if it is not UTF-8."""
     try:
         return text.sentence(index)
@@ -84,12 +84,12 @@ def _sentence(text: PackedText, index: int, file: Path) -> str:
         raise BadRecordError(_bad_line(text, index, file, "not UTF-8", _where(error))) from error
 
 
-def _bad_line(text: PackedText, index: int, file: Path, kind: str, reason: str) -> BadRecord:
+def _bad_line(text: PackedText, index: int, file: AnyPath, kind: str, reason: str) -> BadRecord:
     shown = text.line(index).decode("utf-8", errors="replace").removesuffix("\r")
     return BadRecord(kind, str(file), index + 1, reason, shown)
 
 
-def read_text_pair(source: Path, target: Path) -> TextPairs:
+def read_text_pair(source: AnyPath, target: AnyPath) -> TextPairs:
     """Reads two files; line i of one is the translation of line i of the other.
 
     Raises ValueError if the numbers of lines differ, and as `read_lines` except for invalid UTF-8.
@@ -99,7 +99,7 @@ def read_text_pair(source: Path, target: Path) -> TextPairs:
     return TextPairs(*sides, (source, target))
 
 
-def check_equal_counts(files: tuple[Path, Path], counts: Sequence[int]) -> None:
+def check_equal_counts(files: tuple[AnyPath, AnyPath], counts: Sequence[int]) -> None:
     """Raises ValueError if two parallel files have different numbers of lines."""
     if counts[0] != counts[1]:
         raise ValueError(
@@ -108,7 +108,7 @@ def check_equal_counts(files: tuple[Path, Path], counts: Sequence[int]) -> None:
         )
 
 
-def read_lines(path: Path, *, may_be_empty: bool = False, check: bool = True) -> PackedText:
+def read_lines(path: AnyPath, *, may_be_empty: bool = False, check: bool = True) -> PackedText:
     """Reads one sentence a line, split at "\\n" only; unpacks `.gz` and `.xz`.
 
     `check` looks for invalid UTF-8; without it, `PackedText.sentence` finds it.
@@ -132,7 +132,7 @@ def pack_lines(blob: bytes) -> PackedText:
     return PackedText(blob, starts.astype(np.int64), ends.astype(np.int64))
 
 
-def read_tsv(path: Path) -> TextPairs:
+def read_tsv(path: AnyPath) -> TextPairs:
     """Reads a file of lines `source<TAB>target`; another number of tabs makes a bad record.
 
     Raises ValueError as `read_text_pair`.
@@ -140,7 +140,7 @@ def read_tsv(path: Path) -> TextPairs:
     return tsv_pairs(read_lines(path, check=False), path)
 
 
-def tsv_pairs(lines: PackedText, path: Path) -> TextPairs:
+def tsv_pairs(lines: PackedText, path: AnyPath) -> TextPairs:
     """Returns the pairs of lines of a TSV file."""
     blob, starts, ends = lines
     tabs = np.flatnonzero(np.frombuffer(blob, np.uint8) == _TAB)
@@ -165,7 +165,7 @@ def _wrong_columns(line: bytes) -> str:
     return f"a TSV line must be source<TAB>target, {found}."
 
 
-def read_jsonl(path: Path, source_language: str, target_language: str) -> TextPairs:
+def read_jsonl(path: AnyPath, source_language: str, target_language: str) -> TextPairs:
     """Reads a file with one JSON object a line.
 
     The keys are the language codes, as in {"en": "...", "de": "..."}, or "source" and "target".
@@ -176,7 +176,7 @@ def read_jsonl(path: Path, source_language: str, target_language: str) -> TextPa
 
 
 def jsonl_pairs(
-    lines: PackedText, path: Path, source_language: str, target_language: str
+    lines: PackedText, path: AnyPath, source_language: str, target_language: str
 ) -> TextPairs:
     """Returns the pairs of lines of a JSONL file."""
     source, target = _Packer(), _Packer()
@@ -212,10 +212,12 @@ def one_line(text: str) -> str:
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
-def missing_file(path: Path) -> FileNotFoundError:
+def missing_file(path: AnyPath) -> FileNotFoundError:
     """Returns an error that lists the files in the folder of `path`."""
     folder = path.parent
     while not folder.is_dir():
+        if folder == folder.parent:
+            return FileNotFoundError(f"there is no file {path}, and no bucket {folder}.")
         folder = folder.parent
     names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
@@ -225,7 +227,7 @@ def missing_file(path: Path) -> FileNotFoundError:
 
 
 @contextlib.contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
+def open_bytes(path: AnyPath) -> Iterator[BinaryIO]:
     """Opens a file, and unpacks `.gz` and `.xz`.
 
     Raises FileNotFoundError (with the files that are there instead), or ValueError for a directory
@@ -233,7 +235,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """
     opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
-        with opener(path, "rb") as file:
+        with opener(local_file(path), "rb") as file:
             yield file
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing_file(path) from error
@@ -245,7 +247,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         ) from error
 
 
-def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
+def _read_bytes(path: AnyPath, *, may_be_empty: bool) -> bytes:
     with open_bytes(path) as file:
         blob = file.read().removeprefix(UTF8_MARK)
     if not blob and not may_be_empty:
@@ -253,12 +255,12 @@ def _read_bytes(path: Path, *, may_be_empty: bool) -> bytes:
     return blob
 
 
-def empty_file(path: Path) -> ValueError:
+def empty_file(path: AnyPath) -> ValueError:
     """Returns an error for a file without text."""
     return ValueError(f"{path} is empty; expected one sentence a line.")
 
 
-def _check_utf8(blob: bytes, path: Path) -> None:
+def _check_utf8(blob: bytes, path: AnyPath) -> None:
     """Raises ValueError for invalid UTF-8. Decodes in parts: one large string needs much memory."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
@@ -269,7 +271,7 @@ def _check_utf8(blob: bytes, path: Path) -> None:
         _raise_bad_line(blob, path)
 
 
-def _raise_bad_line(blob: bytes, path: Path) -> None:
+def _raise_bad_line(blob: bytes, path: AnyPath) -> None:
     for number, line in enumerate(blob.split(b"\n"), start=1):
         try:
             line.decode("utf-8")

@@ -11,10 +11,8 @@ becomes that token, and a line may begin with a target language, `>>fra<<`, whic
 
 import functools
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal, SupportsInt
 
 from sentencepiece import SentencePieceProcessor
@@ -22,6 +20,7 @@ from sentencepiece import SentencePieceProcessor
 from flaxformer_mt.data.sources.text_files import missing_file
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import load_model
 from flaxformer_mt.data.tokenization.vocabulary import until_end, without_line_breaks
+from flaxformer_mt.storage.paths import PathLike, as_path
 
 MODELS = {"source": "source.spm", "target": "target.spm"}
 VOCAB, TARGET_VOCAB, SETTINGS = "vocab.json", "target_vocab.json", "tokenizer_config.json"
@@ -46,7 +45,7 @@ _CLEAN_UP = {
 
 
 def read_marian_vocabularies(
-    directory: str | os.PathLike[str], *, bos_id: int | None = None
+    directory: PathLike, *, bos_id: int | None = None
 ) -> tuple["MarianVocabulary", "MarianVocabulary"]:
     """Returns the source and target vocabulary of a Marian model.
 
@@ -56,7 +55,7 @@ def read_marian_vocabularies(
 
     Raises FileNotFoundError for a missing file, ValueError for a damaged one.
     """
-    folder = Path(directory)
+    folder = as_path(directory)
     files = {name: (folder / name).read_bytes() for name in _FILES if (folder / name).is_file()}
     try:
         source, target = (MarianVocabulary(files, side, bos_id=bos_id) for side in _SIDES)

@@ -67,7 +67,7 @@ def hash_parts(parts: Iterable[bytes | np.ndarray]) -> str:
     """Returns a hash of all parts, one after the other, in 16 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
-        digest.update(memoryview(part))
+        digest.update(part if isinstance(part, bytes) else part.data)
     return digest.hexdigest()
 
 

@@ -6,15 +6,15 @@ The workdir keeps them:
     shared.model      or  source.model, target.model            SentencePiece
     shared.vocab.tsv  or  source.vocab.tsv, target.vocab.tsv    words
     source.spm, target.spm, vocab.json, ...                     Marian, see marian_vocabulary.py
+    source.words.txt                                            words of a small training text
 """
 
 import dataclasses
 import functools
 import hashlib
 import json
-import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
 from flaxformer_mt.data.sources.text_files import missing_file
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.data.tokenization.known_words import few_words
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MarianVocabulary,
     read_marian_vocabularies,
@@ -31,8 +32,19 @@ from flaxformer_mt.data.tokenization.marian_vocabulary import (
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
+from flaxformer_mt.storage.paths import (
+    AnyPath,
+    PathLike,
+    as_path,
+    join,
+    local_file,
+    make_folder,
+    write_file,
+)
 
 _INDEX = "tokenizer.json"
+_WORDS = "source.words.txt"
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _KINDS = {
     "sentencepiece": SentencePieceVocabulary,
     "word": WordVocabulary,
@@ -50,6 +62,8 @@ class Tokenizer:
     """Its configuration, so that a resumed run with another one is refused."""
     languages: tuple[str, ...] = ()
     """Target languages whose tags the source vocabulary has; see `language_tags`."""
+    known_words: frozenset[str] | None = None
+    """The source words of the training text, if these are few; see `known_words.few_words`."""
 
     @property
     def shared(self) -> bool:
@@ -67,6 +81,21 @@ class Tokenizer:
         tags = set(map(tag_of, self.languages))
         return tuple(token for token, piece in enumerate(self.target.pieces) if piece in tags)
 
+    @functools.cached_property
+    def unseen_tokens(self) -> frozenset[int]:
+        """Source tokens that no training text has.
+
+        These are the unknown word and, if every character of the training text has a piece, bytes.
+        """
+        tokens, given = {self.source.unk_id}, self.settings
+        learnt = given.get("kind") == "sentencepiece" and not (
+            given.get("source_model") or given.get("target_model")
+        )
+        if learnt and given["character_coverage"] == 1:
+            pieces = enumerate(self.source.pieces)
+            tokens |= {token for token, piece in pieces if _BYTE.fullmatch(piece)}
+        return frozenset(tokens)
+
     @property
     def fingerprint(self) -> str:
         """A hash of both vocabularies, in 16 hexadecimal digits."""
@@ -76,12 +105,14 @@ class Tokenizer:
             digest.update(f"{vocabulary.suffix} {len(content)} ".encode() + content)
         return digest.hexdigest()[:16]
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
+    def save(self, directory: PathLike) -> None:
         """Writes the vocabularies, and then the index that `load` needs."""
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = as_path(directory)
+        make_folder(directory)
         for name, content in self._contents().items():
-            _write(directory / name, content)
+            write_file(directory / name, content)
+        if self.known_words is not None:
+            write_file(directory / _WORDS, "\n".join(sorted(self.known_words)).encode())
         kind = next(kind for kind, cls in _KINDS.items() if cls.suffix == self.source.suffix)
         index: dict[str, Any] = {"kind": kind, "shared": self.shared}
         if isinstance(self.target, MarianVocabulary):
@@ -89,7 +120,7 @@ class Tokenizer:
         if self.needs_tag:
             index["languages"] = list(self.languages)
         index["settings"] = dict(self.settings)
-        _write(directory / _INDEX, json.dumps(index, indent=2).encode())
+        write_file(directory / _INDEX, json.dumps(index, indent=2).encode())
 
     def _contents(self) -> Mapping[str, bytes]:
         """Returns the files by name, without the index."""
@@ -101,12 +132,12 @@ class Tokenizer:
         return {side + one.suffix: one.to_bytes() for side, one in sides.items()}
 
     @classmethod
-    def load(cls, directory: str | os.PathLike[str], *, sampling_alpha: float = 0.0) -> "Tokenizer":
+    def load(cls, directory: PathLike, *, sampling_alpha: float = 0.0) -> "Tokenizer":
         """Returns the tokenizer that `save` wrote; it does not save `sampling_alpha`.
 
         Raises FileNotFoundError if there is no tokenizer, ValueError if it is damaged.
         """
-        directory = Path(directory)
+        directory = as_path(directory)
         index_file = directory / _INDEX
         if not index_file.exists():
             raise missing_file(index_file)
@@ -120,20 +151,21 @@ class Tokenizer:
         if kind == "marian":
             sides = read_marian_vocabularies(directory, bos_id=index.get("bos_id"))
             return cls(*sides, settings, languages_in(sides[0].pieces))
+        words = _read_known_words(directory / _WORDS)
         if shared:
             both = _read(directory / f"shared{suffix}", kind, sampling_alpha)
-            return cls(both, both, settings, languages)
+            return cls(both, both, settings, languages, words)
         source = _read(directory / f"source{suffix}", kind, sampling_alpha)
         target = _read(directory / f"target{suffix}", kind, sampling_alpha)
-        return cls(source, target, settings, languages)
+        return cls(source, target, settings, languages, words)
 
 
 def build_tokenizer(
     config: TokenizerConfig,
     corpus: Corpus,
     *,
-    directory: str | os.PathLike[str],
-    data_directory: str | os.PathLike[str] = ".",
+    directory: PathLike,
+    data_directory: PathLike = ".",
 ) -> Tokenizer:
     """Returns the tokenizer in `directory`; if there is none, learns or reads one and saves it.
 
@@ -149,14 +181,18 @@ def build_tokenizer(
         `directory` with another configuration.
     """
     settings = dataclasses.asdict(config)
-    if (Path(directory) / _INDEX).exists():
+    if (as_path(directory) / _INDEX).exists():
         tokenizer = Tokenizer.load(directory, sampling_alpha=config.sampling_alpha)
         check_same_settings(tokenizer.settings, settings, directory)
         _check_languages(tokenizer, corpus.languages, directory)
         return tokenizer
-    base = Path(data_directory).expanduser()
+    base = as_path(data_directory)
     source_file, target_file = config.existing_files()
     languages = corpus.languages
+    words = None  # a vocabulary from elsewhere can come with a model that knows more words
+    reads_all = config.kind == "word" or not 0 < config.max_lines < len(corpus)
+    if config.kind != "marian" and reads_all and not (source_file or target_file):
+        words = few_words(_lines(corpus, "source", max_lines=0))
     if config.kind == "marian":
         source, target = _read_marian(config, base)
         languages = languages_in(source.pieces)
@@ -166,20 +202,22 @@ def build_tokenizer(
     else:
         source = _learn_or_read(config, corpus, "source", source_file, base)
         target = _learn_or_read(config, corpus, "target", target_file, base)
-    tokenizer = Tokenizer(source, target, settings, languages)
+    tokenizer = Tokenizer(source, target, settings, languages, words)
     known = dataclasses.replace(tokenizer, languages=languages_in(source.pieces))
     _check_languages(known, corpus.languages, source_file or target_file)
     tokenizer.save(directory)
     return tokenizer
 
 
-def _read_marian(config: TokenizerConfig, base: Path) -> tuple[MarianVocabulary, MarianVocabulary]:
+def _read_marian(
+    config: TokenizerConfig, base: AnyPath
+) -> tuple[MarianVocabulary, MarianVocabulary]:
     if not config.source_model:
         raise ValueError(
             "kind='marian' is never learnt: set source_model to the directory of a Marian model, "
             "or import one with `python -m flaxformer_mt.convert --from marian`."
         )
-    return read_marian_vocabularies(base / Path(config.source_model).expanduser())
+    return read_marian_vocabularies(join(base, config.source_model))
 
 
 def _learn_or_read(
@@ -187,10 +225,10 @@ def _learn_or_read(
     corpus: Corpus,
     side: Literal["source", "target", "both"],
     file: str,
-    base: Path,
+    base: AnyPath,
 ) -> Vocabulary:
     if file:
-        return _read(base / Path(file).expanduser(), config.kind, config.sampling_alpha)
+        return _read(join(base, file), config.kind, config.sampling_alpha)
     tags = [] if side == "target" else [tag_of(language) for language in corpus.languages]
     if config.kind == "word":
         lines = _lines(corpus, side, max_lines=0)
@@ -243,9 +281,9 @@ def numbers_between(ascending: Int[np.ndarray, "n"], start: int, end: int) -> li
     return (ascending[first:last] - start).tolist()
 
 
-def _read(file: Path, kind: str, sampling_alpha: float) -> Vocabulary:
+def _read(file: AnyPath, kind: str, sampling_alpha: float) -> Vocabulary:
     if kind == "word":
-        return WordVocabulary.read(file)
+        return WordVocabulary.read(local_file(file))
     try:
         return SentencePieceVocabulary(file.read_bytes(), sampling_alpha)
     except FileNotFoundError as error:
@@ -254,8 +292,15 @@ def _read(file: Path, kind: str, sampling_alpha: float) -> Vocabulary:
         raise ValueError(f"{file}: {error}.") from error
 
 
+def _read_known_words(file: AnyPath) -> frozenset[str] | None:
+    """Returns the words of a file; None if it does not exist, as in a run with many words."""
+    if not file.exists():
+        return None
+    return frozenset(file.read_text(encoding="utf-8").split("\n"))
+
+
 def check_same_settings(
-    saved: Mapping[str, Any], wanted: Mapping[str, Any], directory: str | os.PathLike[str]
+    saved: Mapping[str, Any], wanted: Mapping[str, Any], directory: PathLike
 ) -> None:
     """Raises ValueError unless the settings of a saved tokenizer are those that a config wants."""
 
@@ -276,9 +321,7 @@ def check_same_settings(
         )
 
 
-def _check_languages(
-    tokenizer: Tokenizer, wanted: Sequence[str], path: str | os.PathLike[str]
-) -> None:
+def _check_languages(tokenizer: Tokenizer, wanted: Sequence[str], path: PathLike) -> None:
     """Raises ValueError unless the tags of the training text are tokens of the vocabulary."""
     missing = [tag_of(language) for language in wanted if language not in tokenizer.languages]
     if missing:
@@ -288,10 +331,3 @@ def _check_languages(
             f"{', '.join(map(tag_of, tokenizer.languages)) or 'no such tags'}. Learn a new one in "
             "a new workdir, or add them to the file as user-defined symbols."
         )
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Writes a file atomically."""
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, file)

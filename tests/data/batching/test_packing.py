@@ -197,7 +197,11 @@ def test_the_loss_of_packed_pairs_is_that_of_unpacked_pairs(positions, local_win
 
 @pytest.mark.parametrize(
     ("batching", "max_lengths", "bound"),
-    [("pack", (256, 256), 0.05), ("pack", (60, 64), 0.05), ("bucket", (256, 256), 0.1)],
+    [
+        ("pack", (60, 64), 0.05),
+        pytest.param("pack", (256, 256), 0.05, marks=pytest.mark.slow),
+        pytest.param("bucket", (256, 256), 0.1, marks=pytest.mark.slow),
+    ],
 )
 def test_multi30k_pads_little(shared_data, tmp_path_factory, batching, max_lengths, bound):
     files = {side: (f"train.{side}",) for side in ("en", "de")}

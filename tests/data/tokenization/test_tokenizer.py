@@ -57,7 +57,7 @@ def test_a_shared_vocabulary_is_learnt_from_both_sides(corpus, tmp_path, capfd):
         tokens = vocabulary.tokenize(sentence)
         assert all(token >= 260 for token in tokens[:-1])  # no character had to be spelled in bytes
         assert vocabulary.detokenize(tokens) == sentence
-    assert names_in(tmp_path) == ["shared.model", "tokenizer.json"]
+    assert names_in(tmp_path) == ["shared.model", "source.words.txt", "tokenizer.json"]
 
 
 def test_separate_vocabularies_are_learnt_from_a_side_each(corpus, tmp_path):
@@ -66,7 +66,8 @@ def test_separate_vocabularies_are_learnt_from_a_side_each(corpus, tmp_path):
     assert not tokenizer.shared
     assert len(tokenizer.source.tokenize("über")) > len(tokenizer.target.tokenize("über"))
     assert len(tokenizer.source.tokenize("walked")) < len(tokenizer.target.tokenize("walked"))
-    assert names_in(tmp_path) == ["source.model", "target.model", "tokenizer.json"]
+    files = ["source.model", "source.words.txt", "target.model", "tokenizer.json"]
+    assert names_in(tmp_path) == files
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from flaxformer_mt.data.sources.public.text_pair import Side, download_sides, kept_text
+from flaxformer_mt.storage.paths import AnyPath, local_file
 
 _RAW = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
 _SHA256 = {
@@ -31,7 +32,7 @@ _SHA256 = {
 }
 
 
-def multi30k_text(split: str, languages: tuple[str, str], directory: Path) -> tuple[Path, Path]:
+def multi30k_text(split: str, languages: tuple[str, str], directory: AnyPath) -> tuple[Path, Path]:
     """Returns the text files of a part of Multi30k, such as "train".
 
     They are `train.en` and `train.de` in `directory` if these exist. Otherwise they are downloaded
@@ -52,6 +53,10 @@ def multi30k_text(split: str, languages: tuple[str, str], directory: Path) -> tu
     return kept_text(f"multi30k/{split}", languages, lambda folder: download_sides(sides, folder))
 
 
-def _own_files(split: str, languages: tuple[str, str], directory: Path) -> tuple[Path, Path] | None:
+def _own_files(
+    split: str, languages: tuple[str, str], directory: AnyPath
+) -> tuple[Path, Path] | None:
     source, target = (directory / f"{split}.{language}" for language in languages)
-    return (source, target) if source.exists() and target.exists() else None
+    if not (source.exists() and target.exists()):
+        return None
+    return local_file(source), local_file(target)

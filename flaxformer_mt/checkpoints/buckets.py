@@ -1,0 +1,187 @@
+"""Checkpoints in buckets, which have no renaming: a file that is written last marks a whole one.
+
+The first process of a run writes them with Orbax to a temporary folder of its machine, and copies
+the files. To read one, each process copies what it needs to a temporary folder.
+"""
+
+import tempfile
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import orbax.checkpoint as ocp
+from orbax.checkpoint.options import MultiprocessingOptions
+from upath import UPath
+
+from flaxformer_mt.config import CONFIG_FILE
+from flaxformer_mt.runtime.processes import broadcast_from_first, is_first
+from flaxformer_mt.storage.paths import AnyPath, download, file_sizes, remove_tree, upload
+
+COMMITTED = "commit_success.txt"
+"""The last file of a checkpoint in a bucket, with a new text each time. Orbax gave it its name."""
+FIRST_PROCESS = MultiprocessingOptions(primary_host=0, active_processes={0})
+"""Makes Orbax write in the first process without waiting for others."""
+
+
+def is_whole(checkpoint: AnyPath) -> bool:
+    """Returns whether a checkpoint was written to its end."""
+    if isinstance(checkpoint, Path):  # Orbax renames a whole one
+        return checkpoint.is_dir()
+    return (checkpoint / COMMITTED).exists()
+
+
+def remove_checkpoint(checkpoint: AnyPath) -> None:
+    """Removes a checkpoint; in a bucket the mark first, so that half of it is never read."""
+    if isinstance(checkpoint, UPath):
+        (checkpoint / COMMITTED).unlink(missing_ok=True)
+    remove_tree(checkpoint)
+
+
+def publish(folder: Path, target: UPath) -> None:
+    """Copies a checkpoint of this machine to a bucket, in place of an older one."""
+    remove_checkpoint(target)
+    upload(folder, target, (name for name in file_sizes(folder) if name != COMMITTED))
+    target.fs.pipe_file((target / COMMITTED).path, uuid.uuid4().hex.encode())
+
+
+def publish_workdir(folder: Path, target: UPath) -> None:
+    """Copies a workdir or another folder to a bucket; config.json, which readers need, last."""
+    for checkpoint in folder.glob("checkpoints/*"):
+        (checkpoint / COMMITTED).write_text(uuid.uuid4().hex)
+    remove_tree(target)
+    upload(folder, target, sorted(file_sizes(folder), key=lambda name: name == CONFIG_FILE))
+
+
+def readable(checkpoint: AnyPath, items: Collection[str]) -> Path:
+    """Returns a folder of this machine with these items of a checkpoint."""
+    if isinstance(checkpoint, Path):
+        return checkpoint
+    folder = _folder_of_copies(f"{checkpoint} {(checkpoint / COMMITTED).read_text()}")
+    for item in items:
+        if not (folder / item).is_dir():
+            download(checkpoint / item, folder / item)
+    return folder
+
+
+_copies: dict[str, "tempfile.TemporaryDirectory[str]"] = {}
+
+
+def _folder_of_copies(checkpoint: str) -> Path:
+    """Returns the folder for the copy of a checkpoint, and removes that of another one."""
+    if checkpoint not in _copies:
+        while _copies:
+            _copies.popitem()[1].cleanup()
+        _copies[checkpoint] = tempfile.TemporaryDirectory(prefix="flaxformer_mt.")
+    return Path(_copies[checkpoint].name)
+
+
+@runtime_checkable  # the type checks of the tests need it
+class Manager(Protocol):
+    """The methods of `ocp.CheckpointManager` that a run needs."""
+
+    def save(self, step: int, *, args: Any, metrics: Any) -> Any:
+        """Starts to write a checkpoint, unless a newer one exists."""
+
+    def all_steps(self) -> Sequence[int]:
+        """Returns the steps of the checkpoints, ascending."""
+        ...
+
+    def latest_step(self) -> int | None:
+        """Returns the newest step."""
+
+    def delete(self, step: int) -> None:
+        """Removes a checkpoint."""
+
+    def wait_until_finished(self) -> None:
+        """Waits for the end of `save`; raises its error."""
+
+    def close(self) -> None:
+        """Stops the threads."""
+
+
+class UploadingManager:
+    """Writes checkpoints with Orbax to this machine, and copies each to a bucket.
+
+    All processes of a run call all methods. The first one writes.
+
+    Args:
+      directory: of the checkpoints.
+      steps: of those that it holds, ascending.
+      kept: which ones of some steps to keep.
+      seal: adds the checksums to a written checkpoint.
+    """
+
+    def __init__(
+        self,
+        directory: UPath,
+        steps: Sequence[int],
+        *,
+        kept: Callable[[Sequence[int]], Collection[int]],
+        seal: Callable[[Path], None],
+    ):
+        self._directory, self._steps = directory, list(steps)
+        self._kept, self._seal = kept, seal
+        self._folder = tempfile.TemporaryDirectory(prefix="flaxformer_mt.")
+        self._orbax = None
+        if is_first():
+            self._orbax = ocp.CheckpointManager(
+                self._folder.name,
+                options=ocp.CheckpointManagerOptions(
+                    create=False,
+                    max_to_keep=1,
+                    async_options=ocp.AsyncOptions(post_finalization_callback=self._publish),
+                    multiprocessing_options=FIRST_PROCESS,
+                ),
+            )
+
+    def save(self, step: int, *, args: Any, metrics: Mapping[str, float]) -> None:
+        """Starts to write a checkpoint, unless a newer one exists.
+
+        Its arrays must be on devices of this process.
+        """
+        if self._steps and step <= self._steps[-1]:
+            return
+        self._steps.append(step)
+        if self._orbax:
+            self._orbax.save(step, args=args)
+
+    def all_steps(self) -> Sequence[int]:
+        """Returns the steps of the checkpoints, ascending."""
+        return tuple(self._steps)
+
+    def latest_step(self) -> int | None:
+        """Returns the newest step."""
+        return self._steps[-1] if self._steps else None
+
+    def delete(self, step: int) -> None:
+        """Removes a checkpoint from the bucket."""
+        self._steps.remove(step)
+        if is_first():
+            remove_checkpoint(self._directory / str(step))
+
+    def wait_until_finished(self) -> None:
+        """Waits until the last checkpoint is in the bucket; raises what prevented it."""
+        failure = None
+        try:
+            if self._orbax:
+                self._orbax.wait_until_finished()
+        except Exception as error:
+            failure = error
+        if broadcast_from_first(failure is not None):
+            raise failure or OSError("the first process did not write it; its message has more")
+        for step in set(self._steps) - set(self._kept(self._steps)):
+            self.delete(step)
+
+    def close(self) -> None:
+        """Stops the threads and removes the folder of this machine."""
+        if self._orbax:
+            self._orbax.close()
+        self._folder.cleanup()
+
+    def _publish(self) -> None:
+        """Copies the checkpoint that Orbax has written and not yet renamed."""
+        step = self._steps[-1]
+        (written,) = Path(self._folder.name).glob(f"{step}{ocp.utils.TMP_DIR_SUFFIX}*")
+        self._seal(written)
+        publish(written, self._directory / str(step))

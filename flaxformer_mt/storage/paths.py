@@ -1,0 +1,220 @@
+"""Paths of this machine and of buckets; the only module that knows addresses such as gs://.
+
+A path of this machine is a `pathlib.Path`, an address is a `UPath`. Both have the same methods.
+The functions here do what an object store does differently: it has no folders and no renaming, and
+an object is written whole.
+"""
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+import fsspec
+from upath import UPath
+
+AnyPath: TypeAlias = Path | UPath
+PathLike: TypeAlias = str | os.PathLike[str] | UPath
+
+_ADDRESS = re.compile(r"([a-z][a-z0-9+]+):/(/?)")  # C:/ is a drive
+_EXTRAS = {"gs": "gcs", "gcs": "gcs", "s3": "s3", "s3a": "s3", "hf": "hf"}
+_CLIENTS = {"aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "huggingface_hub", "requests"}
+
+
+def as_path(path: PathLike) -> AnyPath:
+    """Returns the path of a name or address.
+
+    Raises ValueError for an address whose package is not installed; the message names the extra.
+    """
+    if isinstance(path, UPath):
+        return path
+    text = os.fspath(path)
+    address = _ADDRESS.match(text)
+    if not address or not (address[2] or isinstance(path, Path)):  # a Path has one slash less
+        return Path(path)
+    scheme, rest = address[1], text[address.end() :]
+    if scheme == "file":
+        return Path(f"/{rest.removeprefix('/')}")
+    _prepare(scheme)
+    return UPath(f"{scheme}://{rest}")
+
+
+def is_remote(path: PathLike) -> bool:
+    """Returns whether a path is an address."""
+    return isinstance(as_path(path), UPath)
+
+
+def join(folder: PathLike, name: str) -> AnyPath:
+    """Returns a path whose relative name starts at a folder; it replaces a leading ~."""
+    if is_remote(name):
+        return as_path(name)
+    base = as_path(folder)
+    if isinstance(base, Path):
+        return base.expanduser() / Path(name).expanduser()
+    return base if name in ("", ".") else base / name
+
+
+def write_file(path: AnyPath, content: bytes) -> None:
+    """Writes a file so that others see all of it or the one before."""
+    if isinstance(path, UPath):
+        path.fs.pipe_file(path.path, content)
+        return
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)
+
+
+def contains(folder: AnyPath, path: AnyPath) -> bool:
+    """Returns whether a path is a folder itself, or in it."""
+    return f"{path.resolve()}/".startswith(f"{folder.resolve()}/")
+
+
+def make_folder(path: AnyPath) -> None:
+    """Makes a folder with its parents, unless it exists. A bucket has none: its objects make it."""
+    if isinstance(path, Path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def move_file(source: Path, target: AnyPath) -> None:
+    """Moves a file of this machine to a path, in place of the file there."""
+    if isinstance(target, Path):
+        os.replace(source, target)
+        return
+    target.fs.put_file(str(source), target.path)
+    source.unlink()
+
+
+def remove_tree(path: AnyPath) -> None:
+    """Removes a folder with all its files, if it exists."""
+    if isinstance(path, Path):
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        path.fs.rm(path.path, recursive=True)
+
+
+def move_tree(source: AnyPath, target: AnyPath) -> None:
+    """Moves a folder. In a bucket it copies the files and then removes the old ones."""
+    if isinstance(source, Path):
+        assert isinstance(target, Path)
+        source.rename(target)
+        return
+    assert isinstance(target, UPath)
+    for name in file_sizes(source):
+        source.fs.cp_file((source / name).path, (target / name).path)
+    remove_tree(source)
+
+
+def file_sizes(folder: AnyPath) -> dict[str, int]:
+    """Returns the size of each file in a folder and below, by its path from there, in order."""
+    if isinstance(folder, Path):
+        files = (path for path in folder.rglob("*") if path.is_file())
+        sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+    else:
+        start = folder.path.rstrip("/") + "/"
+        found = folder.fs.find(folder.path, detail=True)
+        sizes = {name.removeprefix(start): info["size"] for name, info in found.items()}
+    return dict(sorted(sizes.items()))
+
+
+def upload(folder: Path, target: UPath, names: Iterable[str]) -> None:
+    """Copies files of a folder to an address, in this order, each as a whole."""
+    for name in names:
+        target.fs.put_file(str(folder / name), (target / name).path)
+
+
+def download(source: UPath, folder: Path) -> Path:
+    """Copies all files below an address to a folder; returns the folder."""
+    for name, size in file_sizes(source).items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        source.fs.get_file((source / name).path, str(file))
+        if file.stat().st_size != size:
+            raise OSError(f"{source / name} has changed while it was read: start again")
+    return folder
+
+
+def local_file(path: PathLike) -> Path:
+    """Returns a file of this machine: the file itself, or a copy of one at an address.
+
+    The copy stays in ~/.cache/flaxformer_mt/remote. It is renewed when the file has changed there.
+    Raises FileNotFoundError if there is no file at an address.
+    """
+    found = as_path(path)
+    if isinstance(found, Path):
+        return found
+    copy = working_copy(found)
+    note = copy.with_name(f".{copy.name}.version")
+    version = found.fs.ukey(found.path)
+    if not (copy.is_file() and note.is_file() and note.read_text() == version):
+        partial = copy.with_name(f".{copy.name}.{os.getpid()}.{threading.get_ident()}.partial")
+        try:
+            found.fs.get_file(found.path, str(partial))
+            os.replace(partial, copy)
+        finally:
+            partial.unlink(missing_ok=True)
+        note.write_text(version)
+    return copy
+
+
+def local_folder(path: PathLike) -> Path:
+    """Returns a folder of this machine: the folder itself, or a copy as `local_file` makes it."""
+    found = as_path(path)
+    if isinstance(found, Path):
+        return found
+    for name in file_sizes(found):
+        local_file(found / name)
+    return working_copy(found)
+
+
+def working_copy(path: AnyPath) -> Path:
+    """Returns the path itself, or for an address one in an existing folder of this machine."""
+    if isinstance(path, Path):
+        return path
+    copy = cache_folder() / path.protocol / path.path.lstrip("/")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    return copy
+
+
+def cache_folder() -> Path:
+    """Returns the folder for copies of remote files."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches, "flaxformer_mt", "remote")
+
+
+def remote_problem(error: BaseException) -> str:
+    """Returns a message for an error of an object store's client, "" for other errors."""
+    if not any(cls.__module__.split(".")[0] in _CLIENTS for cls in type(error).__mro__):
+        return ""
+    return (
+        f"the object store did not do as asked: {error or type(error).__name__}. Check the "
+        "address, the credentials of this machine and the network (see docs/remote.md)."
+    )
+
+
+@functools.cache
+def _prepare(scheme: str) -> None:
+    """Checks that an address of this kind can be opened."""
+    if scheme in ("gs", "gcs") and "STORAGE_EMULATOR_HOST" in os.environ:
+        # An emulator cannot say which kind a bucket is: gcsfs would warn at each request.
+        os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except ImportError as error:
+        extra = _EXTRAS.get(scheme)
+        remedy = f"`pip install 'flaxformer_mt[{extra}]'`" if extra else str(error)
+        raise ValueError(
+            f"{scheme}:// addresses need a package that is not installed: {remedy}"
+        ) from error
+    except ValueError as error:
+        raise ValueError(
+            f"{scheme}:// is no known kind of address; expected a path of this machine, gs://, "
+            "s3://, hf:// or another address that fsspec knows"
+        ) from error
+    # Other processes write to a bucket too: a kept listing would be outdated.
+    fsspec.config.conf.setdefault(scheme, {}).setdefault("use_listings_cache", False)

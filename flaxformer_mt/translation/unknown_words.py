@@ -1,0 +1,109 @@
+"""Source words that the model does not know, and their copies in the translation.
+
+The search cannot choose a word that the vocabulary lacks, so the model drops it or takes another
+word for it. A copy at the place of most attention shows it to the reader (Luong et al. 2015,
+"Addressing the Rare Word Problem in Neural Machine Translation"; Jean et al. 2015). There, the copy
+replaces an unknown word of the translation; here it is added.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import regex
+from jaxtyping import Float, Int
+
+from flaxformer_mt.data.tokenization.known_words import form_of, words_between_spaces, words_in
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
+
+_BOUNDARY = regex.compile(r"(?w)\b|$")
+_NO_SPACE_BEFORE = regex.compile(r"$|[\s\p{Pe}\p{Pf}\p{Po}]")
+
+
+class UnknownWord(NamedTuple):
+    """A word of a source, and its tokens there."""
+
+    text: str
+    start: int
+    end: int
+
+
+def find_unknown_words(
+    text: str, inputs: Int[np.ndarray, " s"], tokenizer: Tokenizer, *, tag: str = ""
+) -> tuple[UnknownWord, ...]:
+    """Returns the words of `text` that the model does not know, in order.
+
+    They have a token that the training text lacks, or are not among the known words of the
+    tokenizer, if it has these. Without white space between them, several are one.
+
+    Args:
+      inputs: the tokens of `tag + text`, perhaps truncated.
+    """
+    known, unseen = tokenizer.known_words, tokenizer.unseen_tokens
+    if unseen.isdisjoint(inputs.tolist()) and (
+        known is None or all(known.issuperset(words_between_spaces(one)) for one in text.split())
+    ):
+        return ()
+    found: list[UnknownWord] = []
+    begin, stop = 0, -1  # the characters of the newest one
+    for start, end in words_in(text):
+        first = len(tokenizer.source.tokenize(tag + text[:start])) - 1
+        if first >= len(inputs) - 1:  # truncated
+            break
+        last = min(len(tokenizer.source.tokenize(tag + text[:end])), len(inputs)) - 1
+        first = min(first, last - 1)  # marks before the word can be in its token
+        is_new = known is not None and form_of(text[start:end]) not in known
+        if is_new or not unseen.isdisjoint(inputs[first:last].tolist()):
+            if found and not regex.search(r"\s", text[stop:start]):
+                found[-1] = UnknownWord(text[begin:end], found[-1].start, last)
+            else:
+                begin = start
+                found.append(UnknownWord(text[start:end], first, last))
+            stop = end
+    return tuple(found)
+
+
+def copy_unknown_words(
+    text: str,
+    tokens: Sequence[int],
+    attention: Float[np.ndarray, "T S"],
+    words: Sequence[UnknownWord],
+    vocabulary: Vocabulary,
+) -> str:
+    """Returns the translation `text` with the words that it lacks.
+
+    Each is put before the word of `text` that attends to it most; a word that follows another one
+    in the source follows it here too.
+
+    Args:
+      tokens: those of `text`, EOS at the end.
+      attention: as in `TokenDetails`.
+      vocabulary: of `tokens`.
+    """
+    missing = [word for word in words if not _is_in(word.text, text)]
+    places: list[int] = []
+    for index, word in enumerate(missing):
+        if index and missing[index - 1].end == word.start:
+            places.append(places[-1])
+        else:
+            token = int(attention[:, word.start : word.end].sum(axis=1).argmax())
+            places.append(_place(text, vocabulary.detokenize(tokens[:token])))
+    in_order = sorted(zip(places, missing, strict=True), key=lambda item: item[0])
+    for place, word in reversed(in_order):
+        left, right = text[:place], text[place:]
+        before = "" if not left or left[-1].isspace() else " "
+        after = "" if _NO_SPACE_BEFORE.match(right) else " "
+        text = left + before + word.text + after + right
+    return text
+
+
+def _is_in(word: str, text: str) -> bool:
+    """Returns whether a word of `text` is `word` or begins with it, without regard to case."""
+    return regex.search(r"(?wi)\b" + regex.escape(word), text) is not None
+
+
+def _place(text: str, before: str) -> int:
+    """Returns the start of the word of `text` that follows the text `before`."""
+    end = len(text.rstrip(".?!。？！…"))
+    return max(at for m in _BOUNDARY.finditer(text) if (at := m.start()) <= min(len(before), end))

@@ -1,0 +1,104 @@
+"""One module opens files here and in buckets."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.data.sources.text_files import read_lines
+from flaxformer_mt.storage import paths
+from flaxformer_mt.storage.paths import (
+    as_path,
+    download,
+    file_sizes,
+    is_remote,
+    join,
+    local_file,
+    move_file,
+    move_tree,
+    remove_tree,
+    upload,
+    write_file,
+)
+
+
+@pytest.fixture
+def forget_packages(monkeypatch: pytest.MonkeyPatch):
+    """Makes fsspec import the package of an address anew."""
+    for scheme in ("gs", "s3"):
+        monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, scheme, raising=False)
+    paths._prepare.cache_clear()
+    yield
+    paths._prepare.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["runs/one", "/runs/one", "C:/runs", "demo:train", "a:/b", ""])
+def test_a_name_is_a_path_of_this_machine(name):
+    assert as_path(name) == Path(name)
+    assert not is_remote(name)
+
+
+def test_an_address_keeps_its_slashes(object_store):
+    for address in ("s3://bucket/run", Path("s3://bucket/run")):
+        if object_store == "gs":
+            address = type(address)(str(address).replace("s3:", "gs:"))
+        assert str(as_path(address)) == f"{object_store}://bucket/run"
+    assert as_path("file:///runs/one") == Path("/runs/one")
+    assert str(join(f"{object_store}://bucket", "a/b")) == f"{object_store}://bucket/a/b"
+    assert str(join(".", f"{object_store}://bucket/a")) == f"{object_store}://bucket/a"
+    assert join("~", "a") == Path.home() / "a"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "module", "extra"), [("gs", "gcsfs", "gcs"), ("s3", "s3fs", "s3")]
+)
+def test_a_missing_package_names_its_extra(monkeypatch, forget_packages, scheme, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ValueError, match=rf"pip install 'flaxformer_mt\[{extra}\]'"):
+        as_path(f"{scheme}://bucket/run")
+
+
+def test_an_unknown_kind_of_address_is_refused():
+    with pytest.raises(ValueError, match="gx:// is no known kind of address"):
+        as_path("gx://bucket/run")
+
+
+def test_files_and_folders_of_a_bucket(bucket, tmp_path):
+    folder = as_path(bucket)
+    write_file(folder / "a" / "one", b"1")
+    write_file(folder / "a" / "b" / "two", b"22")
+    assert file_sizes(folder / "a") == {"b/two": 2, "one": 1}
+    move_tree(folder / "a", folder / "c")
+    assert file_sizes(folder) == {"c/b/two": 2, "c/one": 1}
+    download(folder / "c", tmp_path / "copy")
+    assert file_sizes(tmp_path / "copy") == {"b/two": 2, "one": 1}
+    upload(tmp_path / "copy", folder / "d", ["one"])
+    (tmp_path / "file").write_text("new")
+    move_file(tmp_path / "file", folder / "d" / "one")
+    assert not (tmp_path / "file").exists()
+    assert (folder / "d" / "one").read_text() == "new"
+    remove_tree(folder / "c")
+    remove_tree(folder / "none")
+    assert file_sizes(folder) == {"d/one": 3}
+
+
+def test_a_copy_of_a_file_is_made_once_and_again_after_a_change(bucket):
+    address = as_path(bucket) / "text.en"
+    write_file(address, b"one\n")
+    copy = local_file(address)
+    assert copy.read_bytes() == b"one\n"
+    os.utime(copy, (1, 1))
+    assert local_file(address).stat().st_mtime == 1  # the same copy
+    write_file(address, b"two!\n")
+    assert local_file(address).read_bytes() == b"two!\n"
+    assert read_lines(address).sentence(0) == "two!"
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*/none\.en.*text\.en"):
+        read_lines(as_path(bucket) / "none.en")
+
+
+def test_a_failed_request_is_repeated(bucket, failed_requests):
+    write_file(as_path(bucket) / "one", b"1")
+    assert as_path(bucket).joinpath("one").read_bytes() == b"1"
+    assert file_sizes(as_path(bucket)) == {"one": 1}
+    assert len(failed_requests) >= 3  # writing, reading and listing

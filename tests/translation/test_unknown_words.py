@@ -1,0 +1,259 @@
+"""Words that a model does not know are found in the source and copied into the translation."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from letter_models import CONFIG, LetterVocabulary, make_translator
+
+from flaxformer_mt import translate
+from flaxformer_mt.data.sources.corpora import Corpus
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.tokenization import known_words
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
+from flaxformer_mt.translation.translator import Translator
+from flaxformer_mt.translation.unknown_words import (
+    UnknownWord,
+    copy_unknown_words,
+    find_unknown_words,
+)
+
+TRAINING = ["The small dog sees 2 cats.", "Don't walk, she said!", "Anna's cat walks at 5:30."]
+BYTES = TokenizerConfig(vocab_size=330)
+
+
+def tokenizer_of(directory, config: TokenizerConfig, lines: list[str] = TRAINING) -> Tokenizer:
+    pairs = [Pair(line, line) for line in lines * 5]
+    corpus = Corpus(sources=(pairs,), weights=(1.0,), names=("it",), languages=(), bad=())
+    return build_tokenizer(config, corpus, directory=directory)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory) -> Tokenizer:
+    return tokenizer_of(tmp_path_factory.mktemp("bytes"), BYTES)
+
+
+def unknown_in(text: str, tokenizer: Tokenizer, limit: int | None = None) -> list[str]:
+    inputs = np.asarray(tokenizer.source.tokenize(text)[:limit], np.int32)
+    return [word.text for word in find_unknown_words(text, inputs, tokenizer)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TRAINING[0], []),
+        (" ".join(TRAINING), []),
+        ("the Dog: she said (\u201cdon't!\u201d) \u2014 walk; cats?", []),  # case, marks
+        ("the DON dog, dOg", ["DON", "dOg"]),  # known as other tokens only
+        ("the zebra sees cats", ["zebra"]),
+        ("The Zebra, the zebra.", ["Zebra", "zebra"]),
+        ("she sees 2 dogs", ["dogs"]),
+        ("she sees 17 cats at 6:45.", ["17", "6:45"]),
+        ("the dog walks $3.50", ["$3.50"]),
+        ("the cat \U0001f600 walks", ["\U0001f600"]),
+        ("the well-known New-York cat", ["well-known", "New-York"]),
+        ("see www.example.com/a-b_c!", ["see", "www.example.com/a-b_c"]),
+        ("the \u732b sees", ["\u732b"]),
+        ("John Smith walks", ["John", "Smith"]),
+        ("", []),
+    ],
+)
+def test_words_that_the_training_text_lacks_are_unknown(tokenizer, text, words):
+    assert unknown_in(text, tokenizer) == words
+
+
+def test_tokens_of_an_unknown_word_are_its_own(tokenizer):
+    text = "the small zebra sees Xerxes"
+    inputs = np.asarray(tokenizer.source.tokenize(text), np.int32)
+    for word in find_unknown_words(text, inputs, tokenizer):
+        assert tokenizer.source.detokenize(inputs[word.start : word.end].tolist()) == word.text
+
+
+def test_after_a_tag_too(tokenizer):
+    """The tag here is a word; its tokens come before those of the text."""
+    inputs = np.asarray(tokenizer.source.tokenize("small zebra"), np.int32)
+    (word,) = find_unknown_words("zebra", inputs, tokenizer, tag="small ")
+    assert tokenizer.source.detokenize(inputs[word.start : word.end].tolist()) == "zebra"
+
+
+def test_words_beyond_the_limit_are_not_read(tokenizer):
+    """Otherwise a very long line would take very long."""
+    limit = len(tokenizer.source.tokenize("the zebra sees"))
+    assert unknown_in("the zebra sees" + " xerxes" * 20_000, tokenizer, limit) == ["zebra"]
+
+
+def test_a_run_without_known_words_marks_unseen_characters_only(tokenizer, tmp_path):
+    """So does a run of many words, and a workdir that an older version made."""
+    tokenizer.save(tmp_path)
+    (tmp_path / "source.words.txt").unlink()
+    old = Tokenizer.load(tmp_path)
+    assert old.known_words is None
+    assert unknown_in("The swan sees 22 cats, she said.", old) == []
+    assert unknown_in("the cat \U0001f600 walks \u732b\u732b!", old) == [
+        "\U0001f600",
+        "\u732b\u732b",
+    ]
+    rare = dataclasses.replace(
+        old, settings={**old.settings, "character_coverage": 0.9995}
+    )  # then training text has bytes too
+    assert unknown_in("the cat \U0001f600 walks", rare) == []
+    pretrained = dataclasses.replace(old, settings={**old.settings, "source_model": "big.model"})
+    assert unknown_in("the cat \U0001f600 walks", pretrained) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        dataclasses.replace(BYTES, vocab_size=60, byte_fallback=False),
+        TokenizerConfig(kind="word", shared=False, vocab_size=1000),
+    ],
+)
+def test_the_unknown_token_marks_words_too(tmp_path, config):
+    lines = [line.replace(".", " .").replace("!", " !") for line in TRAINING]
+    made = dataclasses.replace(tokenizer_of(tmp_path, config, lines), known_words=None)
+    assert unknown_in(lines[0], made) == []
+    assert unknown_in("The small \u017bubr sees \u732b !", made) == ["\u017bubr", "\u732b"]
+    assert unknown_in('The "\u017bubr" \u2014 sees', made) == ["\u017bubr"]
+
+
+def test_known_words_are_saved(tokenizer, tmp_path):
+    tokenizer.save(tmp_path)
+    assert Tokenizer.load(tmp_path).known_words == tokenizer.known_words
+    assert tokenizer.known_words and {"anna's", "don't", "5", "the"} <= tokenizer.known_words
+    assert "," not in tokenizer.known_words
+
+
+def test_many_words_or_text_without_spaces_have_no_list(monkeypatch):
+    assert known_words.few_words(["a b", "b Cd", "AB"]) == {"a", "b", "cd", "aB"}
+    assert known_words.few_words(["a b", "我喜欢狗"]) is None
+    monkeypatch.setattr(known_words, "MAX_KNOWN_WORDS", 2)
+    assert known_words.few_words(["a b", "b A"]) == {"a", "b"}
+    assert known_words.few_words(["a b", "b c"]) is None
+
+
+def test_a_vocabulary_from_elsewhere_has_no_list(tokenizer, tmp_path):
+    (tmp_path / "big.model").write_bytes(tokenizer.source.to_bytes())
+    config = dataclasses.replace(BYTES, source_model=str(tmp_path / "big.model"))
+    assert tokenizer_of(tmp_path / "new", config).known_words is None
+
+
+# ------------------------------------------------------------------ copies
+
+
+def copied(text: str, words: list[tuple[str, int]]) -> str:
+    """Copies words, each of which gets the attention of one letter of `text`."""
+    tokens = LetterVocabulary().tokenize(text)
+    attention = np.zeros((len(tokens), len(words)), np.float32)
+    for source, (_, letter) in enumerate(words):
+        attention[letter, source] = 1
+    unknown = [UnknownWord(word, i, i + 1) for i, (word, _) in enumerate(words)]
+    return copy_unknown_words(text, tokens, attention, unknown, LetterVocabulary())
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "result"),
+    [
+        ("der hund rennt.", [("Rex", 4)], "der Rex hund rennt."),
+        ("der hund rennt.", [("Rex", 6)], "der Rex hund rennt."),  # never within a word
+        ("der hund rennt.", [("Rex", 15)], "der hund rennt Rex."),  # EOS: before the full stop
+        ("der hund rennt.", [("Rex", 0)], "Rex der hund rennt."),
+        ("der hund rennt.", [("John", 4), ("Smith", 12)], "der John Smith hund rennt."),
+        ("der hund rennt.", [("$5", 15), ("\U0001f600", 0)], "der hund rennt $5 \U0001f600."),
+        ("der hund rennt.", [("Hund", 4)], "der hund rennt."),  # already there
+        ("die hunde rennen", [("Hund", 4)], "die hunde rennen"),  # with an ending
+        ("der hund", [("und", 4)], "der und hund"),  # only within a word
+        ("x.y rennt", [("x.y", 4)], "x.y rennt"),
+        ("xzy rennt", [("x.y", 4)], "xzy x.y rennt"),
+        ("", [("Rex", 0)], "Rex"),
+    ],
+)
+def test_missing_words_are_copied_to_the_place_of_most_attention(text, words, result):
+    assert copied(text, words) == result
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    """A random model that knows two words."""
+    made = make_translator()
+    tokenizer = dataclasses.replace(made.tokenizer, known_words=frozenset({"dog", "a"}))
+    return Translator(made.model, made.params, tokenizer, CONFIG, max_source_length=24)
+
+
+def test_a_translation_has_the_unknown_words_once(translator):
+    known, two = "a dog.", "a dog. the dog 7."
+    found = translator.translate([known, two, "a 7"])
+    plain = translator.translate([known, two, "a 7"], copy_unknown=False)
+    assert found[0] == plain[0]
+    assert not found[0][0].unknown
+    for line, words in ((1, ("the", "7")), (2, ("7",))):
+        for one, without in zip(found[line], plain[line], strict=True):
+            assert one.unknown == without.unknown == words
+            assert (one.tokens, one.score) == (without.tokens, without.score)
+            assert all(word in one.text for word in words)
+            assert "7" not in without.text and one.text.count("7") == 1
+
+
+def test_details_do_not_change_copies(translator):
+    found = translator.translate(["a 7", "a dog"], details=True, flag_faults=True)
+    plain = translator.translate(["a 7", "a dog"])
+    assert [[one.text for one in of] for of in found] == [[one.text for one in of] for of in plain]
+    assert all(one.details and one.flags is not None for of in found for one in of)
+    assert all(one.details is None and one.flags is None for of in plain for one in of)
+
+
+def test_results_depend_on_known_words_so_the_fingerprint_does(translator):
+    assert translator.fingerprint != make_translator().fingerprint
+    assert make_translator().fingerprint == make_translator().fingerprint
+
+
+COMMAND = [
+    *("--decoding.beam-size", "3", "--decoding.num-hypotheses", "3"),
+    *("--decoding.target-length-ratio", "0.5", "--decoding.target-length-margin", "4"),
+    *("--decoding.tokens-per-batch", "96", "--decoding.max-rows-per-batch", "4"),
+]
+
+
+@pytest.fixture
+def run_command(translator, tmp_path, monkeypatch, capfd):
+    """Runs the command `translate` with this model; returns output and message."""
+
+    def run(text: str, *more: str) -> tuple[str, str]:
+        monkeypatch.setattr(Translator, "load", lambda workdir, **which: translator)
+        (tmp_path / "text").write_text(text, encoding="utf-8")
+        given = ["--workdir", str(tmp_path), "--input", str(tmp_path / "text"), *COMMAND, *more]
+        capfd.readouterr()
+        assert translate.main(given) == 0
+        written, message = capfd.readouterr()
+        return written, "".join(line for line in message.splitlines() if "does not know" in line)
+
+    yield run
+    translator.config = CONFIG
+
+
+def test_the_command_counts_the_lines_with_unknown_words(run_command):
+    text = "a dog.\na 7. the dog\n\na 7\n"
+    written, message = run_command(text, "--json")
+    assert message == (
+        "2 of 4 lines had words that the model does not know: copies of them are in the "
+        "translation; --json names them"
+    )
+    found = [json.loads(line)["hypotheses"] for line in written.splitlines()]
+    assert [line[0].get("unknown") for line in found] == [None, ["7", "the"], None, ["7"]]
+    assert all("7" in one["text"] for line in (1, 3) for one in found[line])
+    plain, message = run_command(text, "--json", "--decoding.copy-unknown", "false")
+    assert "2 of 4 lines" in message and "they are not in the translation" in message
+    assert "7" not in "".join(
+        one["text"] for line in plain.splitlines() for one in json.loads(line)["hypotheses"]
+    )
+    assert run_command("a dog\n")[1] == ""
+
+
+def test_the_command_splits_lines_unless_told_not_to(run_command):
+    sentences, _ = run_command("a dog.\na dog\n", "--json")
+    line, _ = run_command("a dog.  a dog\n", "--json")
+    first, second = (json.loads(one)["hypotheses"][0]["text"] for one in sentences.splitlines())
+    assert json.loads(line)["hypotheses"][0]["text"] == f"{first}  {second}"
+    whole, _ = run_command("a dog.  a dog\n", "--json", "--decoding.split-sentences", "false")
+    assert whole != line
