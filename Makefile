@@ -2,6 +2,8 @@
 # make test      lint, types, and the tests that are not marked slow
 # make test-all  the slow tests: long runs, notebooks, real sizes, comparison with Hugging Face's
 #                models, recipes compiled for TPUs; installs torch and libtpu first
+# make notebooks run the notebooks in colab/, store their outputs, and compare these with the stored
+#                ones (half an hour; `make notebooks ONLY=quickstart` runs one)
 # make clean     forget the demo's training run, so that `make demo` trains anew
 
 # The first Python of at least 3.11; choose another one with `make demo PYTHON=python3.12`.
@@ -11,7 +13,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 IN_VENV := .venv/bin/python -m
 PIP_INSTALL := $(IN_VENV) pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all clean
+.PHONY: demo test test-all notebooks clean
 
 demo: .venv/installed
 	$(IN_VENV) flaxformer_mt.train --config configs/demo.py --workdir runs/demo
@@ -27,6 +29,9 @@ test: .venv/installed-test
 
 test-all: .venv/installed-test-all
 	$(IN_VENV) pytest -n 2 --dist worksteal -m slow -o timeout=900
+
+notebooks: .venv/installed-test-all
+	$(IN_VENV) tools.notebooks $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf runs/demo

@@ -1,4 +1,4 @@
-"""What the notebooks import from the package exists, and is called with arguments that it has.
+"""The notebooks as they are stored: their outputs, and their calls of the package.
 
 `test_notebooks.py` runs the notebooks, which takes minutes; this takes seconds.
 """
@@ -6,12 +6,14 @@
 import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
+WITHOUT_OUTPUTS = {"own_data", "quickstart", "tpu"}  # `make notebooks` stores them
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "colab").glob("*.ipynb"))
 
 
@@ -45,3 +47,19 @@ def test_imports_exist_and_calls_fit(path: Path) -> None:
                 continue
             keywords = {keyword.arg: None for keyword in node.keywords if keyword.arg}
             inspect.signature(called).bind_partial(*node.args, **keywords)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_outputs_are_stored_and_fit_for_readers(path: Path) -> None:
+    cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    if path.stem in WITHOUT_OUTPUTS:
+        assert not any(cell.outputs for cell in cells), f"delete {path.stem} from WITHOUT_OUTPUTS"
+        return
+    regenerate = f"run `make notebooks ONLY={path.stem}`"
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1)), regenerate
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert any("image/png" in output.get("data", {}) for output in outputs), regenerate
+    assert all(output.output_type != "error" for output in outputs)
+    text = "".join(output.get("text", "") for output in outputs)
+    assert not re.search(r"/root|/home|/tmp|/work|warning|Traceback", text, re.IGNORECASE)
+    assert path.stat().st_size < 1_000_000
