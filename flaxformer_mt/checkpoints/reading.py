@@ -177,7 +177,8 @@ def check_fit(path: AnyPath, item: str, expected: Any, found: Any = None) -> Non
 
 def _stored(path: AnyPath, item: str) -> Any:
     """Returns names, shapes and types of an item's arrays, as a tree."""
-    return ocp.StandardCheckpointHandler().metadata(readable(path, [item]) / item).tree
+    directory: Any = readable(path, [item]) / item
+    return ocp.StandardCheckpointHandler().metadata(directory).tree
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:

@@ -207,7 +207,7 @@ def _start_time(process: int) -> str:
 def _read(path: UPath) -> str:
     """Returns the text of the lock, "" if there is none."""
     try:
-        return path.fs.cat_file(path.path).decode()
+        return path.read_bytes().decode()
     except FileNotFoundError:
         return ""
 

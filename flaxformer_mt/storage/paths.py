@@ -13,9 +13,10 @@ import shutil
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import fsspec
+from fsspec.config import conf as fsspec_settings
 from upath import UPath
 
 AnyPath: TypeAlias = Path | UPath
@@ -117,7 +118,7 @@ def file_sizes(folder: AnyPath) -> dict[str, int]:
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
     else:
         start = folder.path.rstrip("/") + "/"
-        found = folder.fs.find(folder.path, detail=True)
+        found: Any = folder.fs.find(folder.path, detail=True)
         sizes = {name.removeprefix(start): info["size"] for name, info in found.items()}
     return dict(sorted(sizes.items()))
 
@@ -217,4 +218,4 @@ def _prepare(scheme: str) -> None:
             "s3://, hf:// or another address that fsspec knows"
         ) from error
     # Other processes write to a bucket too: a kept listing would be outdated.
-    fsspec.config.conf.setdefault(scheme, {}).setdefault("use_listings_cache", False)
+    fsspec_settings.setdefault(scheme, {}).setdefault("use_listings_cache", False)

@@ -116,7 +116,8 @@ def segment_lines(
                 if not quiet:
                     _warn(line, len(tokens), "source", max_source_length, _in_pieces(len(pieces)))
             for piece in pieces:
-                tokens = vocabulary.tokenize(piece.tag + piece.text)
+                if piece is not sentence:
+                    tokens = vocabulary.tokenize(piece.tag + piece.text)
                 if len(tokens) < 2:  # EOS only: characters that the tokenizer drops
                     continue
                 inputs = truncate(

@@ -201,6 +201,8 @@ def test_details_do_not_change_copies(translator):
     assert [[one.text for one in of] for of in found] == [[one.text for one in of] for of in plain]
     assert all(one.details and one.flags is not None for of in found for one in of)
     assert all(one.details is None and one.flags is None for of in plain for one in of)
+    without = translator.translate("a 7", details=True, copy_unknown=False)
+    assert without[0].details and "7" not in without[0].text
 
 
 def test_results_depend_on_known_words_so_the_fingerprint_does(translator):

@@ -158,7 +158,7 @@ def _parallel_pairs(source: bytes, target: bytes, files: tuple[Path, Path]) -> P
 
 def _line_parts(request: SourceRequest, spec: str, size: int) -> Iterator:
     """Yields blocks of a file with a pair a line."""
-    for lines in _line_blocks(request.file, size):
+    for lines in _line_blocks(local_file(request.file), size):
         blob = b"".join(lines)
         yield (
             len(lines),

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.pipeline import DataConfig, build_data, read_pairs
+from flaxformer_mt.data.held_out import read_pairs
+from flaxformer_mt.data.pipeline import DataConfig, build_data
 from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag
 from flaxformer_mt.data.sources.pair import Pair

@@ -1,0 +1,50 @@
+"""The toy of many tutorials, German to English: "ich mochte ein bier" -> "i want a beer".
+
+    python -m flaxformer_mt.train --config configs/toy_de_en.py --workdir runs/toy
+    python examples/toy_de_en.py
+
+The 24 sentences of examples/toy_de_en.tsv are training text and validation text. The model learns
+them by heart in 60 updates, which take a few seconds. The second command also prints the attention
+matrices that the model returns.
+"""
+
+from flaxformer_mt.config import Config
+from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.training.config import TrainingConfig
+from flaxformer_mt.translation.config import DecodingConfig
+
+_SENTENCES = CorpusConfig(pairs=("examples/toy_de_en.tsv",))
+
+config = Config(
+    data=DataConfig(
+        source_language="de",
+        target_language="en",
+        train=_SENTENCES,
+        validation=_SENTENCES,
+        tokenizer=TokenizerConfig(kind="word", vocab_size=100),
+        max_source_length=8,
+        max_target_length=8,
+        tokens_per_batch=120,
+        num_buckets=1,
+    ),
+    model=TransformerConfig(
+        d_model=64,
+        d_ff=128,
+        num_heads=2,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        dropout=0.0,
+    ),
+    training=TrainingConfig(
+        num_steps=60,
+        learning_rate=5e-3,
+        warmup_steps=20,
+        validate_every=0,
+        validation_pairs=24,
+        checkpoint_every=60,
+    ),
+    decoding=DecodingConfig(beam_size=1, max_target_length=8),
+)
