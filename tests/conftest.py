@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -17,6 +18,9 @@ import jax
 # Not by XLA_FLAGS: commands that tests start would inherit it, but must run as for users.
 jax.config.update("jax_num_cpu_devices", 8)
 jax.devices()  # fixes the number for all tests
+
+hypothesis.settings.register_profile("machines of any speed", deadline=None)
+hypothesis.settings.load_profile("machines of any speed")
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
