@@ -19,8 +19,9 @@ import jax
 jax.config.update("jax_num_cpu_devices", 8)
 jax.devices()  # fixes the number for all tests
 
-hypothesis.settings.register_profile("machines of any speed", deadline=None)
-hypothesis.settings.load_profile("machines of any speed")
+# The same examples in every run, on machines of any speed.
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("repeatable")
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 

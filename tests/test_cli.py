@@ -181,7 +181,7 @@ class TestMain:
         [
             ["train", "--config=demo", "--workdir=gx://bucket/run"],
             ["translate", "--workdir", "gx://bucket/run"],
-            ["average", "--workdir=gx://bucket/run"],
+            ["average", "--workdir=gx://bucket/run", "--last=2"],
             ["convert", "--to=ctranslate2", "--workdir=w", "--output", "gx://bucket/export"],
         ],
     )

@@ -207,7 +207,8 @@ def _start_time(process: int) -> str:
 def _read(path: UPath) -> str:
     """Returns the text of the lock, "" if there is none."""
     try:
-        return path.read_bytes().decode()
+        content: Any = path.fs.cat_file(path.path)  # one request: the owner may write meanwhile
+        return content.decode()
     except FileNotFoundError:
         return ""
 
