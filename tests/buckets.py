@@ -26,10 +26,24 @@ urllib.request.urlopen(make).close()
 print("port", port, flush=True)
 threading.Event().wait()
 """
-_GS = """
-import threading, time
-from gcp_storage_emulator.server import create_server
-server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
+# The emulator reads an upload as an e-mail, which takes a last byte "\r" of a file for a part of
+# the line break after it. So each file gets one more byte, which is removed again.
+_GS = r"""
+import threading
+from email.parser import BytesParser
+from gcp_storage_emulator import server as emulator
+
+class Parser(BytesParser):
+    def parsebytes(self, text, headersonly=False):
+        end = b"\n--==0==--"
+        message = super().parsebytes(text.replace(end, b"=" + end))
+        if message.get_content_type() == "multipart/related":
+            file = message.get_payload(1)
+            file.set_payload(file.get_payload()[:-1])
+        return message
+
+emulator.BytesParser = Parser
+server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
 server.start()
 print("port", server._api._httpd.server_port, flush=True)
 threading.Event().wait()

@@ -97,6 +97,15 @@ def test_a_copy_of_a_file_is_made_once_and_again_after_a_change(bucket):
         read_lines(as_path(bucket) / "none.en")
 
 
+@pytest.mark.parametrize("last", [b"\r", b"\n", b"\r\n", b"=", b""])
+def test_no_byte_is_lost(bucket, tmp_path, last):
+    (tmp_path / "file").write_bytes(b"1\r2" + last)
+    upload(tmp_path, as_path(bucket), ["file"])
+    write_file(as_path(bucket) / "other", b"1\r2" + last)
+    for name in ("file", "other"):
+        assert (as_path(bucket) / name).read_bytes() == b"1\r2" + last
+
+
 def test_a_failed_request_is_repeated(bucket, failed_requests):
     write_file(as_path(bucket) / "one", b"1")
     assert as_path(bucket).joinpath("one").read_bytes() == b"1"
