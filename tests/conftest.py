@@ -37,6 +37,15 @@ def programs_of_a_module() -> Iterator[None]:
     jax.clear_caches()
 
 
+@pytest.fixture(scope="module")
+def quick_compilation() -> Iterator[None]:
+    """Compiles without optimizations in a module of small programs that run once or twice."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture
 def shared_data() -> Path:
     """Returns the directory of real corpora; skips the test if it does not exist."""

@@ -9,6 +9,7 @@ from flaxformer_mt import sweep
 
 pytestmark = pytest.mark.slow
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 CONFIG = """
 import dataclasses
 from flaxformer_mt.config import Config

@@ -27,13 +27,7 @@ TINY = TransformerConfig(
 )
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Compiles without optimisations: the many small programs of this file run once each."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 # Every choice at least once, in random combinations, so that no choice hides another.

@@ -44,11 +44,12 @@ from flaxformer_mt.translation.translator import Translator
 @contextlib.contextmanager
 def quickly() -> Iterator[None]:
     """Compile without optimisations, which takes half the time."""
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     try:
         yield
     finally:
-        jax.config.update("jax_disable_most_optimizations", False)
+        jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture
