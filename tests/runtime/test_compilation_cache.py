@@ -34,7 +34,7 @@ compiled = []
 jax.monitoring.register_event_duration_secs_listener(
     lambda event, duration, **about: compiled.append(about.get("fun_name"))
 )
-print(Translator.load(sys.argv[1]).translate("The old dog sleeps.")[0])
+print(Translator.load(sys.argv[1]).translate("The old dog sleeps.", copy_unknown=False)[0])
 assert jax.config.values == before
 print(compiled.count("jit(search_batch)"))
 """
@@ -51,8 +51,9 @@ def translate(
     workdir: Path, caches: Path, **environment: str
 ) -> tuple[str, str, tuple[int, int, int]]:
     """Returns output, messages, and the counts (cache hits, cache misses, traces of the search)."""
+    command = [sys.executable, "-c", TRANSLATE, "--workdir", str(workdir)]
     done = subprocess.run(
-        [sys.executable, "-c", TRANSLATE, "--workdir", str(workdir)],
+        [*command, "--decoding.copy-unknown", "false"],  # copies would need another program
         env=os.environ
         | {"JAX_ENABLE_COMPILATION_CACHE": "true", "XDG_CACHE_HOME": str(caches)}
         | environment,
