@@ -63,7 +63,8 @@ def translate(
         check=True,
     )
     *messages, counts = done.stderr.splitlines()
-    messages = [text for text in messages if "compiling a program for" not in text]
+    usual = ("compiling a program for", "words that the model does not know")
+    messages = [text for text in messages if not any(part in text for part in usual)]
     found, not_found, traced = map(int, counts.split())
     return done.stdout, "\n".join(messages), (found, not_found, traced)
 
