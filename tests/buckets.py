@@ -39,7 +39,7 @@ class Parser(BytesParser):
         message = super().parsebytes(text.replace(end, b"=" + end))
         if message.get_content_type() == "multipart/related":
             file = message.get_payload(1)
-            file.set_payload(file.get_payload()[:-1])
+            file._payload = file._payload[:-1]
         return message
 
 emulator.BytesParser = Parser

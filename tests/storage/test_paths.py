@@ -99,11 +99,11 @@ def test_a_copy_of_a_file_is_made_once_and_again_after_a_change(bucket):
 
 @pytest.mark.parametrize("last", [b"\r", b"\n", b"\r\n", b"=", b""])
 def test_no_byte_is_lost(bucket, tmp_path, last):
-    (tmp_path / "file").write_bytes(b"1\r2" + last)
+    (tmp_path / "file").write_bytes(b"1\r2\xff\xc3" + last)
     upload(tmp_path, as_path(bucket), ["file"])
-    write_file(as_path(bucket) / "other", b"1\r2" + last)
+    write_file(as_path(bucket) / "other", b"1\r2\xff\xc3" + last)
     for name in ("file", "other"):
-        assert (as_path(bucket) / name).read_bytes() == b"1\r2" + last
+        assert (as_path(bucket) / name).read_bytes() == b"1\r2\xff\xc3" + last
 
 
 def test_a_failed_request_is_repeated(bucket, failed_requests):
