@@ -40,7 +40,7 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 def main() -> int:
     """Runs the command; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", choices=NOTEBOOKS, help="run this notebook only")
     only = parser.parse_args().only
     found = False
