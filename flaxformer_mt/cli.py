@@ -54,7 +54,7 @@ COMMANDS = {
     "sweep": "train variants of a config and compare them",
     "convert": "read models of other toolkits, and write models for them",
     "plan": "estimate memory and time of a recipe on other hardware",
-    "rehearse": "play a run of several hosts on this machine, at toy width",
+    "rehearse": "simulate a run of several hosts on this machine, with a tiny model",
     "summary": "show the modules of a model with shapes, parameters and FLOPs",
     "attention_maps": "draw the attention of a translation",
 }

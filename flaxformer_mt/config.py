@@ -22,7 +22,7 @@ from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.runtime import old_names
 from flaxformer_mt.runtime.dataclass_json import from_dict, rename_keys
 from flaxformer_mt.runtime.sharding import MeshConfig
-from flaxformer_mt.storage.paths import AnyPath, as_path, local_file, make_folder, write_file
+from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file, make_folder, write_file
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
 
@@ -113,9 +113,9 @@ class ConfigArguments(Config):
         """Returns the values of the file that --config names (see `cli.command`)."""
         given = {name: _given_lists(name, values_of) for name in ("train", "validation", "test")}
         path = "".join(values_of("--config")[:1])
-        prepared = Path("".join(values_of("--data.prepared")[:1])).expanduser() / CONFIG_FILE
-        if not path and values_of("--data.prepared") and prepared.is_file():
-            path = str(prepared)  # `prepare` wrote it
+        if not path and values_of("--data.prepared"):
+            prepared = join(".", values_of("--data.prepared")[0]) / CONFIG_FILE
+            path = str(prepared) if prepared.is_file() else ""  # `prepare` wrote it
         if not path and any(map(_is_own, given.values())):
             path = "own_text"
             print("no --config, but own text: taking the config own_text", file=sys.stderr)

@@ -1,10 +1,10 @@
-"""Plays a run of several hosts on this machine: `python -m flaxformer_mt.rehearse`.
+"""Simulates a run of several hosts on this machine: `python -m flaxformer_mt.rehearse`.
 
     python -m flaxformer_mt.rehearse --config configs/wmt14_en_de_base.py --topology v5e:4x8
 
-Each host is a process, each of its chips a CPU device. The model is tiny. All else is what the real
-run does: the commands `train` and `evaluate` themselves read the text, share the batches, save,
-are stopped and killed while they save, resume, and translate.
+Each host is a process, each of its chips a CPU device. The model is tiny. Everything
+else is that of the real run: the commands `train` and `evaluate` read the text, share the batches,
+save, are stopped and killed while they save, resume, and translate.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from flaxformer_mt.storage.paths import is_remote
 
 _TIME_LIMIT = 1800.0  # seconds of one stage
 _SAVE_EVERY = 3  # steps
-_NOT_PLAYED = """\
+_NOT_EXERCISED = """\
 not exercised:
   the programs for the accelerator, and their memory and speed: `python -m flaxformer_mt.plan`
   the network between the hosts, and the file system or bucket of the real workdir
@@ -40,7 +40,7 @@ not exercised:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RehearseArguments(ConfigArguments):
-    """Play a run of several hosts, at toy width, as processes of this machine."""
+    """Simulate a run of several hosts with a tiny model, as processes of this machine."""
 
     topology: str = "v5e:4x4"
     """Hardware of the run: a TPU slice such as v5e:4x8, or GPUs of one host such as h100:8."""
@@ -54,7 +54,7 @@ class RehearseArguments(ConfigArguments):
 
 
 def rehearse(arguments: RehearseArguments) -> int:
-    """Runs the command `rehearse`: prints each stage and whether it went well; 1 if one did not."""
+    """Runs the command `rehearse`: prints each stage and its result; 1 if one failed."""
     hosts, chips = hosts_of(arguments.topology)
     if arguments.hosts:
         if chips * hosts % arguments.hosts:
@@ -76,10 +76,10 @@ def rehearse(arguments: RehearseArguments) -> int:
     print(f"{arguments.topology}: {hosts} processes of {chips} CPU devices", flush=True)
     with contextlib.ExitStack() as stack:
         directory = arguments.workdir or stack.enter_context(tempfile.TemporaryDirectory())
-        company = Company(config, Path(directory), hosts, chips)
-        went_well = all(_play(name, lambda stage=stage: stage(company)) for name, stage in STAGES)
-    print(_NOT_PLAYED.format(pairs=arguments.pairs))
-    return 0 if went_well else 1
+        run = HostProcesses(config, Path(directory), hosts, chips)
+        succeeded = all(_run_stage(name, lambda stage=stage: stage(run)) for name, stage in STAGES)
+    print(_NOT_EXERCISED.format(pairs=arguments.pairs))
+    return 0 if succeeded else 1
 
 
 def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
@@ -130,8 +130,8 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
     )
 
 
-class Company:
-    """The processes of one run, which play its hosts."""
+class HostProcesses:
+    """The processes of one run, one for each host."""
 
     def __init__(self, config: Config, directory: Path, hosts: int, chips: int) -> None:
         self.config, self.directory, self.hosts, self.chips = config, directory, hosts, chips
@@ -187,15 +187,15 @@ class Company:
                 code = process.wait(max(1.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 raise RuntimeError(
-                    f"host {number} does not end; {self.last_words(number)}"
+                    f"host {number} does not end; {self.last_lines(number)}"
                 ) from None
             if code != expected:
                 raise RuntimeError(
                     f"host {number} ended with exit code {code} instead of {expected}; "
-                    f"{self.last_words(number)}"
+                    f"{self.last_lines(number)}"
                 )
 
-    def last_words(self, number: int) -> str:
+    def last_lines(self, number: int) -> str:
         """Returns the last lines of a process, for a message."""
         lines = self.log(number).read_text(encoding="utf-8", errors="replace").splitlines()
         return "its last lines:\n    " + "\n    ".join(lines[-8:])
@@ -210,45 +210,45 @@ class Company:
             for number, process in enumerate(processes):
                 if process.poll() is not None:
                     raise RuntimeError(
-                        f"host {number} ended before a save; {self.last_words(number)}"
+                        f"host {number} ended before a save; {self.last_lines(number)}"
                     )
             time.sleep(0.002)
-        raise RuntimeError(f"no save was seen; {self.last_words(0)}")
+        raise RuntimeError(f"no save was seen; {self.last_lines(0)}")
 
     def newest_step(self) -> int:
         """Returns the step of the newest whole checkpoint; 0 if there is none."""
         return max(whole_steps(self.workdir / "checkpoints"), default=0)
 
 
-def stop_in_a_save(company: Company) -> str:
+def stop_in_a_save(run: HostProcesses) -> str:
     """All hosts read the text, start, and get SIGTERM while they write a checkpoint."""
-    with company.start(company.train) as processes:
-        company.wait_for_save(processes, after=0)
+    with run.start(run.train) as processes:
+        run.wait_for_save(processes, after=0)
         for process in processes:
             process.send_signal(signal.SIGTERM)
-        company.finish(processes, expected=143)
-    return f"all saved and ended with code 143; newest checkpoint: step {company.newest_step()}"
+        run.finish(processes, expected=143)
+    return f"all saved and ended with code 143; newest checkpoint: step {run.newest_step()}"
 
 
-def kill_in_a_save(company: Company) -> str:
+def kill_in_a_save(run: HostProcesses) -> str:
     """All hosts resume, and die while they write a checkpoint."""
-    before = company.newest_step()
-    with company.start(company.train) as processes:
-        company.wait_for_save(processes, after=before)
+    before = run.newest_step()
+    with run.start(run.train) as processes:
+        run.wait_for_save(processes, after=before)
         for process in processes:
             process.kill()
-    newest = company.newest_step()
+    newest = run.newest_step()
     if newest < before:
         raise RuntimeError(f"the checkpoint of step {before} is lost; the newest is {newest}")
     return f"resumed at step {before}; newest whole checkpoint: step {newest}"
 
 
-def resume_to_the_end(company: Company) -> str:
+def resume_to_the_end(run: HostProcesses) -> str:
     """All hosts resume and finish the run. Each step must be there once."""
-    before, num_steps = company.newest_step(), company.config.training.num_steps
-    with company.start(company.train) as processes:
-        company.finish(processes, expected=0)
-    lines = (company.workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    before, num_steps = run.newest_step(), run.config.training.num_steps
+    with run.start(run.train) as processes:
+        run.finish(processes, expected=0)
+    lines = (run.workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     entries = [json.loads(line) for line in lines]
     steps = [entry["step"] for entry in entries if entry["kind"] == "train"]
     if steps != list(range(1, num_steps + 1)):
@@ -262,17 +262,17 @@ def resume_to_the_end(company: Company) -> str:
     )
 
 
-def evaluate(company: Company) -> str:
+def evaluate(run: HostProcesses) -> str:
     """All hosts translate a held-out set together."""
-    if company.config.data.test == CorpusConfig():
+    if run.config.data.test == CorpusConfig():
         return "skipped: the config has neither data.test nor data.validation"
-    with company.start(["evaluate", "--workdir", str(company.workdir)]) as processes:
-        company.finish(processes, expected=0)
-    text = company.log(0).read_text(encoding="utf-8", errors="replace")
+    with run.start(["evaluate", "--workdir", str(run.workdir)]) as processes:
+        run.finish(processes, expected=0)
+    text = run.log(0).read_text(encoding="utf-8", errors="replace")
     return next((line.strip() for line in text.splitlines() if "BLEU" in line), "no score printed")
 
 
-STAGES: tuple[tuple[str, Callable[[Company], str]], ...] = (
+STAGES: tuple[tuple[str, Callable[[HostProcesses], str]], ...] = (
     ("read the text, train, SIGTERM during a save", stop_in_a_save),
     ("resume, kill during a save", kill_in_a_save),
     ("resume and finish", resume_to_the_end),
@@ -280,17 +280,17 @@ STAGES: tuple[tuple[str, Callable[[Company], str]], ...] = (
 )
 
 
-def _play(name: str, stage: Callable[[], str]) -> bool:
-    """Plays a stage and prints its result; returns whether it went well."""
+def _run_stage(name: str, stage: Callable[[], str]) -> bool:
+    """Runs a stage and prints its result; returns whether it succeeded."""
     start = time.monotonic()
     print(f"{name} ...", flush=True)
     try:
-        result, went_well = stage(), True
+        result, succeeded = stage(), True
     except RuntimeError as error:
-        result, went_well = str(error), False
+        result, succeeded = str(error), False
     seconds = time.monotonic() - start
-    print(f"  {'ok' if went_well else 'FAILED'} ({seconds:.0f} s): {result}", flush=True)
-    return went_well
+    print(f"  {'ok' if succeeded else 'FAILED'} ({seconds:.0f} s): {result}", flush=True)
+    return succeeded
 
 
 main = command("rehearse", RehearseArguments, rehearse)

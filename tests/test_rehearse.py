@@ -1,4 +1,4 @@
-"""The command `rehearse`: a run of several hosts, played by processes."""
+"""The command `rehearse`: a run of several hosts, simulated by processes."""
 
 import dataclasses
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from orbax.checkpoint.options import MultiprocessingOptions
 
 from flaxformer_mt.checkpoints.buckets import FIRST_PROCESS, publish
 from flaxformer_mt.checkpoints.integrity import find_damage, seal, write_failure
@@ -104,25 +103,23 @@ def _read_whole(path: AnyPath) -> Params:
 
 
 def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> AnyPath:
-    """Writes to a temporary directory, then renames it, so that a failure keeps the old average.
+    """Writes the average from the first process, for which the others wait.
 
-    With several processes the first one writes, and all wait for it.
+    It is written to another place first, so that a failure keeps the old average.
     """
     try:
-        if isinstance(target, Path):
-            fresh = target.with_name("averaged.new")
-            try:
-                _save(fresh, params, extras, MultiprocessingOptions())
-                if jax.process_index() == 0:
+        if jax.process_index() == 0:
+            if isinstance(target, Path):
+                fresh = target.with_name("averaged.new")
+                try:
+                    _save(fresh, params, extras)
                     _replace(target, fresh)
-            except Exception:
-                remove_tree(fresh)
-                raise
-        else:
-            with tempfile.TemporaryDirectory() as folder:
-                if jax.process_index() == 0:
+                finally:
+                    remove_tree(fresh)
+            else:
+                with tempfile.TemporaryDirectory() as folder:
                     fresh = Path(folder, "averaged")
-                    _save(fresh, params, extras, FIRST_PROCESS)
+                    _save(fresh, params, extras)
                     publish(fresh, target)
         barrier()
     except Exception as error:
@@ -130,22 +127,16 @@ def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> AnyPath:
     return target
 
 
-def _save(
-    fresh: Path,
-    params: Params,
-    extras: dict[str, Any],
-    processes: MultiprocessingOptions,
-) -> None:
-    """Writes a checkpoint from the first process; these processes call it."""
+def _save(fresh: Path, params: Params, extras: dict[str, Any]) -> None:
+    """Writes a checkpoint to a folder of this machine."""
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(params), extras=ocp.args.JsonSave(extras)
     )
-    options = ocp.CompositeOptions(multiprocessing_options=processes)
+    options = ocp.CompositeOptions(multiprocessing_options=FIRST_PROCESS)
     handler = ocp.CompositeCheckpointHandler(composite_options=options)
-    with ocp.Checkpointer(handler, multiprocessing_options=processes) as checkpointer:
+    with ocp.Checkpointer(handler, multiprocessing_options=FIRST_PROCESS) as checkpointer:
         checkpointer.save(fresh, args=items, force=True)
-    if jax.process_index() == 0:
-        seal(fresh)
+    seal(fresh)
 
 
 def _replace(target: Path, fresh: Path) -> None:

@@ -79,9 +79,8 @@ def capture(translator: Translator, source: str, target: str | None = None) -> A
         raise ValueError(f"the source has no tokens: {source!r}")
     _check_length("source", inputs, translator.max_source_length)
     if target is None:
-        targets = translator.translate([source], num_hypotheses=1, split_sentences=False)[0][
-            0
-        ].tokens
+        found = translator.translate([source], num_hypotheses=1, split_sentences=False)
+        targets = found[0][0].tokens
     else:
         targets = tokenizer.target.tokenize(target)
     _check_length("target", targets, translator.config.max_target_length)

@@ -14,7 +14,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -201,6 +201,12 @@ def process_rows(mesh: Mesh, tokens_per_device: int = 0) -> ProcessRows:
     return ProcessRows(shards, tuple(sorted(mine)), tokens_per_device)
 
 
+@functools.cache
+def _copier(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+    """Returns a program that copies an array to all devices. It is kept, so that jit caches it."""
+    return jax.jit(lambda x: x, out_shardings=replicated(mesh))
+
+
 def gather(tree: Any) -> Any:
     """Returns the arrays of all processes as whole arrays of each process.
 
@@ -212,7 +218,7 @@ def gather(tree: Any) -> Any:
 
     def whole(array: jax.Array) -> Any:
         if not array.is_fully_replicated:
-            array = jax.jit(lambda x: x, out_shardings=replicated(array.sharding.mesh))(array)  # pyright: ignore[reportAttributeAccessIssue]
+            array = _copier(array.sharding.mesh)(array)  # pyright: ignore[reportAttributeAccessIssue]
         copy = array.addressable_data(0)
         is_key = jnp.issubdtype(copy.dtype, jax.dtypes.prng_key)
         return copy if is_key else np.asarray(copy)

@@ -21,7 +21,7 @@ from typing import Any
 from upath import UPath
 
 from flaxformer_mt.runtime.processes import check_shared, first_then_others, is_first
-from flaxformer_mt.storage.paths import PathLike, as_path
+from flaxformer_mt.storage.paths import PathLike, as_path, write_file
 
 try:
     import fcntl
@@ -120,7 +120,7 @@ def _lock_in_bucket(path: UPath, token: str) -> Callable[[], None]:
     text = json.dumps(owner)
     if found := _read(path):
         _wait_until_free(path, found)
-        _write(path, text)
+        write_file(path, text.encode())
     else:
         try:
             path.fs.pipe_file(path.path, text.encode(), mode="create")
@@ -153,7 +153,7 @@ def _renew(path: UPath, owner: dict[str, Any], ended: threading.Event) -> None:
                 print(message, file=sys.stderr, flush=True)
                 os._exit(1)  # sys.exit would end this thread only
             number += 1
-            _write(path, json.dumps(owner | {"renewal": number}))
+            write_file(path, json.dumps(owner | {"renewal": number}).encode())
         except Exception as error:  # the network may come back before the lock expires
             print(f"could not renew {path}: {error}", file=sys.stderr, flush=True)
 
@@ -164,7 +164,8 @@ def _wait_until_free(path: UPath, found: str) -> None:
     if alive:
         raise OSError(_refusal(path.parent, found))
     if alive is None:
-        print(f"{path} exists: waiting for up to {EXPIRY:.0f} s whether its owner lives")
+        message = f"{path} exists: waiting for up to {EXPIRY:.0f} s for its owner to renew it"
+        print(message, file=sys.stderr, flush=True)
     deadline = time.monotonic() + (EXPIRY if alive is None else 0)
     while time.monotonic() < deadline:
         time.sleep(1)
@@ -175,7 +176,7 @@ def _wait_until_free(path: UPath, found: str) -> None:
 
 
 def _is_alive(owner: str) -> bool | None:
-    """Returns whether the process of a lock runs; None if it is none of this machine."""
+    """Returns whether the process of a lock runs; None if it is a process of another machine."""
     try:
         values = json.loads(owner)
         if not values["started"] or values["machine"] != _machine():
@@ -211,7 +212,3 @@ def _read(path: UPath) -> str:
         return content.decode()
     except FileNotFoundError:
         return ""
-
-
-def _write(path: UPath, text: str) -> None:
-    path.fs.pipe_file(path.path, text.encode())

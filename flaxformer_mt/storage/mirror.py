@@ -7,7 +7,7 @@ from pathlib import Path
 
 from upath import UPath
 
-from flaxformer_mt.storage.paths import AnyPath, upload
+from flaxformer_mt.storage.paths import AnyPath, file_sizes, upload
 
 
 class Mirror:
@@ -34,8 +34,7 @@ class Mirror:
         """Copies the files that have grown, unless it did so in the last `every` seconds."""
         if not isinstance(self._target, UPath) or time.monotonic() < self._time + every:
             return
-        files = [path for path in self.folder.rglob("*") if path.is_file()]
-        sizes = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
+        sizes = file_sizes(self.folder)
         upload(self.folder, self._target, [n for n in sizes if self._copied.get(n) != sizes[n]])
         self._copied, self._time = sizes, time.monotonic()
 

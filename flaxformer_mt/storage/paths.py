@@ -193,7 +193,7 @@ def remote_problem(error: BaseException) -> str:
     if not any(cls.__module__.split(".")[0] in _CLIENTS for cls in type(error).__mro__):
         return ""
     return (
-        f"the object store did not do as asked: {error or type(error).__name__}. Check the "
+        f"a request to the object store failed: {error or type(error).__name__}. Check the "
         "address, the credentials of this machine and the network (see docs/remote.md)."
     )
 

@@ -134,15 +134,15 @@ def make_requests(
     return requests
 
 
-def lines_with_demands(
+def constrained_lines(
     prefixes: Sequence[str | None] | None,
     constraints: Sequence[Sequence[str] | None] | None,
     first_line: int,
 ) -> set[int]:
     """Returns the numbers of the lines with a prefix or a constraint.
 
-    They are not split into sentences: a prefix can be longer than the first sentence, and nothing
-    tells to which sentence a phrase belongs.
+    They are not split into sentences: a prefix can be longer than the first sentence, and it is
+    not known to which sentence a phrase belongs.
     """
     return {
         first_line + index

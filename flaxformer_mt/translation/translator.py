@@ -50,7 +50,7 @@ from flaxformer_mt.translation.describing import (
 from flaxformer_mt.translation.ranking import ranked
 from flaxformer_mt.translation.requests import (
     Request,
-    lines_with_demands,
+    constrained_lines,
     make_requests,
     suppressed_tokens,
 )
@@ -352,7 +352,7 @@ class Translator:
             first_line=first_line,
             quiet=quiet,
             sentences_of=self.source_language if config.split_sentences else None,
-            whole_lines=lines_with_demands(prefixes, constraints, first_line),
+            whole_lines=constrained_lines(prefixes, constraints, first_line),
         )
         requests = make_requests(
             segments,

@@ -13,7 +13,7 @@ from letter_models import CONFIG, LetterVocabulary, make_translator
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.translation.long_lines import split_sentences
-from flaxformer_mt.translation.requests import lines_with_demands
+from flaxformer_mt.translation.requests import constrained_lines
 from flaxformer_mt.translation.segments import segment_lines
 from flaxformer_mt.translation.translator import Translator
 
@@ -155,7 +155,7 @@ def test_splitting_can_be_switched_off(translator):
     ],
 )
 def test_lines_with_a_prefix_or_constraints_stay_whole(demands, whole):
-    lines = lines_with_demands(demands.get("prefixes"), demands.get("constraints"), 7)
+    lines = constrained_lines(demands.get("prefixes"), demands.get("constraints"), 7)
     segments = segments_of(*["we do. it is"] * 4, first_line=7, whole_lines=lines)
     assert [n for n in range(7, 11) if [one.line for one in segments].count(n) == 1] == whole
 

@@ -22,6 +22,12 @@ def temperature_weights(sizes: Sequence[int], temperature: float) -> tuple[float
     return tuple(np.where(pairs > 0, seen / np.maximum(pairs, 1), 1.0).tolist())
 
 
+def times_and_part(size: int, weight: float) -> tuple[int, int]:
+    """Returns how often an epoch has all pairs of a corpus, and how many of its pairs once more."""
+    times = int(weight)
+    return times, round((weight - times) * size)
+
+
 def sample_mixture(
     rng: np.random.Generator, corpus_sizes: Sequence[int], weights: Sequence[float]
 ) -> Integer[np.ndarray, "n"]:
@@ -29,8 +35,7 @@ def sample_mixture(
     kind = np.uint32 if sum(corpus_sizes) < 1 << 32 else np.int64  # half the memory
     chosen, start = [], 0
     for size, weight in zip(corpus_sizes, weights, strict=True):
-        times = int(weight)
-        part = round((weight - times) * size)
+        times, part = times_and_part(size, weight)
         chosen += [np.arange(start, start + size, dtype=kind)] * times
         if part:
             chosen.append((start + rng.permutation(size)[:part]).astype(kind))

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Integer, UInt64
 
+from flaxformer_mt.data.batching.mixture import times_and_part
+
 _ROUNDS = 6
 _CHUNK = 1 << 20  # numbers that are computed together
 
@@ -26,7 +28,7 @@ def part_of_epoch(
 
     All parts together contain each pair as often as `sample_mixture` does.
     """
-    counts = [count for _, count in map(_times_and_count, corpus_sizes, weights)]
+    counts = list(map(_num_pairs, corpus_sizes, weights))
     total = sum(counts)
     start, end = part * total // num_parts, (part + 1) * total // num_parts
     found = np.empty(end - start, np.uint32 if sum(corpus_sizes) < 1 << 32 else np.uint64)
@@ -40,7 +42,7 @@ def part_of_epoch(
 
 def epoch_size(corpus_sizes: Sequence[int], weights: Sequence[float]) -> int:
     """Returns the number of pairs of an epoch."""
-    return sum(count for _, count in map(_times_and_count, corpus_sizes, weights))
+    return sum(map(_num_pairs, corpus_sizes, weights))
 
 
 def permute(
@@ -71,10 +73,10 @@ def _hash(x: UInt64[np.ndarray, "n"]) -> UInt64[np.ndarray, "n"]:
     return x ^ (x >> np.uint64(31))
 
 
-def _times_and_count(size: int, weight: float) -> tuple[int, int]:
-    """Returns how often an epoch has all pairs of a corpus, and how many of its pairs it has."""
-    times = int(weight)
-    return times, times * size + round((weight - times) * size)
+def _num_pairs(size: int, weight: float) -> int:
+    """Returns how many pairs an epoch has of a corpus."""
+    times, part = times_and_part(size, weight)
+    return times * size + part
 
 
 def _mix(
@@ -91,7 +93,7 @@ def _mix(
     for number, (size, weight, count) in enumerate(zip(corpus_sizes, weights, counts, strict=True)):
         here = (shuffled >= begin) & (shuffled < begin + count)
         local = shuffled[here] - np.uint64(begin)
-        whole = np.uint64(_times_and_count(size, weight)[0] * size)
+        whole = np.uint64(times_and_part(size, weight)[0] * size)
         sampled = local >= whole
         pairs = local % np.uint64(max(size, 1))
         pairs[sampled] = permute(local[sampled] - whole, size, key=(seed, epoch, number + 1))

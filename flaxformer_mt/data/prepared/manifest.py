@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.report import Side, SplitCounts
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.selection import source_lines
+from flaxformer_mt.storage.paths import write_file
 
 MANIFEST, INPUTS = "manifest.json", "inputs.json"
 _FORMAT = 1
@@ -188,9 +188,7 @@ def read_json(file: Path) -> Any:
 
 def write_json(file: Path, values: Any) -> None:
     """Writes a JSON file atomically."""
-    partial = file.with_name(f"{file.name}.partial")
-    partial.write_text(json.dumps(values, ensure_ascii=False, indent=1), encoding="utf-8")
-    os.replace(partial, file)
+    write_file(file, json.dumps(values, ensure_ascii=False, indent=1).encode())
 
 
 def _hash_lines(pairs: Sequence[Pair]) -> str:

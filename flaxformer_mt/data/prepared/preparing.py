@@ -10,7 +10,6 @@ Each stage leaves a result, so that a killed run continues after the last one. M
 
 import dataclasses
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,7 +34,13 @@ from flaxformer_mt.data.prepared.manifest import (
 from flaxformer_mt.data.prepared.reader import fingerprint_shards
 from flaxformer_mt.data.prepared.sample import sampled_corpus
 from flaxformer_mt.data.prepared.scanning import CorpusScan, scan_corpora
-from flaxformer_mt.data.prepared.shards import Shard, ShardCounts, ShardWriter, read_counts
+from flaxformer_mt.data.prepared.shards import (
+    Shard,
+    ShardCounts,
+    ShardWriter,
+    read_counts,
+    shard_directory,
+)
 from flaxformer_mt.data.prepared.work import Encode, EncodeTask, Screen
 from flaxformer_mt.data.report import MAX_PAIRS_NAMED, NUM_TOKENS_NAMED, Side
 from flaxformer_mt.data.sources.selection import source_lines
@@ -163,10 +168,6 @@ def _scan(
     return scans
 
 
-def _shard_directory(output: Path, number: int) -> Path:
-    return output / "shards" / f"{number:05}"
-
-
 def _encode(
     how: Preparation,
     workers: Workers,
@@ -198,7 +199,7 @@ def _encode(
             of_stream = list(itertools.islice(numbers, count))
             done: list[ShardCounts] = []
             for number in of_stream:
-                counts = read_counts(_shard_directory(how.output, number))
+                counts = read_counts(shard_directory(how.output, number))
                 if counts is None:
                     break
                 done.append(counts)
@@ -209,7 +210,7 @@ def _encode(
             encoded = workers.map(encode, tasks)
             for number, blocks in itertools.groupby(encoded, lambda block: block.shard):
                 writer = ShardWriter(
-                    _shard_directory(how.output, number),
+                    shard_directory(how.output, number),
                     id_type=id_type_of(tokenizer),
                     length_type=length_type_of(how.config),
                     unk_ids=(tokenizer.source.unk_id, tokenizer.target.unk_id),
@@ -269,7 +270,7 @@ def _finish(
         directories = []
         for counts in of_corpus:
             own.add(counts)
-            directories.append(str(_shard_directory(how.output, next(numbers))))
+            directories.append(str(shard_directory(how.output, next(numbers))))
         read = [Shard(directory, id_type) for directory in directories]
         for shard in read:
             lengths = np.concatenate([lengths, count_lengths(*shard.lengths().T)])
@@ -302,25 +303,16 @@ def _finish(
 
 
 def _sides(tokenizer: Tokenizer, total: ShardCounts) -> dict[str, Any]:
-    return {
-        name: json.loads(
-            json.dumps(
-                dataclasses.asdict(
-                    Side(
-                        vocabulary_size=vocabulary.size,
-                        num_tokens=total.tokens[side],
-                        num_unknown=total.unknown[side],
-                        most_frequent_unknown=tuple(
-                            total.unknown_words[side].most_common(NUM_TOKENS_NAMED)
-                        ),
-                    )
-                )
-            )
+    sides = {}
+    for number, name in enumerate(("source", "target")):
+        side = Side(
+            vocabulary_size=getattr(tokenizer, name).size,
+            num_tokens=total.tokens[number],
+            num_unknown=total.unknown[number],
+            most_frequent_unknown=tuple(total.unknown_words[number].most_common(NUM_TOKENS_NAMED)),
         )
-        for side, (name, vocabulary) in enumerate(
-            (("source", tokenizer.source), ("target", tokenizer.target))
-        )
-    }
+        sides[name] = dataclasses.asdict(side)
+    return sides
 
 
 def _merged(lengths: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from jaxtyping import Integer
 
 from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.prepared.manifest import Manifest
-from flaxformer_mt.data.prepared.shards import Shard
+from flaxformer_mt.data.prepared.shards import Shard, shard_directory
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
 
@@ -78,7 +78,7 @@ class PreparedPairs:
     def _shards(self) -> tuple[Shard, ...]:
         numbers = range(len(self._starts) - 1)
         return tuple(
-            Shard(str(self.directory / "shards" / f"{number:05}"), self.manifest.id_type)
+            Shard(str(shard_directory(self.directory, number)), self.manifest.id_type)
             for number in numbers
         )
 

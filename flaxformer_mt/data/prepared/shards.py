@@ -27,6 +27,8 @@ from flaxformer_mt.data.prepared.work import Encoded
 from flaxformer_mt.data.report import MAX_PAIRS_NAMED
 from flaxformer_mt.data.sources.pair import Pair
 
+IDS = ("source.ids", "target.ids")
+LENGTHS, TEXT, TEXT_LENGTHS, COUNTS = "lengths.npy", "text", "text_lengths.npy", "shard.json"
 _EVERY = 256  # pairs between two known positions in a file
 
 
@@ -133,8 +135,9 @@ class ShardWriter:
         return self.counts
 
 
-IDS = ("source.ids", "target.ids")
-LENGTHS, TEXT, TEXT_LENGTHS, COUNTS = "lengths.npy", "text", "text_lengths.npy", "shard.json"
+def shard_directory(corpus: Path, number: int) -> Path:
+    """Returns the directory of a shard of a prepared corpus."""
+    return corpus / "shards" / f"{number:05}"
 
 
 def read_counts(directory: Path) -> ShardCounts | None:
