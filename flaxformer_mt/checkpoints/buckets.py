@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import orbax.checkpoint as ocp
 from orbax.checkpoint.options import MultiprocessingOptions
@@ -76,34 +76,10 @@ def _folder_of_copies(checkpoint: str) -> Path:
     return Path(_copies[checkpoint].name)
 
 
-@runtime_checkable  # the type checks of the tests need it
-class Manager(Protocol):
-    """The methods of `ocp.CheckpointManager` that a run needs."""
-
-    def save(self, step: int, *, args: Any, metrics: Any) -> Any:
-        """Starts to write a checkpoint, unless a newer one exists."""
-
-    def all_steps(self) -> Sequence[int]:
-        """Returns the steps of the checkpoints, ascending."""
-        ...
-
-    def latest_step(self) -> int | None:
-        """Returns the newest step."""
-
-    def delete(self, step: int) -> None:
-        """Removes a checkpoint."""
-
-    def wait_until_finished(self) -> None:
-        """Waits for the end of `save`; raises its error."""
-
-    def close(self) -> None:
-        """Stops the threads."""
-
-
 class UploadingManager:
     """Writes checkpoints with Orbax to this machine, and copies each to a bucket.
 
-    All processes of a run call all methods. The first one writes.
+    It has the methods of `ocp.CheckpointManager` that a run needs. All processes of a run call all methods. The first one writes.
 
     Args:
       directory: of the checkpoints.

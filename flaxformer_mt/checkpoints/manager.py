@@ -26,11 +26,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import PreservationContext, PreservationPolicy
 from upath import UPath
 
-from flaxformer_mt.checkpoints.buckets import (
-    Manager,
-    UploadingManager,
-    remove_checkpoint,
-)
+from flaxformer_mt.checkpoints.buckets import UploadingManager, remove_checkpoint
 from flaxformer_mt.checkpoints.integrity import (
     find_damage,
     move_damaged,
@@ -94,7 +90,7 @@ class Checkpoints:
         for step in saved_steps(self.directory):
             self._kept.note(step, read_extras(self.directory / str(step)))
 
-    def _make_manager(self) -> Manager:
+    def _make_manager(self) -> ocp.CheckpointManager | UploadingManager:
         if isinstance(self.directory, UPath):
             barrier()  # the first process may have moved some
             return UploadingManager(
