@@ -15,7 +15,7 @@ from upath import UPath
 
 from flaxformer_mt import __version__
 from flaxformer_mt.cli import command
-from flaxformer_mt.interop.options import Format, Quantization, VerifyConfig
+from flaxformer_mt.interop import Format, Quantization
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.storage.paths import (
     AnyPath,
@@ -67,8 +67,16 @@ class ConvertArguments:
     averaged, best and last that exists."""
     quantization: Quantization = "float32"
     """--to ctranslate2: how to store the weights."""
-    verification: tyro.conf.OmitArgPrefixes[VerifyConfig] = VerifyConfig()
-    """--to: comparison of the translations of workdir and export."""
+    verify: str = ""
+    """--to: verify the export. Translate this UTF-8 file, one sentence a line, with the workdir and
+    with the export, and write verification.json into the output. If the translations differ too
+    much, the command fails, and keeps the export in OUTPUT.failed."""
+    reference: str = ""
+    """UTF-8 file with the reference translation of each line of --verify, for BLEU and chrF."""
+    verify_beam_size: int = 5
+    """Beam size of both searches of --verify."""
+    verify_length_penalty: float = 1.0
+    """Length penalty alpha of both searches of --verify: log-probability / tokens ** alpha."""
 
     def __post_init__(self) -> None:
         if (self.from_ is None) == (self.to is None):
@@ -79,8 +87,10 @@ class ConvertArguments:
             raise ValueError("--to goes with --output DIR, and --output with --to")
         if self.quantization != "float32" and self.to != "ctranslate2":
             raise ValueError(f"--quantization {self.quantization} needs --to ctranslate2")
-        if self.verification.file and not self.to:
+        if self.verify and not self.to:
             raise ValueError("--verify compares an export with the workdir: it needs --to")
+        if self.reference and not self.verify:
+            raise ValueError("--reference belongs to the file of --verify: give both")
 
 
 def convert(arguments: ConvertArguments) -> None:
@@ -134,7 +144,7 @@ def export_model(arguments: ConvertArguments) -> None:
             "quantization": arguments.quantization,
         }
         (directory / MARKER).write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
-        if arguments.verification.file:
+        if arguments.verify:
             verify(directory, loaded, arguments)
     print(f"{output}: {describe(loaded)}, for {arguments.to}")
 
@@ -144,12 +154,20 @@ def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) 
 
     Raises ValueError if it fails.
     """
-    from flaxformer_mt.interop.verify import VerificationFailed, summary, verify_export
+    from flaxformer_mt.interop.verify import VerificationFailed, verify_export
 
     assert arguments.to
-    exact = arguments.quantization == "float32"
     try:
-        report = verify_export(directory, arguments.to, loaded, arguments.verification, exact=exact)
+        summary = verify_export(
+            directory,
+            arguments.to,
+            loaded,
+            arguments.verify,
+            exact=arguments.quantization == "float32",
+            reference=arguments.reference,
+            beam_size=arguments.verify_beam_size,
+            length_penalty=arguments.verify_length_penalty,
+        )
     except VerificationFailed as error:
         failed = as_path(f"{arguments.output}.failed")
         check_target(
@@ -161,7 +179,7 @@ def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) 
         )
         move(directory, failed)
         raise ValueError(f"{error}\nThe export failed; it is kept in {failed}") from error
-    print(summary(report))
+    print(summary)
 
 
 def check_target(

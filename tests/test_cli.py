@@ -378,10 +378,10 @@ class TestTranslate:
         run_translate(work, b"a\n", "--decoding.no-repeat-ngram-size=4", "--decoding.flag-faults")
         changed = dataclasses.replace(config, no_repeat_ngram_size=4, flag_faults=True)
         assert shouter.config == changed
-        guard = ["--decoding.guard.max-repeats", "5", "--decoding.forbidden"]
+        guard = ["--decoding.guard.max-length-ratio", "5", "--decoding.forbidden"]
         run_translate(work, b"a\n", *guard, "--workdir", "w", "v")
         assert shouter.config == dataclasses.replace(
-            config, guard=GuardConfig(max_repeats=5), forbidden=()
+            config, guard=GuardConfig(max_length_ratio=5.0), forbidden=()
         )
         with pytest.raises(SystemExit):
             translate.main(["--workdir=w", "--help"])

@@ -12,9 +12,9 @@ from marian_directories import ENGLISH, GERMAN, OURS, our_model, write_directory
 from flaxformer_mt import convert, train
 from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.config import workdir_config
+from flaxformer_mt.interop import Quantization
 from flaxformer_mt.interop.ctranslate2.export import QUANTIZATIONS
 from flaxformer_mt.interop.marian.convert import read_marian
-from flaxformer_mt.interop.options import Quantization
 from flaxformer_mt.interop.verify import VerificationFailed
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.translation.translator import Translator
@@ -145,30 +145,29 @@ def test_a_failed_export_keeps_the_earlier_one(work, capsys, monkeypatch):
 def test_an_export_that_fails_verification_is_kept_under_another_name(work, capsys, monkeypatch):
     asked = []
 
-    def fail(directory, format, loaded, config, *, exact):
-        tolerances = config.min_identical, config.max_bleu_difference, config.min_bleu_to_workdir
-        asked.append((format, config.file, config.beam_size, tolerances, exact, loaded.checkpoint))
+    def fail(directory, format, loaded, file, **settings):
+        asked.append((format, file, loaded.checkpoint, settings))
         assert (directory / "model.safetensors").is_file()
         raise VerificationFailed("12 % of 9 translations are identical")
 
     monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", fail)
     assert import_model() == 0
     for _ in range(2):  # the second replaces the first
-        tolerances = ("--min-identical", "0.9", "--min-bleu-to-workdir", "70")
-        assert export_model("--verify", "en", "--verify-beam-size", "3", *tolerances) == 2
+        assert export_model("--verify", "en", "--verify-beam-size", "3", "--reference", "de") == 2
         assert "12 % of 9 translations are identical\nThe export failed; it is kept in " in (
             capsys.readouterr().err
         )
         assert sorted(path.name for path in work.iterdir()) == ["opus", "out.failed", "run"]
-    assert asked == [("marian", "en", 3, (0.9, 0.3, 70.0), True, "0")] * 2
+    settings = {"exact": True, "reference": "de", "beam_size": 3, "length_penalty": 1.0}
+    assert asked == [("marian", "en", "0", settings)] * 2
 
 
 def test_a_successful_verification_is_printed(work, capsys, monkeypatch):
-    def succeed(directory, *_, **__) -> None:
+    def succeed(directory, *_, **__) -> str:
         (directory / "verification.json").write_text("{}")
+        return "all the same"
 
     monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", succeed)
-    monkeypatch.setattr("flaxformer_mt.interop.verify.summary", lambda _: "all the same")
     assert import_model() == 0
     assert export_model("--verify", "en") == 0
     assert "all the same" in capsys.readouterr().out
@@ -197,7 +196,6 @@ def test_a_model_of_ours_is_exported(tmp_path):
         (["--from", "marian", "--input", "i", "--verify", "v"], "it needs --to"),
         (["--to", "marian", "--output", "o", "--reference", "r"], "give both"),
         (["--from", "bart", "--input", "i"], "--from"),
-        (["--to", "marian", "--output", "o", "--min-identical", "99.5"], "a share from 0 to 1"),
     ],
 )
 def test_arguments_that_contradict_each_other_are_refused(arguments, message, capsys):

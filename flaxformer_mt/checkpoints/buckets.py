@@ -79,7 +79,8 @@ def _folder_of_copies(checkpoint: str) -> Path:
 class UploadingManager:
     """Writes checkpoints with Orbax to this machine, and copies each to a bucket.
 
-    It has the methods of `ocp.CheckpointManager` that a run needs. All processes of a run call all methods. The first one writes.
+    It has the methods of `ocp.CheckpointManager` that a run needs. All processes of a run call all
+    of them. The first one writes.
 
     Args:
       directory: of the checkpoints.

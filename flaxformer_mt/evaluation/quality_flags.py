@@ -26,11 +26,23 @@ from jaxtyping import Float
 
 Kind = Literal["loop", "copy", "omission", "length", "truncation"]
 
+MAX_REPEATS, MAX_LOOP_TOKENS = 2, 16
+"""How often up to 16 tokens may occur in a row (a single token once more, as in "..."), unless the
+source repeats something as often."""
+MAX_COPIED = 0.5
+"""Share of the longer words of the source that may occur unchanged in the translation. Words with a
+capital letter (names), numbers, URLs and placeholders do not count."""
 LONG_WORD = 4
 """Least letters of a word that counts as copied: short words such as "in" or "die" are common to
 many languages."""
 COPIED_LETTERS = 8
 """Least letters of all copied words: "tolerant" can be right in both languages."""
+MIN_COVERAGE, MAX_UNCOVERED = 0.2, 0.25
+"""A source token with less attention than 0.2 counts as left out; a quarter of the tokens may be.
+Its attention is the mean of all heads and layers, summed over the target tokens (each target token
+gives 1 in total)."""
+MIN_TOKENS = 10
+"""From this number of tokens on, in the longer of the two sides, ratios and shares are checked."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NOT_TO_TRANSLATE = re.compile(r"[!-~]*(?:://|www\.|[@<>{}\[\]%$&_=/\\])[!-~]*")
 """URLs, addresses, markup, placeholders, paths: ASCII up to the next space."""
@@ -51,55 +63,22 @@ class Flag(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GuardConfig:
-    """Limits of the checks."""
+    """Limits of the checks that depend on the two languages."""
 
-    max_repeats: int = 2
-    """How often the same tokens may occur in a row (a single token once more, as in "..."), unless
-    the source repeats something as often."""
-    max_loop_tokens: int = 16
-    """Longest sequence of tokens whose repetition is found."""
-    max_copied: float = 0.5
-    """Share of the longer words of the source that may occur unchanged in the translation. Words
-    with a capital letter (names), numbers, URLs and placeholders do not count."""
-    min_coverage: float = 0.2
-    """A source token with less attention than this counts as left out. Its attention is the mean of
-    all heads and layers, summed over the target tokens (each target token gives 1 in total)."""
-    max_uncovered: float = 0.25
-    """Share of the source tokens that may be left out."""
     min_length_ratio: float = 0.3
     """Least target tokens for each source token."""
     max_length_ratio: float = 3.0
     """Most target tokens for each source token. Adapt both limits to your language pair."""
-    min_tokens: int = 10
-    """Ratios and shares are checked from this number of tokens on, in the longer of source and
-    target."""
     final_punctuation: bool = True
     """Flag a translation that ends within a sentence if the source ends with a full stop. Switch it
     off for a target language without full stops, such as Thai."""
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _BOUNDS.items():
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(
-                    f"guard.{name} must be at least {low} and at most {high}, but it is "
-                    f"{getattr(self, name)}"
-                )
-        if not self.min_length_ratio < self.max_length_ratio:
+        if not 0 <= self.min_length_ratio < self.max_length_ratio:
             raise ValueError(
-                f"guard.min_length_ratio must be below guard.max_length_ratio, but they are "
-                f"{self.min_length_ratio} and {self.max_length_ratio}"
+                "guard.min_length_ratio must be at least 0 and below guard.max_length_ratio, but "
+                f"they are {self.min_length_ratio} and {self.max_length_ratio}"
             )
-
-
-_BOUNDS = {
-    "max_repeats": (1, 10**9),
-    "max_loop_tokens": (1, 10**9),
-    "min_tokens": (1, 10**9),
-    "max_copied": (0, 1),
-    "max_uncovered": (0, 1),
-    "min_coverage": (0, 10**9),
-    "min_length_ratio": (0, 10**9),
-}
 
 
 def check(
@@ -111,7 +90,7 @@ def check(
     attention: Float[np.ndarray, "T S"] | None = None,
     at_limit: bool = False,
     num_unread: int = 0,
-    config: GuardConfig | None = None,
+    config: GuardConfig = GuardConfig(),
 ) -> tuple[Flag, ...]:
     """Returns the faults of `target` as a translation of `source`; none for a blank source.
 
@@ -127,7 +106,6 @@ def check(
     `details.source_tokens`, `details.target_tokens` and `details.attention`.
     Raises ValueError if `attention` does not fit to the tokens.
     """
-    config = config or GuardConfig()
     if attention is not None and attention.shape[1] != len(source_tokens):
         raise ValueError(
             f"attention must have one column for each source token, EOS included, but there are "
@@ -138,9 +116,9 @@ def check(
         coverage = None if attention is None else attention.sum(axis=0)
         length = len(target_tokens)
         found = [
-            ("loop", _loop(source, source_tokens, target_tokens, config)),
-            ("copy", _copy(source, target, config)),
-            ("omission", _omission(coverage, config)),
+            ("loop", _loop(source, source_tokens, target_tokens)),
+            ("copy", _copy(source, target)),
+            ("omission", _omission(coverage)),
             ("length", _length(len(source_tokens) - 1, length - 1, config)),
             ("truncation", _truncation(source, target, length, at_limit, config)),
         ]
@@ -170,14 +148,12 @@ def _most_repeated(items: Sequence[Any], length: int) -> _Repetition:
     return best
 
 
-def _loop(
-    source: str, source_tokens: Sequence[str], target_tokens: Sequence[str], config: GuardConfig
-) -> str:
-    lengths = range(1, config.max_loop_tokens + 1)
+def _loop(source: str, source_tokens: Sequence[str], target_tokens: Sequence[str]) -> str:
+    lengths = range(1, MAX_LOOP_TOKENS + 1)
     loops = [
         loop
         for loop in (_most_repeated(target_tokens[:-1], length) for length in lengths)
-        if loop.count > config.max_repeats + (loop.length == 1)
+        if loop.count > MAX_REPEATS + (loop.length == 1)
     ]
     if not loops:
         return ""
@@ -194,14 +170,14 @@ def _loop(
     return f"{text.strip()!r} is repeated {worst.count} times in a row"
 
 
-def _copy(source: str, target: str, config: GuardConfig) -> str:
+def _copy(source: str, target: str) -> str:
     if source.isupper():  # a headline: its words are not all names
         source, target = source.lower(), target.lower()
     is_same = source.split() == target.split()
     words = _words_to_translate(source, 1 if is_same else LONG_WORD)
     kept = set(_WORD.findall(target))
     copied = [word for word in words if word in kept]
-    if len(copied) <= config.max_copied * len(words) or sum(map(len, copied)) < COPIED_LETTERS:
+    if len(copied) <= MAX_COPIED * len(words) or sum(map(len, copied)) < COPIED_LETTERS:
         return ""
     if is_same:
         return "the translation is the source, unchanged"
@@ -213,21 +189,21 @@ def _words_to_translate(source: str, min_letters: int) -> list[str]:
     return [word for word in words if len(word) >= min_letters and word == word.lower()]
 
 
-def _omission(coverage: Float[np.ndarray, " S"] | None, config: GuardConfig) -> str:
-    if coverage is None or len(coverage) - 1 < config.min_tokens:
+def _omission(coverage: Float[np.ndarray, " S"] | None) -> str:
+    if coverage is None or len(coverage) - 1 < MIN_TOKENS:
         return ""
     without_eos = coverage[:-1]  # tokens without a source attend to EOS
-    num_uncovered = int(np.count_nonzero(without_eos < config.min_coverage))
-    if num_uncovered <= config.max_uncovered * len(without_eos):
+    num_uncovered = int(np.count_nonzero(without_eos < MIN_COVERAGE))
+    if num_uncovered <= MAX_UNCOVERED * len(without_eos):
         return ""
     return (
         f"{num_uncovered} of the {len(without_eos)} source tokens received hardly any attention "
-        f"(less than {config.min_coverage:g})"
+        f"(less than {MIN_COVERAGE:g})"
     )
 
 
 def _length(source_length: int, target_length: int, config: GuardConfig) -> str:
-    if max(source_length, target_length) < config.min_tokens:
+    if max(source_length, target_length) < MIN_TOKENS:
         return ""
     ratio = target_length / max(source_length, 1)
     lengths = f"{target_length} tokens for a source of {source_length}"

@@ -14,22 +14,20 @@ our search may stop earlier. It affects translations that reach the limit.
 import dataclasses
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
 from flaxformer_mt import __version__
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
-from flaxformer_mt.evaluation.metrics import default_tokenize
+from flaxformer_mt.evaluation.metrics import bleu, chrf, default_tokenize
+from flaxformer_mt.interop import Format
 from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces, starts_with_padding
-from flaxformer_mt.interop.options import Format, VerifyConfig
 from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.files import read_parallel, read_text
 from flaxformer_mt.translation.config import DecodingConfig
@@ -40,6 +38,12 @@ REPORT = "verification.json"
 NUM_DIFFERENCES = 10
 MARIAN_BATCH, CTRANSLATE2_BATCH = 32, 64  # sentences
 PACKAGES = {"marian": ("torch", "transformers"), "ctranslate2": ("ctranslate2",)}
+MIN_IDENTICAL = 0.995
+"""Least share of identical translations of an export with unrounded parameters."""
+MAX_BLEU_DIFFERENCE = 0.3
+"""Largest difference in BLEU between a rounded export and the workdir, against references."""
+MIN_BLEU_TO_WORKDIR = 85.0
+"""Without references: least BLEU of a rounded export, against the translations of the workdir."""
 
 
 class VerificationFailed(ValueError):
@@ -55,50 +59,53 @@ class Translation(NamedTuple):
 
 
 def verify_export(
-    directory: Path, format: Format, loaded: LoadedModel, config: VerifyConfig, *, exact: bool
-) -> dict[str, Any]:
+    directory: Path,
+    format: Format,
+    loaded: LoadedModel,
+    file: str,
+    *,
+    exact: bool,
+    reference: str = "",
+    beam_size: int = 5,
+    length_penalty: float = 1.0,
+) -> str:
     """Compares the translations of an export with those of the model that it was made from.
 
     Args:
-      directory: of the export. The report is written into it, as verification.json.
+      directory: of the export. The report is written into it, as verification.json: the rules of
+        both searches, the results of `compare`, the first lines that differ, and versions.
       format: of the export.
       loaded: the model.
-      config: the text and the tolerances.
+      file: UTF-8 text to translate, one sentence a line.
       exact: whether the export has the parameters unrounded.
+      reference: UTF-8 file with the reference translation of each line, if there is one.
+      beam_size: of both searches.
+      length_penalty: of both searches.
 
     Returns:
-      The report: the rules of both searches, the metrics of `compare`, the first lines that differ,
-      and versions.
+      The results in a few lines.
 
     Raises:
       VerificationFailed: the translations differ too much. The report is written nevertheless.
       ValueError, OSError: the text cannot be read, or the engine is not installed.
     """
-    references = None
-    if config.reference:
-        lines, references = read_parallel(config.file, config.reference)
-    else:
-        lines = read_text(config.file).lines
+    lines, references = read_parallel(file, reference) if reference else (read_text(file)[0], None)
     lengths = [len(loaded.tokenizer.source.tokenize(line)) for line in lines]
     longest = loaded.config.data.max_source_length
     kept = [i for i, length in enumerate(lengths) if 1 < length <= longest]
     if not kept:
-        raise ValueError(f"{config.file} has no line of 1 to {longest - 1} tokens to verify with")
+        raise ValueError(f"{file} has no line of 1 to {longest - 1} tokens to verify with")
     sources = [lines[i] for i in kept]
     limit = loaded.config.decoding.length_limit(max(lengths[i] for i in kept))
-    decoding = _search_rules(format, loaded, config, limit)
+    decoding = _search_rules(format, loaded, limit, beam_size, length_penalty)
     if format == "marian":
         theirs = _by_transformers(directory, decoding, sources)
     else:
         theirs = _by_ctranslate2(directory, decoding, loaded.tokenizer, sources)
     ours = _by_us(loaded, decoding, sources)
-    found = compare(
-        ours,
-        theirs,
-        references and [references[i] for i in kept],
-        loaded.config.data.target_language,
-    )
-    passed, expected = judge(found, config, exact=exact)
+    against = references and [references[i] for i in kept]
+    found = compare(ours, theirs, against, loaded.config.data.target_language)
+    passed, expected = judge(found, exact=exact)
     report = {
         "format": format,
         "passed": passed,
@@ -119,9 +126,15 @@ def verify_export(
     }
     text = json.dumps(report, indent=2, ensure_ascii=False)
     (directory / REPORT).write_text(text + "\n", encoding="utf-8")
+    summary = f"{found['identical']:.2%} of {len(kept)} translations are identical"
+    if found["largest_score_difference"] is not None:
+        summary += f", their scores differ by at most {found['largest_score_difference']:.1e}"
+    for name in ("bleu", "chrf"):
+        sides = ", ".join(f"{side} {found[name][side]:.2f}" for side in ("workdir", "export"))
+        summary += f"\n{name} against the {found['against']}: {sides}"
     if not passed:
-        raise VerificationFailed(f"expected {expected}, but:\n{summary(report)}")
-    return report
+        raise VerificationFailed(f"expected {expected}, but:\n{summary}")
+    return summary
 
 
 def compare(
@@ -137,53 +150,45 @@ def compare(
     against: "reference", or without references "workdir": its translations are the references.
     bleu, chrf: scores of "workdir" and "export" by sacreBLEU, cased, and the "signature".
     """
-    pairs = list(zip(ours, theirs, strict=True))
-    gaps = [abs(one.score - other.score) for one, other in pairs if one.text == other.text]
-    texts = {"workdir": [one.text for one in ours], "export": [one.text for one in theirs]}
-    against = [texts["workdir"] if references is None else list(references)]
-    found: dict[str, Any] = {
-        "identical": len(gaps) / len(pairs),
+    gaps = [
+        abs(one.score - other.score)
+        for one, other in zip(ours, theirs, strict=True)
+        if one.text == other.text
+    ]
+    workdir, export = ([one.text for one in side] for side in (ours, theirs))
+    against, tokenize = workdir if references is None else references, default_tokenize(language)
+    scores = {
+        "bleu": [bleu(side, against, tokenize=tokenize) for side in (workdir, export)],
+        "chrf": [chrf(side, against) for side in (workdir, export)],
+    }
+    return {
+        "identical": len(gaps) / len(ours),
         "largest_score_difference": max(gaps, default=None),
         "against": "workdir" if references is None else "reference",
+        **{
+            name: {"workdir": one.value, "export": other.value, "signature": one.signature}
+            for name, (one, other) in scores.items()
+        },
     }
-    # Without effective order, identical lines of fewer than four words have a BLEU of 0.
-    bleu = BLEU(tokenize=default_tokenize(language), effective_order=True, force=True)
-    for name, metric in (("bleu", bleu), ("chrf", CHRF())):
-        found[name] = {side: metric.corpus_score(t, against).score for side, t in texts.items()}
-        found[name]["signature"] = str(metric.get_signature())
-    return found
 
 
-def judge(found: Mapping[str, Any], config: VerifyConfig, *, exact: bool) -> tuple[bool, str]:
-    """Returns whether the export passes, and the condition in words."""
-    bleu = found["bleu"]
+def judge(found: dict[str, Any], *, exact: bool) -> tuple[bool, str]:
+    """Returns whether an export with these results passes, and the condition in words."""
+    score = found["bleu"]
     if exact:
-        passed = found["identical"] >= config.min_identical
-        expected = f"at least {config.min_identical:.2%} of the translations identical"
+        passed = found["identical"] >= MIN_IDENTICAL
+        expected = f"at least {MIN_IDENTICAL:.2%} of the translations identical"
     elif found["against"] == "reference":
-        passed = abs(bleu["export"] - bleu["workdir"]) <= config.max_bleu_difference
-        expected = f"a BLEU at most {config.max_bleu_difference} from the workdir's"
+        passed = abs(score["export"] - score["workdir"]) <= MAX_BLEU_DIFFERENCE
+        expected = f"a BLEU at most {MAX_BLEU_DIFFERENCE} from the workdir's"
     else:
-        passed = bleu["export"] >= config.min_bleu_to_workdir
-        expected = f"a BLEU of at least {config.min_bleu_to_workdir} against the workdir's output"
+        passed = score["export"] >= MIN_BLEU_TO_WORKDIR
+        expected = f"a BLEU of at least {MIN_BLEU_TO_WORKDIR} against the workdir's output"
     return passed or found["identical"] == 1, expected
 
 
-def summary(report: Mapping[str, Any]) -> str:
-    """Returns the numbers of a report in a few lines."""
-    first = f"{report['identical']:.2%} of {report['lines']} translations are identical"
-    if report["largest_score_difference"] is not None:
-        first += f", their scores differ by at most {report['largest_score_difference']:.1e}"
-    metrics = [
-        f"{name} against the {report['against']}: workdir {score['workdir']:.2f}, export "
-        f"{score['export']:.2f} ({score['export'] - score['workdir']:+.2f})"
-        for name, score in (("BLEU", report["bleu"]), ("chrF", report["chrf"]))
-    ]
-    return "\n".join([first, *metrics])
-
-
 def _search_rules(
-    format: Format, loaded: LoadedModel, config: VerifyConfig, limit: int
+    format: Format, loaded: LoadedModel, limit: int, beam_size: int, length_penalty: float
 ) -> DecodingConfig:
     """Returns the rules of both searches. Engines have one length limit for all sentences."""
     given = loaded.config.decoding
@@ -191,8 +196,8 @@ def _search_rules(
     rules = DecodingConfig(
         split_sentences=False,
         copy_unknown=False,
-        beam_size=config.beam_size,
-        length_penalty=config.length_penalty,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
         length_normalization="average",
         early_stopping="heuristic",
         forced_end="free",
@@ -207,7 +212,7 @@ def _search_rules(
     return dataclasses.replace(
         rules,
         renormalize=True,
-        early_stopping="first" if config.length_penalty else "exact",
+        early_stopping="first" if length_penalty else "exact",
         allow_special=given.allow_special and not starts_with_padding(loaded.tokenizer.target),
     )
 

@@ -10,6 +10,11 @@ RENAMED: dict[str, str] = {"model.neighborhood": "model.local_window"}
 """Old dotted name -> new dotted name."""
 REMOVED: dict[str, str] = {
     "decoding.retry_flagged": "check the flags of translations and translate those again",
+    **{
+        f"decoding.guard.{limit}": "the limit is fixed, see evaluation/quality_flags.py"
+        for limit in ("max_repeats", "max_loop_tokens", "max_copied", "min_coverage")
+        + ("max_uncovered", "min_tokens")
+    },
     "mesh.rules": "runtime/sharding.py has the rules, and what they cannot split stays whole",
     "deadline": "stop training with SIGTERM or ctrl-C, which save it; then run `average` and "
     "`evaluate`",

@@ -105,12 +105,6 @@ class TestLoop:
         verse = "I would like to dance . "
         assert flags(verse * 4, "Ich will tanzen . " * 4) == {}
 
-    def test_the_limits_come_from_the_config(self) -> None:
-        assert "loop" in flags("One day", "ein Tag ein Tag", max_repeats=1)
-        assert flags("One day", "ein Tag ein Tag ein Tag", max_repeats=3) == {}
-        assert flags("One day", "ein Tag ein Tag ein Tag", max_loop_tokens=1) == {}
-        assert "loop" in flags("One day", "ein Tag ein Tag ein Tag", max_loop_tokens=2)
-
 
 class TestCopy:
     def test_unchanged_source_whatever_its_words(self) -> None:
@@ -124,7 +118,6 @@ class TestCopy:
         assert flags(SOURCE, half) == {
             "copy": "5 of the 5 longer words of the source are left unchanged"
         }
-        assert flags(SOURCE, half, max_copied=1.0) == {}
         assert flags(SOURCE, TARGET.replace("Zeitung", "newspaper")) == {}
 
     @pytest.mark.parametrize(
@@ -152,8 +145,6 @@ class TestOmission:
         assert flags(SOURCE, TARGET, coverage=self.coverage(4)) == {
             "omission": "4 of the 12 source tokens received hardly any attention (less than 0.2)"
         }
-        assert flags(SOURCE, TARGET, coverage=self.coverage(4), max_uncovered=0.4) == {}
-        assert flags(SOURCE, TARGET, coverage=self.coverage(4), min_coverage=0.01) == {}
 
     def test_eos_is_no_word(self) -> None:
         coverage = np.where(np.arange(13) >= 9, 0.0, 1.0)  # EOS and three words
@@ -181,7 +172,6 @@ class TestLength:
 
     def test_short_sentences_have_no_ratio(self) -> None:
         assert flags("Yes", "Ja das ist doch ganz gewiss so") == {}
-        assert "length" in flags("Yes", "Ja das ist doch ganz gewiss so", min_tokens=5)
 
 
 class TestTruncation:
@@ -202,10 +192,10 @@ class TestTruncation:
         ],
     )
     def test_end_within_a_sentence(self, source: str, target: str) -> None:
-        found = flags(source, target, min_tokens=100)
+        found = flags(source, target)
         assert set(found) == {"truncation"}
         assert found["truncation"].endswith(f"but the translation with {target.split()[-1]!r}")
-        assert flags(source, target, min_tokens=100, final_punctuation=False) == {}
+        assert flags(source, target, final_punctuation=False) == {}
 
     @pytest.mark.parametrize(
         "target", ["Er liest !", "Er liest …", "他看报。」", "Er sagt : „ja.“"]
@@ -220,12 +210,7 @@ class TestTruncation:
 @pytest.mark.parametrize(
     ("config", "name"),
     [
-        ({"max_repeats": 0}, "guard.max_repeats"),
-        ({"max_loop_tokens": 0}, "guard.max_loop_tokens"),
-        ({"min_tokens": 0}, "guard.min_tokens"),
-        ({"max_copied": 1.1}, "guard.max_copied"),
-        ({"max_uncovered": float("nan")}, "guard.max_uncovered"),
-        ({"min_coverage": -0.1}, "guard.min_coverage"),
+        ({"min_length_ratio": -0.1}, "guard.min_length_ratio"),
         ({"min_length_ratio": 3.0}, "guard.min_length_ratio"),
         ({"max_length_ratio": float("nan")}, "guard.max_length_ratio"),
     ],

@@ -14,15 +14,14 @@ from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
+from flaxformer_mt.interop import verify
 from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
 from flaxformer_mt.interop.marian.convert import read_marian
-from flaxformer_mt.interop.options import VerifyConfig
 from flaxformer_mt.interop.verify import (
     Translation,
     VerificationFailed,
     compare,
     judge,
-    summary,
     verify_export,
 )
 from flaxformer_mt.model.config import TransformerConfig
@@ -66,6 +65,10 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def report_of(directory: Path) -> dict:
+    return json.loads((directory / "verification.json").read_text())
+
+
 def export(loaded: LoadedModel, directory: Path, quantization: str = "float32") -> Path:
     write_ctranslate2(directory, loaded, quantization=quantization)
     return directory
@@ -83,8 +86,9 @@ def test_an_exact_export_translates_as_the_workdir_does(
     )
     loaded = loaded._replace(config=dataclasses.replace(loaded.config, decoding=decoding))
     directory = export(loaded, tmp_path / "export")
-    config = VerifyConfig(file=str(file), beam_size=beam_size, length_penalty=length_penalty)
-    found = verify_export(directory, "ctranslate2", loaded, config, exact=True)
+    settings = {"beam_size": beam_size, "length_penalty": length_penalty}
+    verify_export(directory, "ctranslate2", loaded, str(file), exact=True, **settings)
+    found = report_of(directory)
     assert found["identical"] == 1
     assert found["largest_score_difference"] < 1e-4
     assert (found["lines"], found["lines_left_out"]) == (len(LINES), 2)
@@ -95,24 +99,23 @@ def test_the_report_has_the_rules_and_the_results(loaded, file, tmp_path):
     reference = tmp_path / "lines.de"
     reference.write_text("".join(f"{GERMAN}\n" for _ in range(len(LINES) + 2)))
     directory = export(loaded, tmp_path / "export")
-    config = VerifyConfig(file=str(file), reference=str(reference), beam_size=1)
-    found = verify_export(directory, "ctranslate2", loaded, config, exact=True)
-    report = json.loads((directory / "verification.json").read_text())
+    settings = {"reference": str(reference), "beam_size": 1}
+    summary = verify_export(directory, "ctranslate2", loaded, str(file), exact=True, **settings)
+    report = report_of(directory)
     assert report["passed"] is True
     assert report["expected"] == "at least 99.50% of the translations identical"
     assert report["against"] == "reference"
     assert report["search"]["length_normalization"] == "average"
     assert {"ctranslate2", "jax", "flaxformer_mt"} <= set(report["versions"])
-    assert summary(found).startswith("100.00% of 40 translations are identical")
+    assert summary.startswith("100.00% of 40 translations are identical")
 
 
 def test_another_model_fails_and_the_report_lists_differences(loaded, file, tmp_path):
     other = loaded._replace(params=jax.tree.map(lambda x: 1.2 * x, loaded.params))
     directory = export(other, tmp_path / "export")
-    config = VerifyConfig(file=str(file), beam_size=1)
     with pytest.raises(VerificationFailed, match="expected at least 99.50% .* identical, but"):
-        verify_export(directory, "ctranslate2", loaded, config, exact=True)
-    report = json.loads((directory / "verification.json").read_text())
+        verify_export(directory, "ctranslate2", loaded, str(file), exact=True, beam_size=1)
+    report = report_of(directory)
     assert report["passed"] is False
     differences = report["first_differences"]
     assert 0 < len(differences) <= 10
@@ -126,7 +129,7 @@ def test_a_file_without_a_usable_line_is_refused(loaded, tmp_path):
     file.write_text("\n\n")
     directory = export(loaded, tmp_path / "export")
     with pytest.raises(ValueError, match="no line of 1 to 31 tokens"):
-        verify_export(directory, "ctranslate2", loaded, VerifyConfig(file=str(file)), exact=True)
+        verify_export(directory, "ctranslate2", loaded, str(file), exact=True)
 
 
 def test_a_model_with_word_vocabularies_is_verified(file, tmp_path):
@@ -136,8 +139,7 @@ def test_a_model_with_word_vocabularies_is_verified(file, tmp_path):
     loaded = random_model(config, Tokenizer(vocabulary, vocabulary))
     directory = export(loaded, tmp_path / "export")
     assert not list(directory.glob("*.spm"))
-    config = VerifyConfig(file=str(file), beam_size=1)
-    verify_export(directory, "ctranslate2", loaded, config, exact=True)
+    verify_export(directory, "ctranslate2", loaded, str(file), exact=True, beam_size=1)
 
 
 @pytest.mark.slow
@@ -155,8 +157,8 @@ def test_an_imported_marian_model_is_exported_to_ctranslate2(tmp_path, padding):
     for side in ("source", "target"):
         name = f"{side}.spm"
         assert (directory / name).read_bytes() == (marian / name).read_bytes()
-    config = VerifyConfig(file=str(file), beam_size=1)
-    found = verify_export(directory, "ctranslate2", loaded, config, exact=True)
+    verify_export(directory, "ctranslate2", loaded, str(file), exact=True, beam_size=1)
+    found = report_of(directory)
     assert found["identical"] == 1
     assert found["largest_score_difference"] < 1e-4
 
@@ -192,9 +194,11 @@ def test_metrics_are_against_the_references_or_the_workdir(references):
     assert "tok:zh" in compare(WORKDIR, EXPORT, references, "zh")["bleu"]["signature"]
 
 
-def test_an_exact_export_is_judged_by_identical_lines_and_a_rounded_one_by_bleu():
+def test_an_exact_export_is_judged_by_identical_lines_and_a_rounded_one_by_bleu(monkeypatch):
     def passes(found, *, exact, **tolerances) -> bool:
-        return judge(found, VerifyConfig(file="f", **tolerances), exact=exact)[0]
+        for name, value in tolerances.items():
+            monkeypatch.setattr(verify, name.upper(), value)
+        return judge(found, exact=exact)[0]
 
     to_workdir = compare(WORKDIR, EXPORT, None, "de")
     to_references = compare(WORKDIR, EXPORT, [one.text for one in EXPORT], "de")
@@ -210,15 +214,15 @@ def test_an_exact_export_is_judged_by_identical_lines_and_a_rounded_one_by_bleu(
 
 @pytest.mark.parametrize("text", ["the cat", ""])
 def test_identical_short_translations_pass(text):
-    """Their BLEU without effective order is 0: they have no n-grams of four words."""
+    """Their BLEU is 0: they have no n-grams of four words."""
     side = [Translation(text, -0.5)] * 3
     found = compare(side, side, None, "de")
-    assert found["bleu"]["export"] == pytest.approx(100 if text else 0)
-    assert judge(found, VerifyConfig(file="f"), exact=False)[0]
+    assert judge(found, exact=False)[0]
 
 
-def test_a_quantised_export_is_verified(loaded, file, tmp_path):
+def test_a_quantised_export_is_verified(loaded, file, tmp_path, monkeypatch):
     directory = export(loaded, tmp_path / "export", "int8")
-    config = VerifyConfig(file=str(file), beam_size=1, min_bleu_to_workdir=1.0)
-    report = verify_export(directory, "ctranslate2", loaded, config, exact=False)
+    monkeypatch.setattr(verify, "MIN_BLEU_TO_WORKDIR", 1.0)
+    verify_export(directory, "ctranslate2", loaded, str(file), exact=False, beam_size=1)
+    report = report_of(directory)
     assert report["passed"] and report["against"] == "workdir"

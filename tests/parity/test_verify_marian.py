@@ -1,6 +1,7 @@
 """Verification of Marian exports: our search and that of `transformers`, line by line."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from marian_directories import ENGLISH, OURS, our_model
 
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.interop.marian.convert import write_marian
-from flaxformer_mt.interop.options import VerifyConfig
 from flaxformer_mt.interop.verify import VerificationFailed, verify_export
 
 pytestmark = pytest.mark.slow
@@ -42,8 +42,9 @@ def file(tmp_path: Path) -> str:
 def test_an_export_translates_as_the_workdir_does(loaded, file, tmp_path, length_penalty):
     directory = tmp_path / "export"
     write_marian(directory, loaded)
-    config = VerifyConfig(file=file, beam_size=4, length_penalty=length_penalty)
-    found = verify_export(directory, "marian", loaded, config, exact=True)
+    settings = {"beam_size": 4, "length_penalty": length_penalty}
+    verify_export(directory, "marian", loaded, file, exact=True, **settings)
+    found = json.loads((directory / "verification.json").read_text())
     assert found["identical"] == 1
     assert found["largest_score_difference"] < 1e-4
     assert {"torch", "transformers"} <= set(found["versions"])
@@ -55,11 +56,11 @@ def test_another_model_fails(loaded, file, tmp_path):
     directory = tmp_path / "export"
     write_marian(directory, loaded._replace(params=params))
     with pytest.raises(VerificationFailed, match="identical, but"):
-        verify_export(directory, "marian", loaded, VerifyConfig(file=file, beam_size=4), exact=True)
+        verify_export(directory, "marian", loaded, file, exact=True, beam_size=4)
 
 
 def test_greedy_search_is_refused(loaded, file, tmp_path):
     directory = tmp_path / "export"
     write_marian(directory, loaded)
     with pytest.raises(ValueError, match="beam of at least 2"):
-        verify_export(directory, "marian", loaded, VerifyConfig(file=file, beam_size=1), exact=True)
+        verify_export(directory, "marian", loaded, file, exact=True, beam_size=1)

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.checkpoints.loading import LoadedModel
+from flaxformer_mt.interop import Quantization
 from flaxformer_mt.interop.ctranslate2.table import fill, set_array
 from flaxformer_mt.interop.ctranslate2.vocabulary import register_vocabularies, sentencepiece_models
-from flaxformer_mt.interop.options import Quantization
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.positions import distance_buckets, sinusoids
 
