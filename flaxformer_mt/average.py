@@ -21,12 +21,6 @@ class AverageArguments:
     best: int | None = None
     """Number of checkpoints with the best validation BLEU to average."""
 
-    def __post_init__(self) -> None:
-        if (self.last is None) == (self.best is None):
-            raise ValueError("give one of --last N and --best N")
-        if (self.last or self.best or 0) < 1:
-            raise ValueError("there must be at least 1 checkpoint to average")
-
 
 def average(arguments: AverageArguments) -> None:
     """Writes WORKDIR/averaged and prints the averaged steps."""

@@ -84,19 +84,53 @@ def search_programs(
     config: DecodingConfig, model: Transformer, device: Any, rows: int, length: int
 ) -> SearchPrograms:
     """Returns the search of `rows` sentences of `length` source tokens, compiled for `device`."""
-    program = _search_program(config, model, length)
-    search, encode = functools.partial(_search, program), functools.partial(_encode, program)
+    program = SearchProgram(
+        models=(model,),
+        beam_size=1 if config.is_sampling else config.beam_size,
+        num_hypotheses=1 if config.is_sampling else config.num_hypotheses,
+        max_target_length=config.length_limit(length),
+        bos_id=model.bos_id,
+        eos_id=model.bos_id + 1,
+        pad_id=0,
+        length_normalization=config.length_normalization,
+        early_stopping=config.early_stopping,
+        forced_end=config.forced_end,
+        renormalize=config.renormalize,
+    )
     trees: list[Any] = []
+
+    def inputs_of(limits: Any, suppressed: Any, penalty: Any) -> SearchInputs:
+        options = SentenceOptions(limits)
+        return SearchInputs(options, suppressed=suppressed, length_penalty=penalty)
+
+    def search(params: Any, tokens: Any, *settings: Any) -> Any:
+        inputs = inputs_of(*settings)
+        return search_batch((params,), tokens, tokens, tokens, inputs, program=program)
+
+    def encode(params: Any, tokens: Any) -> Any:
+        return encode_sources(program.models, (params,), tokens, tokens, tokens)
 
     # States are lists of their leaves here: the dataclasses in them check that fields are arrays.
     def start(sources: Any, *settings: Any) -> list[Any]:
-        leaves, tree = jax.tree.flatten(_start(program, sources, *settings))
+        inputs = inputs_of(*settings)
+        cache = empty_ensemble_cache(
+            program.models,
+            sources,
+            batch=rows,
+            beam_size=program.beam_size,
+            max_target_length=program.max_target_length,
+            with_coverage=False,
+        )
+        state = make_search(program, inputs, inputs.each).start(inputs.each)
+        leaves, tree = jax.tree.flatten(state._replace(cache=cache))
         trees.append(tree)
         return leaves
 
     def decode_token(leaves: list[Any], params: Any, *settings: Any) -> list[Any]:
-        state = jax.tree.unflatten(trees[0], leaves)
-        return jax.tree.leaves(_decode_token(program, state, params, *settings))
+        inputs, state = inputs_of(*settings), jax.tree.unflatten(trees[0], leaves)
+        step = ensemble_step(program.models, (params,), None, with_coverage=False)
+        search = make_search(program, inputs, inputs.each)
+        return jax.tree.leaves(search.advance(step, inputs.each, state))
 
     tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)
     settings = (
@@ -116,54 +150,3 @@ def search_programs(
         (jax.jit(encode), (params, tokens)),
         (jax.jit(decode_token, donate_argnums=0), (state, params, *settings)),
     )
-
-
-def _search_program(config: DecodingConfig, model: Transformer, length: int) -> SearchProgram:
-    return SearchProgram(
-        models=(model,),
-        beam_size=1 if config.is_sampling else config.beam_size,
-        num_hypotheses=1 if config.is_sampling else config.num_hypotheses,
-        max_target_length=config.length_limit(length),
-        bos_id=model.bos_id,
-        eos_id=model.bos_id + 1,
-        pad_id=0,
-        length_normalization=config.length_normalization,
-        early_stopping=config.early_stopping,
-        forced_end=config.forced_end,
-        renormalize=config.renormalize,
-    )
-
-
-def _search(program: SearchProgram, params: Any, tokens: Any, *settings: Any) -> Any:
-    inputs = _inputs(*settings)
-    return search_batch((params,), tokens, tokens, tokens, inputs, program=program)
-
-
-def _encode(program: SearchProgram, params: Any, tokens: Any) -> Any:
-    return encode_sources(program.models, (params,), tokens, tokens, tokens)
-
-
-def _start(program: SearchProgram, sources: Any, *settings: Any) -> Any:
-    """The state of the search before the first token."""
-    inputs = _inputs(*settings)
-    state = make_search(program, inputs, inputs.each).start(inputs.each)
-    cache = empty_ensemble_cache(
-        program.models,
-        sources,
-        batch=len(inputs.each.length_limits),
-        beam_size=program.beam_size,
-        max_target_length=program.max_target_length,
-        with_coverage=False,
-    )
-    return state._replace(cache=cache)
-
-
-def _decode_token(program: SearchProgram, state: Any, params: Any, *settings: Any) -> Any:
-    """The state one token later."""
-    inputs = _inputs(*settings)
-    step = ensemble_step(program.models, (params,), None, with_coverage=False)
-    return make_search(program, inputs, inputs.each).advance(step, inputs.each, state)
-
-
-def _inputs(limits: Any, suppressed: Any, penalty: Any) -> SearchInputs:
-    return SearchInputs(SentenceOptions(limits), suppressed=suppressed, length_penalty=penalty)

@@ -48,18 +48,18 @@ def rename_keys(
       renamed: old dotted path -> new dotted path.
       removed: dotted paths of keys to drop.
     """
-    values = _copy(values)
-    for old in removed:
-        _pop(values, old.split("."))
+    from flax.traverse_util import flatten_dict, unflatten_dict  # not above: it imports JAX
+
+    flat = flatten_dict(values, sep=".", keep_empty_nodes=True)
+    flat = {
+        name: value
+        for name, value in flat.items()
+        if not any(f"{name}.".startswith(f"{old}.") for old in removed)
+    }
     for old, new in renamed.items():
-        found = _pop(values, old.split("."))
-        if found:
-            *sections, name = new.split(".")
-            place = values
-            for section in sections:
-                place = place.setdefault(section, {})
-            place.setdefault(name, *found)
-    return values
+        if old in flat:
+            flat.setdefault(new, flat.pop(old))
+    return unflatten_dict(flat, sep=".")
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
@@ -67,20 +67,6 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     choices = list(choices)
     nearest = difflib.get_close_matches(word, choices, n=1)
     return f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(choices)}"
-
-
-def _copy(values: Any) -> Any:
-    """Returns new dicts, all the way down, with the same other values."""
-    if not isinstance(values, dict):
-        return values
-    return {name: _copy(value) for name, value in values.items()}
-
-
-def _pop(values: Any, path: list[str]) -> list[Any]:
-    """Removes the value at a path and returns it in a list; the list is empty without one."""
-    for section in path[:-1]:
-        values = values.get(section) if isinstance(values, dict) else None
-    return [values.pop(path[-1])] if isinstance(values, dict) and path[-1] in values else []
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:

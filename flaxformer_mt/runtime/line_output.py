@@ -9,26 +9,19 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
+from typing import Any, BinaryIO
 
 from flaxformer_mt.runtime.files import is_regular, lock_file, open_output
-from flaxformer_mt.storage.paths import AnyPath, as_path, is_remote, move_file, working_copy
+from flaxformer_mt.storage.paths import as_path, is_remote, move_file, working_copy
 
-T = TypeVar("T")
+Run = Callable[[Callable[[], Any]], Any]
+"""Returns the result of a function."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
 FIRST_BATCH = 512
 """Items of the first batch. Later batches are larger, because full batches are faster."""
-
-
-@runtime_checkable  # the type checks of the tests need it
-class Run(Protocol):
-    """Calls a function."""
-
-    def __call__(self, work: Callable[[], T], /) -> T:
-        """Returns the result of `work`."""
-        ...
 
 
 class LineOutput:
@@ -81,24 +74,14 @@ def settings_of(
       files: a hash of the content of each file, by the name of its argument.
       model: a hash of the parameters.
     """
+    from flax.traverse_util import flatten_dict  # not above: --help does not need it
+
     settings = {"the model in --workdir": model}
     settings |= {f"the content of --{name}": digest for name, digest in files.items()}
-
-    def add(values: Mapping[str, Any], prefix: str) -> None:
-        for name, value in values.items():
-            if isinstance(value, dict):
-                add(value, f"{prefix}{name}.")
-            elif prefix + name not in {
-                *without,
-                *files,
-                "workdir",
-                "checkpoint",
-                "output",
-                "resume",
-            }:
-                settings[f"--{prefix}{name}".replace("_", "-")] = str(value)
-
-    add(dataclasses.asdict(arguments), "")
+    without = {*without, *files, "workdir", "checkpoint", "output", "resume"}
+    for name, value in flatten_dict(dataclasses.asdict(arguments), sep=".").items():
+        if name not in without:
+            settings[f"--{name}".replace("_", "-")] = str(value)
     return settings
 
 
@@ -151,13 +134,16 @@ def line_output(
     true in a run of several processes, and OSError if the file cannot be written, or another
     process writes it.
     """
-    if resume and _num_processes() > 1:
+    import jax  # not above: the help of a command does not need it
+
+    if resume and jax.process_count() > 1:
         raise ValueError("--resume works in a run of one process only")
     if not path or not is_regular(path):
         with open_output(path) as file:
             yield LineOutput(file)
         return
-    final = _final(path)
+    # The target of a symbolic link, not the link.
+    final = as_path(path) if is_remote(path) else Path(os.path.realpath(path))
     partial = working_copy(final).with_name(f"{final.name}.partial")
     if not partial.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no directory {partial.parent} to write to")
@@ -188,17 +174,6 @@ def line_output(
             raise
     move_file(partial, final)
     _record(partial).unlink(missing_ok=True)
-
-
-def _final(path: str) -> AnyPath:
-    """Returns the file to write: the target of a symbolic link, not the link."""
-    return as_path(path) if is_remote(path) else Path(os.path.realpath(path))
-
-
-def _num_processes() -> int:
-    import jax  # not above: the help of a command does not need it
-
-    return jax.process_count()
 
 
 def _finished(file: BinaryIO, item_of: Callable[[str], Hashable] | None) -> tuple[int, int]:
@@ -253,19 +228,14 @@ def interruptible() -> Iterator[Run]:
             signal.signal(number, handler)
 
 
-def _in_thread(work: Callable[[], T]) -> T:
-    result: list[Any] = []
+def _in_thread(work: Callable[[], Any]) -> Any:
+    result: Future[Any] = Future()
 
     def run() -> None:
         try:
-            result.append((True, work()))
+            result.set_result(work())
         except BaseException as error:
-            result.append((False, error))
+            result.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join()
-    ((succeeded, value),) = result
-    if not succeeded:
-        raise value
-    return value
+    threading.Thread(target=run, daemon=True).start()  # an executor would wait for it at exit
+    return result.result()

@@ -38,7 +38,6 @@ def test_the_new_name_wins_and_the_argument_stays_as_it_is():
     assert rename_keys(old, old_names.RENAMED) == {"model": {"d_model": 2}}
     assert old == {"model": {"width": 1, "d_model": 2}}
     assert rename_keys({"training": {"batch_tokens": 3}}, old_names.RENAMED) == {
-        "training": {},
         "data": {"tokens_per_batch": 3},
     }
     assert rename_keys({"model": 3}, old_names.RENAMED, ["model.x"]) == {"model": 3}
