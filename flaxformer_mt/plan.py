@@ -29,17 +29,13 @@ class PlanArguments(ConfigArguments):
     """Which programs to compile."""
     only_largest: bool = False
     """Compile only the largest batch shape and the longest source."""
-    full_effort: bool = False
-    """Compile for a TPU as a real run does. That takes seven times as long. The stated time is
-    then that of a roofline model."""
 
 
 def plan(arguments: PlanArguments) -> None:
     """Runs the command `plan`: makes a plan for each topology, and prints the table."""
     config = arguments.as_config()
     if arguments.topology:  # all of it, before time is spent on the first
-        effort = arguments.full_effort
-        all_hardware = [open_topology(name, full_effort=effort) for name in arguments.topology]
+        all_hardware = [open_topology(name) for name in arguments.topology]
     else:
         configure_cpu_devices(config.mesh)
         all_hardware = [local_devices()]

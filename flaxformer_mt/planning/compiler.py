@@ -107,7 +107,6 @@ def _compute_seconds(compiled: Any, flops: int, hardware: Hardware) -> float:
     """The compiler's time of one device without communication; 0 = unknown.
 
     The compiler takes every loop once, so its time is multiplied by the operations that it missed.
-    At full effort libtpu 0.0.42 states a negative time: then a roofline model gives the time.
     """
     if not hardware.flops:
         return 0.0
@@ -116,8 +115,4 @@ def _compute_seconds(compiled: Any, flops: int, hardware: Hardware) -> float:
     # The two counts differ a little for the same operations: only a higher one means a loop.
     loops = " while(" in compiled.as_text() and counted > 0
     factor = max(1.0, of_device / counted) if loops else 1.0
-    stated = float(costs.get("optimal_seconds", 0.0)) * factor
-    if stated > 0:
-        return stated
-    moved = float(costs.get("bytes accessed", 0.0)) * factor
-    return max(of_device / hardware.flops, moved / hardware.bandwidth)
+    return max(0.0, float(costs.get("optimal_seconds", 0.0))) * factor

@@ -18,12 +18,12 @@ import jax
 
 EXAMPLES = "v5e:1x1, v5e:2x4, v5e:16x16, v6e:2x4, v4:2x2x2, v5p:2x2x1, h100:1, h100:8"
 # From Google's page on each TPU version (cloud.google.com/tpu/docs): GiB of memory, bfloat16
-# operations/s, bytes/s to memory, bits/s to other chips, dimensions of a slice, its largest size.
+# operations/s, bits/s to other chips, dimensions of a slice, its largest size.
 _TPUS = {
-    "v4": (32, 275e12, 1228e9, 2400e9, 3, 4096),
-    "v5e": (16, 197e12, 819e9, 1600e9, 2, 256),
-    "v5p": (95, 459e12, 2765e9, 4800e9, 3, 8960),
-    "v6e": (32, 918e12, 1640e9, 3584e9, 2, 256),
+    "v4": (32, 275e12, 2400e9, 3, 4096),
+    "v5e": (16, 197e12, 1600e9, 2, 256),
+    "v5p": (95, 459e12, 4800e9, 3, 8960),
+    "v6e": (32, 918e12, 3584e9, 2, 256),
 }
 _H100_MEMORY = 84_929_347_584
 # libtpu would otherwise log much, ask a cloud service and refuse to share this machine.
@@ -53,28 +53,24 @@ class Hardware:
     """Bytes."""
     flops: float = 0.0
     """Peak bfloat16 operations per second."""
-    bandwidth: float = 0.0
-    """Bytes per second between a device and its memory."""
     interconnect: float = 0.0
     """Bytes per second from a device to others, over all links."""
     compiler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     """For `Lowered.compile`."""
 
 
-def open_topology(name: str, *, full_effort: bool = False) -> Hardware:
+def open_topology(name: str) -> Hardware:
     """Returns devices of this kind and number, to compile for.
 
     Args:
       name: a TPU version and an arrangement of chips, "v5e:2x4", or a number of GPUs, "h100:8".
-      full_effort: compile for a TPU as a real run does. That takes seven times as long, and the
-        compiler then states no time.
 
     Raises:
       ValueError: no such hardware, or its compiler is not installed.
     """
     if gpus := re.fullmatch(r"h100:([1-8])", name):
         return _open_h100(name, int(gpus[1]))
-    return _open_tpu(name, *_parse_tpu(name), full_effort)
+    return _open_tpu(name, *_parse_tpu(name))
 
 
 def hosts_of(name: str) -> tuple[int, int]:
@@ -117,8 +113,8 @@ def _parse_tpu(name: str) -> tuple[str, list[int]]:
     return version, bounds
 
 
-def _open_tpu(name: str, version: str, bounds: list[int], full_effort: bool) -> Hardware:
-    gib, flops, bandwidth, interconnect_bits, *_ = _TPUS[version]
+def _open_tpu(name: str, version: str, bounds: list[int]) -> Hardware:
+    gib, flops, interconnect_bits, *_ = _TPUS[version]
     count = math.prod(bounds)
     # A host has 2 x 2 chips; in smaller and odd slices it has one.
     even = bounds[0] % 2 == 0 and bounds[1] % 2 == 0
@@ -130,9 +126,9 @@ def _open_tpu(name: str, version: str, bounds: list[int], full_effort: bool) -> 
         devices=devices,
         memory=(gib << 30) // per_chip,
         flops=flops / per_chip,
-        bandwidth=bandwidth / per_chip,
         interconnect=interconnect_bits / 8 / per_chip,
-        compiler_options={} if full_effort else {"exec_time_optimization_effort": -1.0},
+        # A real run's effort takes seven times as long, and the compiler then states no time.
+        compiler_options={"exec_time_optimization_effort": -1.0},
     )
 
 

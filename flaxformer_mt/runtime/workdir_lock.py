@@ -29,8 +29,8 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK_FILE = "owner.lock"
-RENEWAL = 10.0  # seconds
-EXPIRY = 60.0  # seconds without renewal after which the owner is gone
+RENEWAL = 5.0  # seconds
+EXPIRY = 30.0  # seconds without renewal after which the owner is gone
 
 
 @contextlib.contextmanager
@@ -116,7 +116,7 @@ def _refusal(workdir: Any, owner: str) -> str:
 
 def _lock_in_bucket(path: UPath, token: str) -> Callable[[], None]:
     """Writes the lock of a workdir in a bucket and renews it; returns what releases it."""
-    owner = _owner(token) | {"machine": _machine(), "started": _start_time(os.getpid())}
+    owner = _owner(token)
     text = json.dumps(owner)
     if found := _read(path):
         _wait_until_free(path, found)
@@ -159,50 +159,16 @@ def _renew(path: UPath, owner: dict[str, Any], ended: threading.Event) -> None:
 
 
 def _wait_until_free(path: UPath, found: str) -> None:
-    """Returns when the owner of a lock is gone; raises OSError if it renews the lock."""
-    alive = _is_alive(found)
-    if alive:
-        raise OSError(_refusal(path.parent, found))
-    if alive is None:
-        message = f"{path} exists: waiting for up to {EXPIRY:.0f} s for its owner to renew it"
-        print(message, file=sys.stderr, flush=True)
-    deadline = time.monotonic() + (EXPIRY if alive is None else 0)
+    """Returns when a lock has expired or is gone; raises OSError if its owner renews it."""
+    message = f"{path} exists: waiting for up to {EXPIRY:.0f} s for its owner to renew it"
+    print(message, file=sys.stderr, flush=True)
+    deadline = time.monotonic() + EXPIRY
     while time.monotonic() < deadline:
         time.sleep(1)
         if (now := _read(path)) != found:
             if not now:
                 return
             raise OSError(_refusal(path.parent, now))
-
-
-def _is_alive(owner: str) -> bool | None:
-    """Returns whether the process of a lock runs; None if it is a process of another machine."""
-    try:
-        values = json.loads(owner)
-        if not values["started"] or values["machine"] != _machine():
-            return None
-        return _start_time(values["process"]) == values["started"]
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _machine() -> str:
-    """Returns a name of this machine since its start, and of this container."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _start_time(process: int) -> str:
-    """Returns when a process of this machine started; "" if there is none."""
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return ""
-    state, *fields = stat.rpartition(")")[2].split()
-    return "" if state in "XZ" else fields[18]
 
 
 def _read(path: UPath) -> str:
