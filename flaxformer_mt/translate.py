@@ -16,8 +16,7 @@ from flaxformer_mt.cli import (
     load_translator,
 )
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.files import Text, standard_input
-from flaxformer_mt.runtime.line_input import TextFile, shard_of
+from flaxformer_mt.runtime.line_input import Text, TextFile, shard_of, standard_input
 from flaxformer_mt.runtime.line_output import (
     LineOutput,
     Run,

@@ -24,7 +24,6 @@ from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.evaluation.quality_flags import Flag, GuardConfig
-from flaxformer_mt.runtime import files
 from flaxformer_mt.runtime.line_output import line_output
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.results import Hypothesis, TokenDetails
@@ -718,18 +717,21 @@ class TestTranslate:
     @pytest.mark.parametrize(
         ("content", "status", "answer"),
         [
-            (b"", 0, repr(files.Text([], True))),
-            ("\ufeffä\u2028b\r\n\nc".encode(), 0, repr(files.Text(["ä\u2028b", "", "c"], False))),
+            (b"", 0, repr(([], True))),
+            ("\ufeffä\u2028b\r\n\nc".encode(), 0, repr((["ä\u2028b", "", "c"], False))),
             (b"good\nb\xe4d\n", 2, "error: standard input, line 2: not UTF-8 (byte 0xe4 at"),
             ("\ufeffü\n".encode("utf-16-le"), 2, "standard input is UTF-16, not UTF-8; convert"),
         ],
     )
     def test_standard_input_and_output(self, content: bytes, status: int, answer: str) -> None:
         code = (
-            "import sys; from flaxformer_mt import cli; from flaxformer_mt.runtime import files\n"
+            "import sys; from flaxformer_mt import cli\n"
+            "from flaxformer_mt.runtime.line_input import TextFile\n"
+            "from flaxformer_mt.runtime.line_output import line_output\n"
             "def work():\n"
-            "    text = files.read_text('')\n"
-            "    with files.open_output('') as output: output.write(repr(text).encode())\n"
+            "    text = TextFile('')\n"
+            "    with line_output('') as output:\n"
+            "        output.write([repr((list(text.lines()), text.final_newline))])\n"
             "sys.exit(cli.exit_code(work))"
         )
         done = subprocess.run(
@@ -768,22 +770,22 @@ class TestTranslate:
 
 
 class TestOutput:
-    def test_failure_leaves_the_earlier_file_and_nothing_else(self, work: Path) -> None:
+    def test_failure_leaves_the_earlier_file_and_the_finished_lines(self, work: Path) -> None:
         (work / "out").write_text("precious")
-        with pytest.raises(ValueError), files.open_output("out") as output:
-            output.write(b"half")
+        with pytest.raises(ValueError), line_output("out") as output:
+            output.write(["half"])
             raise ValueError
         assert (work / "out").read_text() == "precious"
-        assert os.listdir(work) == ["out"]
+        assert (work / "out.partial").read_text() == "half\n"
 
     def test_symbolic_links_and_pipes_stay_what_they_are(self, work: Path) -> None:
         (work / "link").symlink_to("real")
-        with files.open_output("link") as output:
-            output.write(b"x")
+        with line_output("link") as output:
+            output.write(["x"])
         assert (work / "link").is_symlink()
-        assert (work / "real").read_text() == "x"
-        with files.open_output(os.devnull) as output:
-            output.write(b"x")
+        assert (work / "real").read_text() == "x\n"
+        with line_output(os.devnull) as output:
+            output.write(["x"])
         assert not Path(os.devnull).is_file()
 
     def test_place_that_cannot_be_written_is_known_before_any_work(

@@ -29,7 +29,7 @@ from flaxformer_mt.evaluation.metrics import bleu, chrf, default_tokenize
 from flaxformer_mt.interop import Format
 from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces, starts_with_padding
 from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.runtime.files import read_parallel, read_text
+from flaxformer_mt.runtime.line_input import open_parallel
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
@@ -89,7 +89,8 @@ def verify_export(
       VerificationFailed: the translations differ too much. The report is written nevertheless.
       ValueError, OSError: the text cannot be read, or the engine is not installed.
     """
-    lines, references = read_parallel(file, reference) if reference else (read_text(file)[0], None)
+    files = open_parallel(file, *([reference] if reference else []))
+    lines, *references = (list(one.lines()) for one in files)
     lengths = [len(loaded.tokenizer.source.tokenize(line)) for line in lines]
     longest = loaded.config.data.max_source_length
     kept = [i for i, length in enumerate(lengths) if 1 < length <= longest]
@@ -103,7 +104,7 @@ def verify_export(
     else:
         theirs = _by_ctranslate2(directory, decoding, loaded.tokenizer, sources)
     ours = _by_us(loaded, decoding, sources)
-    against = references and [references[i] for i in kept]
+    against = [references[0][i] for i in kept] if references else None
     found = compare(ours, theirs, against, loaded.config.data.target_language)
     passed, expected = judge(found, exact=exact)
     report = {

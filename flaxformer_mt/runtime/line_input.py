@@ -1,20 +1,37 @@
-"""Text files that commands read in parts, so that files of any size need little memory."""
+"""Text that commands read in parts, so that files of any size need little memory.
+
+Only "\\n" ends a line, so that line counts always agree. The method `splitlines` of Python also
+splits at "\\r", "\\x0b", "\\u2028" and others; other tools do not.
+"""
 
 import codecs
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+import os
+import select
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from flaxformer_mt.runtime.files import is_regular, read_text
-from flaxformer_mt.storage.paths import AnyPath, as_path
+from flaxformer_mt.storage.paths import AnyPath, as_path, is_remote
 
+PAUSE = 0.05
+"""Seconds without a new line after which the lines so far are answered."""
 _BLOCK = 1 << 20  # bytes
+
+
+class Text(NamedTuple):
+    """Lines, and whether the last one ended with a newline."""
+
+    lines: list[str]
+    final_newline: bool
 
 
 class TextFile:
     """The lines of a UTF-8 file (also .gz, .xz), checked at once and read in parts.
 
-    A pipe, which can be read once, is kept in memory.
+    A pipe, which can be read once, is kept in memory, as is standard input (an empty path).
     """
 
     def __init__(self, path: str) -> None:
@@ -27,12 +44,11 @@ class TextFile:
         self._kept: Sequence[str] | None = None
         if path and is_regular(path):
             self.num_lines, self.final_newline, self.digest = _scan(as_path(path))
-        else:
-            self._kept, self.final_newline = read_text(path)
-            self.num_lines = len(self._kept)
-            self.digest = hashlib.blake2b(
-                "\n".join(self._kept).encode(), digest_size=16
-            ).hexdigest()
+            return
+        self._kept, self.final_newline = _read_pipe(path)
+        self.num_lines = len(self._kept)
+        content = "\n".join(self._kept).encode()
+        self.digest = hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def lines(self, first: int = 0) -> Iterator[str]:
         """Yields the lines from number `first` (from 0) on, without their line ends."""
@@ -79,6 +95,19 @@ def shard_of(text: str, num_lines: int) -> range:
     return range(*ends)
 
 
+def _read_pipe(path: str) -> Text:
+    """Returns the lines of a pipe, or of standard input if `path` is empty."""
+    if not path:
+        batches = list(standard_input(itertools.repeat(1 << 16)))
+        lines = [line for batch in batches for line in batch.lines]
+        return Text(lines, not batches or batches[-1].final_newline)
+    from flaxformer_mt.data.sources.text_files import read_lines
+
+    packed = read_lines(as_path(path), may_be_empty=True)  # an empty file is valid input
+    lines = [packed.sentence(index) for index in range(packed.num_sentences)]
+    return Text(lines, packed.blob.endswith(b"\n"))
+
+
 def _scan(path: AnyPath) -> tuple[int, bool, str]:
     """Returns the number of lines, whether the last one has a newline, and a hash of all."""
     from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8, open_bytes
@@ -106,3 +135,59 @@ def _scan(path: AnyPath) -> tuple[int, bool, str]:
                     raise not_utf8(f"{path}, line {number}", error) from error
         raise
     return newlines + (last not in (b"", b"\n")), last == b"\n", digest.hexdigest()
+
+
+def is_regular(path: str) -> bool:
+    """Returns whether a path is a file or does not exist; a pipe or device is neither."""
+    return is_remote(path) or not os.path.exists(path) or stat.S_ISREG(os.stat(path).st_mode)
+
+
+def standard_input(sizes: Iterable[int]) -> Iterator[Text]:
+    """Yields the lines of standard input as they come, in batches of up to these sizes.
+
+    A batch is complete when no further line comes for a moment. So someone who types a line, or a
+    program that writes one, gets an answer before the next line, and a file gives full batches.
+    Only the last batch can lack its final newline.
+
+    Raises ValueError with the number of the first line that is not UTF-8.
+    """
+    if sys.stdin.isatty():
+        print("reading from the terminal; Ctrl-D ends the text", file=sys.stderr)
+    lines: list[bytes] = []
+    rest, num_read, at_end = b"", 0, False
+    for size in sizes:
+        while len(lines) < size and not at_end and not (lines and _is_paused()):
+            chunk = os.read(sys.stdin.fileno(), 1 << 16)
+            *complete, rest = (rest + chunk).split(b"\n")
+            lines += complete
+            at_end = not chunk
+        is_last = at_end and len(lines) + bool(rest) <= size
+        if is_last and rest:
+            lines.append(rest)
+        batch, lines = lines[:size], lines[size:]
+        if num_read == 0 and batch:
+            batch[0] = batch[0].removeprefix(codecs.BOM_UTF8)
+        decoded = [_decode(line, number) for number, line in enumerate(batch, num_read + 1)]
+        num_read += len(batch)
+        if decoded:
+            yield Text(decoded, not (is_last and rest))
+        if is_last:
+            return
+
+
+def _is_paused() -> bool:
+    """Returns whether nothing more is written to standard input for a moment."""
+    if os.name == "nt":  # `select` takes sockets only: read on
+        return False
+    return not select.select([sys.stdin.fileno()], [], [], PAUSE)[0]
+
+
+def _decode(line: bytes, number: int) -> str:
+    from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8
+
+    if number == 1:
+        check_not_utf16(line, "standard input")
+    try:
+        return line.removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise not_utf8(f"standard input, line {number}", error) from error

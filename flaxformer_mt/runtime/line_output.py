@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
 
-from flaxformer_mt.runtime.files import is_regular, lock_file, open_output
+from flaxformer_mt.runtime.line_input import is_regular
 from flaxformer_mt.storage.paths import as_path, is_remote, move_file, working_copy
 
 Run = Callable[[Callable[[], Any]], Any]
@@ -138,8 +138,11 @@ def line_output(
 
     if resume and jax.process_count() > 1:
         raise ValueError("--resume works in a run of one process only")
-    if not path or not is_regular(path):
-        with open_output(path) as file:
+    if not path:
+        yield LineOutput(sys.stdout.buffer)
+        return
+    if not is_regular(path):
+        with open(path, "wb") as file:
             yield LineOutput(file)
         return
     # The target of a symbolic link, not the link.
@@ -148,7 +151,7 @@ def line_output(
     if not partial.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no directory {partial.parent} to write to")
     with open(partial, "a+b") as file:
-        lock_file(
+        _lock_file(
             file, f"another process writes {partial}: wait for its end, or choose another file"
         )
         num_done, size = _finished(file, item_of)
@@ -174,6 +177,23 @@ def line_output(
             raise
     move_file(partial, final)
     _record(partial).unlink(missing_ok=True)
+
+
+def _lock_file(file: BinaryIO, message: str) -> None:
+    """Locks an open file until it is closed, if its file system has locks.
+
+    Raises OSError with `message` if another process holds the lock.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(message) from None
+    except OSError:
+        pass
 
 
 def _finished(file: BinaryIO, item_of: Callable[[str], Hashable] | None) -> tuple[int, int]:
