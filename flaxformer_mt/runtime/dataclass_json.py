@@ -1,4 +1,4 @@
-"""Builds config dataclasses from JSON and checks every key and type.
+"""Builds config dataclasses from JSON and checks every key and type, and bounds of numbers.
 
 `dataclasses.asdict` is the other direction. Field types may be int, float, bool, str, Literal,
 `tuple[X, ...]` and dataclasses of these.
@@ -6,9 +6,10 @@
 
 import dataclasses
 import difflib
+import math
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -91,3 +92,34 @@ def _type_name(kind: Any) -> str:
 
 def _dotted(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
+
+
+class Bounds(NamedTuple):
+    """The finite numbers x with low <= x < below."""
+
+    low: float
+    below: float = math.inf
+
+
+POSITIVE_INT = Bounds(1)
+NOT_NEGATIVE = Bounds(0)
+FRACTION = Bounds(0, 1)
+
+
+def check_bounds(config: Any, section: str, bounds: Mapping[str, Bounds]) -> None:
+    """Checks fields of a dataclass against a table.
+
+    Args:
+      config: the dataclass.
+      section: the name that users know it by, such as "training".
+      bounds: field name -> bounds.
+
+    Raises:
+      ValueError: the message names the field, its bounds and its value.
+    """
+    for name, (low, below) in bounds.items():
+        value = getattr(config, name)
+        if not low <= value < below:
+            wanted = f"at least {low}" + (f" and below {below}" if below < math.inf else "")
+            finite = "" if math.isfinite(value) else " and finite"
+            raise ValueError(f"{section}.{name} must be {wanted}{finite}, got {value}")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
 
-from flaxformer_mt.runtime.bounds import FRACTION, NOT_NEGATIVE, POSITIVE_INT, check_bounds
+from flaxformer_mt.runtime.dataclass_json import FRACTION, NOT_NEGATIVE, POSITIVE_INT, check_bounds
 
 OptimizerName: TypeAlias = Literal["adam", "adamw", "adafactor", "lion", "muon"]
 ScheduleName: TypeAlias = Literal["inverse_sqrt", "cosine", "wsd"]

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from flaxformer_mt.runtime.bounds import FRACTION, NOT_NEGATIVE, POSITIVE_INT, check_bounds
+from flaxformer_mt.runtime.dataclass_json import FRACTION, NOT_NEGATIVE, POSITIVE_INT, check_bounds
 
 
 @dataclasses.dataclass
