@@ -63,21 +63,17 @@ def rehearse(arguments: RehearseArguments) -> int:
                 f"--topology {arguments.topology}"
             )
         hosts, chips = arguments.hosts, chips * hosts // arguments.hosts
-    if is_remote(arguments.workdir):
+    if arguments.workdir and (is_remote(arguments.workdir) or Path(arguments.workdir).exists()):
         raise ValueError(
-            f"--workdir {arguments.workdir} is an address, but a rehearsal writes to a folder of "
-            "this machine: name one, or leave out --workdir"
-        )
-    if arguments.workdir and Path(arguments.workdir).exists():
-        raise ValueError(
-            f"--workdir {arguments.workdir} exists: name a new directory, a rehearsal starts anew"
+            f"--workdir {arguments.workdir} is an address, or exists: name a new directory of this "
+            "machine, or leave out --workdir"
         )
     config = toy_config(arguments.as_config(), arguments.pairs, hosts * chips)
     print(f"{arguments.topology}: {hosts} processes of {chips} CPU devices", flush=True)
     with contextlib.ExitStack() as stack:
         directory = arguments.workdir or stack.enter_context(tempfile.TemporaryDirectory())
         run = HostProcesses(config, Path(directory), hosts, chips)
-        succeeded = all(_run_stage(name, lambda stage=stage: stage(run)) for name, stage in STAGES)
+        succeeded = all(_run_stage(name, stage, run) for name, stage in STAGES.items())
     print(_NOT_EXERCISED.format(pairs=arguments.pairs))
     return 0 if succeeded else 1
 
@@ -137,17 +133,11 @@ class HostProcesses:
         self.config, self.directory, self.hosts, self.chips = config, directory, hosts, chips
         self.workdir = directory / "run"
         directory.mkdir(parents=True, exist_ok=True)
-        self.config_file = directory / "rehearsal.json"
-        self.config_file.write_text(to_json(config), encoding="utf-8")
-
-    @property
-    def train(self) -> list[str]:
-        """The arguments of the command that starts and resumes the run."""
-        return ["train", "--config", str(self.config_file), "--workdir", str(self.workdir)]
+        (directory / "rehearsal.json").write_text(to_json(config), encoding="utf-8")
 
     @contextlib.contextmanager
-    def start(self, arguments: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-        """Yields the processes of a command, one a host. They are killed at the end."""
+    def start(self, command: str = "train") -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Yields the processes of `train` or `evaluate`, one a host. They are killed at the end."""
         with socket.socket() as free:
             free.bind(("localhost", 0))
             address = f"localhost:{free.getsockname()[1]}"
@@ -158,13 +148,15 @@ class HostProcesses:
             "JAX_NUM_PROCESSES": str(self.hosts),
             "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",  # they compile longer than they run
         }
+        options = ["--workdir", str(self.workdir)]
+        if command == "train":
+            options += ["--config", str(self.directory / "rehearsal.json")]
         with contextlib.ExitStack() as stack:
             processes = []
             for number in range(self.hosts):
                 log: IO[bytes] = stack.enter_context(self.log(number).open("wb"))
-                name, *options = arguments
                 process = subprocess.Popen(
-                    [sys.executable, "-m", f"flaxformer_mt.{name}", *options],
+                    [sys.executable, "-m", f"flaxformer_mt.{command}", *options],
                     env=os.environ | shared | {"JAX_PROCESS_ID": str(number)},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -179,6 +171,11 @@ class HostProcesses:
         """Returns the file with the output of the latest process of this number."""
         return self.directory / f"host_{number}.log"
 
+    def failure(self, number: int, what: str) -> RuntimeError:
+        """Returns an error of one host, with its last lines."""
+        lines = self.log(number).read_text(encoding="utf-8", errors="replace").splitlines()[-8:]
+        return RuntimeError("\n    ".join([f"host {number} {what}; its last lines:", *lines]))
+
     def finish(self, processes: list[subprocess.Popen[bytes]], expected: int) -> None:
         """Waits for the end of all. Raises RuntimeError for another exit code than expected."""
         end = time.monotonic() + _TIME_LIMIT
@@ -186,19 +183,9 @@ class HostProcesses:
             try:
                 code = process.wait(max(1.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise RuntimeError(
-                    f"host {number} does not end; {self.last_lines(number)}"
-                ) from None
+                raise self.failure(number, "does not end") from None
             if code != expected:
-                raise RuntimeError(
-                    f"host {number} ended with exit code {code} instead of {expected}; "
-                    f"{self.last_lines(number)}"
-                )
-
-    def last_lines(self, number: int) -> str:
-        """Returns the last lines of a process, for a message."""
-        lines = self.log(number).read_text(encoding="utf-8", errors="replace").splitlines()
-        return "its last lines:\n    " + "\n    ".join(lines[-8:])
+                raise self.failure(number, f"ended with exit code {code} instead of {expected}")
 
     def wait_for_save(self, processes: list[subprocess.Popen[bytes]], after: int) -> None:
         """Returns while a checkpoint of a step after `after` is being written."""
@@ -209,11 +196,9 @@ class HostProcesses:
                     return
             for number, process in enumerate(processes):
                 if process.poll() is not None:
-                    raise RuntimeError(
-                        f"host {number} ended before a save; {self.last_lines(number)}"
-                    )
+                    raise self.failure(number, "ended before a save")
             time.sleep(0.002)
-        raise RuntimeError(f"no save was seen; {self.last_lines(0)}")
+        raise self.failure(0, "never saves")
 
     def newest_step(self) -> int:
         """Returns the step of the newest whole checkpoint; 0 if there is none."""
@@ -222,7 +207,7 @@ class HostProcesses:
 
 def stop_in_a_save(run: HostProcesses) -> str:
     """All hosts read the text, start, and get SIGTERM while they write a checkpoint."""
-    with run.start(run.train) as processes:
+    with run.start() as processes:
         run.wait_for_save(processes, after=0)
         for process in processes:
             process.send_signal(signal.SIGTERM)
@@ -233,7 +218,7 @@ def stop_in_a_save(run: HostProcesses) -> str:
 def kill_in_a_save(run: HostProcesses) -> str:
     """All hosts resume, and die while they write a checkpoint."""
     before = run.newest_step()
-    with run.start(run.train) as processes:
+    with run.start() as processes:
         run.wait_for_save(processes, after=before)
         for process in processes:
             process.kill()
@@ -246,16 +231,15 @@ def kill_in_a_save(run: HostProcesses) -> str:
 def resume_to_the_end(run: HostProcesses) -> str:
     """All hosts resume and finish the run. Each step must be there once."""
     before, num_steps = run.newest_step(), run.config.training.num_steps
-    with run.start(run.train) as processes:
+    with run.start() as processes:
         run.finish(processes, expected=0)
-    lines = (run.workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    entries = [json.loads(line) for line in lines]
-    steps = [entry["step"] for entry in entries if entry["kind"] == "train"]
+    text = (run.workdir / "metrics.jsonl").read_text(encoding="utf-8")
+    entries = [one for one in map(json.loads, text.splitlines()) if one["kind"] == "train"]
+    steps, losses = ([entry[name] for entry in entries] for name in ("step", "loss"))
     if steps != list(range(1, num_steps + 1)):
         raise RuntimeError(
             f"metrics.jsonl has the steps {steps}, expected 1 to {num_steps} once each"
         )
-    losses = [entry["loss"] for entry in entries if entry["kind"] == "train"]
     return (
         f"resumed at step {before}, finished step {num_steps}; loss {losses[0]:.2f} -> "
         f"{losses[-1]:.2f}"
@@ -266,26 +250,26 @@ def evaluate(run: HostProcesses) -> str:
     """All hosts translate a held-out set together."""
     if run.config.data.test == CorpusConfig():
         return "skipped: the config has neither data.test nor data.validation"
-    with run.start(["evaluate", "--workdir", str(run.workdir)]) as processes:
+    with run.start("evaluate") as processes:
         run.finish(processes, expected=0)
     text = run.log(0).read_text(encoding="utf-8", errors="replace")
     return next((line.strip() for line in text.splitlines() if "BLEU" in line), "no score printed")
 
 
-STAGES: tuple[tuple[str, Callable[[HostProcesses], str]], ...] = (
-    ("read the text, train, SIGTERM during a save", stop_in_a_save),
-    ("resume, kill during a save", kill_in_a_save),
-    ("resume and finish", resume_to_the_end),
-    ("evaluate", evaluate),
-)
+STAGES: dict[str, Callable[[HostProcesses], str]] = {
+    "read the text, train, SIGTERM during a save": stop_in_a_save,
+    "resume, kill during a save": kill_in_a_save,
+    "resume and finish": resume_to_the_end,
+    "evaluate": evaluate,
+}
 
 
-def _run_stage(name: str, stage: Callable[[], str]) -> bool:
+def _run_stage(name: str, stage: Callable[[HostProcesses], str], run: HostProcesses) -> bool:
     """Runs a stage and prints its result; returns whether it succeeded."""
     start = time.monotonic()
     print(f"{name} ...", flush=True)
     try:
-        result, succeeded = stage(), True
+        result, succeeded = stage(run), True
     except RuntimeError as error:
         result, succeeded = str(error), False
     seconds = time.monotonic() - start
