@@ -151,9 +151,12 @@ def line_output(
     if not partial.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no directory {partial.parent} to write to")
     with open(partial, "a+b") as file:
-        _lock_file(
-            file, f"another process writes {partial}: wait for its end, or choose another file"
-        )
+        try:
+            lock_file(file)
+        except BlockingIOError:
+            raise OSError(
+                f"another process writes {partial}: wait for its end, or choose another file"
+            ) from None
         num_done, size = _finished(file, item_of)
         if file.seek(0, os.SEEK_END) and not resume:
             raise ValueError(
@@ -179,21 +182,22 @@ def line_output(
     _record(partial).unlink(missing_ok=True)
 
 
-def _lock_file(file: BinaryIO, message: str) -> None:
-    """Locks an open file until it is closed, if its file system has locks.
+def lock_file(file: Any) -> bool:
+    """Locks an open file until it is closed; returns whether its file system has locks.
 
-    Raises OSError with `message` if another process holds the lock.
+    Raises BlockingIOError if another process holds the lock.
     """
     try:
         import fcntl
     except ImportError:  # Windows
-        return
+        return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OSError(message) from None
+        raise
     except OSError:
-        pass
+        return False
+    return True
 
 
 def _finished(file: BinaryIO, item_of: Callable[[str], Hashable] | None) -> tuple[int, int]:

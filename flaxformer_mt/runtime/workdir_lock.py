@@ -5,7 +5,6 @@ has no locks. There the owner renews an object, and one that is not renewed is f
 """
 
 import contextlib
-import errno
 import json
 import os
 import socket
@@ -20,13 +19,9 @@ from typing import Any
 
 from upath import UPath
 
+from flaxformer_mt.runtime.line_output import lock_file
 from flaxformer_mt.runtime.processes import check_shared, first_then_others, is_first
 from flaxformer_mt.storage.paths import PathLike, as_path, write_file
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 LOCK_FILE = "owner.lock"
 RENEWAL = 5.0  # seconds
@@ -77,16 +72,13 @@ def _lock(path: Path, token: str) -> Callable[[], None]:
     """Locks a file; returns what releases the lock."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - stays open
     try:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        has_locks = lock_file(file)
     except BlockingIOError:
         file.seek(0)
         owner = file.read()
         file.close()
         raise OSError(_refusal(path.parent, owner)) from None
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL):
-            raise
+    if not has_locks:
         warnings.warn(
             f"{path.parent} is on a file system without locks: start no second run there",
             stacklevel=2,
