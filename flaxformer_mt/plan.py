@@ -2,15 +2,13 @@
 
     python -m flaxformer_mt.plan --config configs/wmt14_en_de_big.py --topology v5e:2x4
 
-It compiles the training step and the search, and prints memory, operations and time.
+It compiles the training step, and prints memory, operations and time.
 """
 
 import dataclasses
-from typing import Literal
 
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import ConfigArguments
-from flaxformer_mt.inference.grouping import length_menu
 from flaxformer_mt.planning.hardware import local_devices, open_topology
 from flaxformer_mt.planning.plans import HEADER, NOTICE, make_plan, summary_lines, table_rows
 from flaxformer_mt.planning.workload import assume_batches, describe_assumptions, largest_batch
@@ -20,15 +18,13 @@ from flaxformer_mt.runtime.sharding import configure_cpu_devices
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanArguments(ConfigArguments):
-    """Estimate memory and time of a recipe on other hardware. Nothing is trained or translated."""
+    """Estimate memory and time of training on other hardware. Nothing is trained."""
 
     topology: tuple[str, ...] = ()
     """Hardware to compile for, such as v5e:2x4 (extra [tpu]) or h100:8 (extra [gpu]). This
     machine does not need it. Empty = the devices of this machine."""
-    programs: tuple[Literal["train", "translate"], ...] = ("train", "translate")
-    """Which programs to compile."""
     only_largest: bool = False
-    """Compile only the largest batch shape and the longest source."""
+    """Compile only the largest batch shape."""
 
 
 def plan(arguments: PlanArguments) -> None:
@@ -39,15 +35,13 @@ def plan(arguments: PlanArguments) -> None:
     else:
         configure_cpu_devices(config.mesh)
         all_hardware = [local_devices()]
-    batches, lengths = assume_batches(config), length_menu(config.data.max_source_length)
+    batches = assume_batches(config)
     if arguments.only_largest:
-        batches, lengths = [largest_batch(batches)], lengths[-1:]
-    batches = batches if "train" in arguments.programs else []
-    lengths = lengths if "translate" in arguments.programs else ()
+        batches = [largest_batch(batches)]
     print(f"{NOTICE}\n\n{describe_assumptions(config)}\n\n{HEADER}", flush=True)
     plans = []
     for hardware in all_hardware:
-        plans.append(make_plan(config, hardware, batches, lengths))
+        plans.append(make_plan(config, hardware, batches))
         print(*table_rows(plans[-1]), sep="\n", flush=True)
     print("", *(line for plan in plans for line in summary_lines(plan, config)), sep="\n")
 

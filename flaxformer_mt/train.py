@@ -31,8 +31,7 @@ from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.inspection.run_pictures import save_pictures
 from flaxformer_mt.kernels.choose import describe_kernels
 from flaxformer_mt.model.initialization import boxed_params
-from flaxformer_mt.planning.memory import memory_table, plan_micro_batches
-from flaxformer_mt.planning.recipe import train_program
+from flaxformer_mt.planning.memory import memory_table, plan_micro_batches, train_program
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.compilation_cache import keep_programs
 from flaxformer_mt.runtime.host_memory import share_freed_memory

@@ -25,30 +25,26 @@ def run(*words):
 
 
 def test_the_local_devices(capsys):
-    """The table has a line for each batch shape and each length of sources."""
+    """The table has a line for each batch shape."""
     assert run(*TINY) == 0
     text = capsys.readouterr().out
     assert "Estimates of the compiler, not measurements" in text
     assert "Batch shapes: ASSUMED" in text and "a vocabulary of 100" in text
     programs = [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| 8 x cpu")]
-    assert programs[1:] == [
-        "train 64 x (32 -> 32)",
-        "translate 64 x 16, beam 4",
-        "translate 64 x 32, beam 4",
-    ]  # noqa: E501
+    assert programs[-1] == "train 64 x (32 -> 32)" and len(programs) == 2
     assert "the memory of a device is not known" in text
 
 
 def test_a_memory_limit(capsys):
-    words = ("--mesh.memory-limit", "1GiB", "--programs", "train", "--only-largest", "true")
+    words = ("--mesh.memory-limit", "1GiB", "--only-largest", "true")
     assert run(*TINY, *words) == 0
     text = capsys.readouterr().out
     assert "tokens a device; peak memory of a device by the compiler's estimate" in text
-    assert "1 x 64 rows" in text and "translate" not in text
+    assert "1 x 64 rows" in text
 
 
 def test_a_mesh_that_does_not_fit(capsys):
-    assert run(*TINY, "--mesh.data", "3", "--programs", "train") == 0
+    assert run(*TINY, "--mesh.data", "3") == 0
     assert "no plan: mesh.data x mesh.fsdp x mesh.tensor" in capsys.readouterr().out
 
 
@@ -65,7 +61,7 @@ def test_an_option_that_was_removed(capsys):
 @needs_libtpu
 def test_too_large_and_too_small(capsys):
     """A batch beyond the memory, and fewer rows than chips, are shown with the reason."""
-    words = (*TINY, "--programs", "train", "--only-largest", "true", "--topology")
+    words = (*TINY, "--only-largest", "true", "--topology")
     assert run(*words, "v5e:4x4", "--data.tokens-per-batch", "256") == 0
     text = capsys.readouterr().out
     assert "too few rows to be split over 16 devices" in text and "does not fit" in text

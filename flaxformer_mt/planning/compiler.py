@@ -29,7 +29,7 @@ class Estimate:
     send_seconds: float = 0.0
     """Of all collectives one after the other, if all links are busy."""
     target_tokens: float = 0.0
-    """Tokens that it reads (training) or writes (search)."""
+    """Tokens of the targets that it reads."""
     peak_flops: float = 0.0
     """Operations per second of all its devices; 0 = unknown."""
     failure: str = ""

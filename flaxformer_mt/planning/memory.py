@@ -1,4 +1,4 @@
-"""Finds the micro-batch that fits a memory limit, by compiling instead of running.
+"""The training step for abstract arguments, and the micro-batch that fits a memory limit.
 
 program = train_program(config, model, optimizer, adaptation, mesh)
 plan = plan_micro_batches(program, shapes, limit)
@@ -7,20 +7,65 @@ rows = process_rows(mesh, plan.tokens_per_device)
 """
 
 import bisect
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import optax
+from jax.sharding import Mesh
 
+from flaxformer_mt.config import Config
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.inspection.table import short
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.compiler import peak_bytes, requested_bytes
-from flaxformer_mt.planning.recipe import TrainProgram
 from flaxformer_mt.planning.workload import attention_cells
-from flaxformer_mt.runtime.batch_partition import partition_batch
-from flaxformer_mt.runtime.sharding import num_shards
+from flaxformer_mt.runtime.batch_partition import ProcessRows, partition_batch
+from flaxformer_mt.runtime.sharding import BatchPlacement, num_shards
+from flaxformer_mt.training.adapting import Adaptation
+from flaxformer_mt.training.state import TrainState, abstract_state, init_state
+from flaxformer_mt.training.step import make_train_step
+
+Program = tuple[Any, tuple[Any, ...]]
+"""A jitted function, and the shapes and shardings of its arguments."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainProgram:
+    """The training step of a recipe, for batches of any shape."""
+
+    step: Any
+    """The jitted function of (state, batch)."""
+    state: TrainState
+    """Shapes and shardings of the training state."""
+    mesh: Mesh
+
+    def __call__(self, shape: BatchShape, tokens_per_device: int) -> Program:
+        """Returns the step and its arguments for one shape.
+
+        Raises ValueError if the batch cannot be split over the devices.
+        """
+        shards = num_shards(self.mesh)
+        rows = ProcessRows(shards, tuple(range(shards)), tokens_per_device)
+        return self.step, (self.state, BatchPlacement(self.mesh, rows, (shape,)).like(shape))
+
+
+def train_program(
+    config: Config,
+    model: Transformer,
+    optimizer: optax.GradientTransformation,
+    adaptation: Adaptation,
+    mesh: Mesh,
+) -> TrainProgram:
+    """Returns the training step of a recipe."""
+    step = make_train_step(model, optimizer, config.training, adaptation)
+    init = functools.partial(init_state, model, optimizer, config.seed, adaptation=adaptation)
+    make = functools.partial(init, with_ema=config.training.ema_decay > 0)
+    state = abstract_state(make, model, adaptation, mesh)
+    return TrainProgram(step, state, mesh)
 
 
 class MicroBatchPlan(NamedTuple):

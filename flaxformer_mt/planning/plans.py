@@ -13,8 +13,12 @@ from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.compiler import Estimate, estimate
 from flaxformer_mt.planning.hardware import Hardware
-from flaxformer_mt.planning.memory import bytes_on_device, memory_table, plan_micro_batches
-from flaxformer_mt.planning.recipe import search_programs, search_shapes, train_program
+from flaxformer_mt.planning.memory import (
+    bytes_on_device,
+    memory_table,
+    plan_micro_batches,
+    train_program,
+)
 from flaxformer_mt.planning.workload import AssumedBatch
 from flaxformer_mt.runtime.sharding import make_mesh, parse_memory
 from flaxformer_mt.training.adapting import make_adaptation
@@ -34,8 +38,6 @@ class Plan:
     hardware: Hardware
     train: tuple[Estimate, ...] = ()
     """The training step of each batch shape."""
-    translate: tuple[Estimate, ...] = ()
-    """Each search, on one device."""
     state_bytes: int = 0
     """Parameters and optimiser state on one device."""
     memory: str = ""
@@ -46,19 +48,13 @@ class Plan:
     """Why nothing could be compiled, such as a mesh that does not fit; "" if it could."""
 
 
-def make_plan(
-    config: Config,
-    hardware: Hardware,
-    batches: Sequence[AssumedBatch],
-    source_lengths: Sequence[int],
-) -> Plan:
-    """Compiles the programs of a recipe for some hardware; nothing runs.
+def make_plan(config: Config, hardware: Hardware, batches: Sequence[AssumedBatch]) -> Plan:
+    """Compiles the training step of a recipe for some hardware; nothing runs.
 
     Args:
       config: the recipe.
       hardware: to compile for.
-      batches: to train on; none = no training step.
-      source_lengths: in tokens, to translate; none = no search.
+      batches: to train on.
 
     Returns:
       The plan; with `failure` if mesh or memory limit do not fit the hardware.
@@ -67,12 +63,7 @@ def make_plan(
     size = config.data.tokenizer.vocab_size
     model = Transformer(config.model, size, size, BOS_ID, kernels)
     try:
-        plan = Plan(hardware=hardware)
-        if batches:
-            plan = _plan_training(config, model, hardware, batches)
-        shapes = search_shapes(config.decoding, source_lengths)
-        searches = [_search(config, model, hardware, *shape) for shape in shapes]
-        return dataclasses.replace(plan, translate=tuple(searches))
+        return _plan_training(config, model, hardware, batches)
     except ValueError as error:
         return Plan(hardware=hardware, failure=str(error))
 
@@ -113,29 +104,9 @@ def _plan_training(
     )
 
 
-def _search(
-    config: Config, model: Transformer, hardware: Hardware, rows: int, length: int
-) -> Estimate:
-    """A search on one device, whose translations are as long as their sources."""
-    one = dataclasses.replace(hardware, devices=hardware.devices[:1])
-    programs = search_programs(config.decoding, model, one.devices[0], rows, length)
-    size = f"{rows} x {length}, beam {config.decoding.beam_size}"
-    whole = estimate(f"translate {size}", one, *programs.search)
-    if whole.failure:
-        return whole
-    encoder = estimate(f"the encoder of {size}", one, *programs.encoder)
-    token = estimate(f"one token of {size}", one, *programs.token)
-    return dataclasses.replace(
-        whole,
-        flops=encoder.flops + length * token.flops,
-        compute_seconds=encoder.compute_seconds + length * token.compute_seconds,
-        target_tokens=float(rows * length),
-    )
-
-
 def table_rows(plan: Plan) -> list[str]:
     """Returns a line of Markdown for each program, under `HEADER`."""
-    return [f"| {plan.hardware.name} | {_cells(one)} |" for one in (*plan.train, *plan.translate)]
+    return [f"| {plan.hardware.name} | {_cells(one)} |" for one in plan.train]
 
 
 def _cells(one: Estimate) -> str:
@@ -162,13 +133,12 @@ def summary_lines(plan: Plan, config: Config) -> Iterator[str]:
 
 
 def _summary(plan: Plan, config: Config) -> Iterator[str]:
-    hardware, estimates = plan.hardware, [*plan.train, *plan.translate]
+    hardware, estimates = plan.hardware, plan.train
     if plan.failure:
         yield f"no plan: {plan.failure}"
         return
     yield from (f"{one.name} failed: {one.failure}" for one in estimates if one.failure)
     state = f"; {short(plan.state_bytes)}B of parameters and optimiser state on each device"
-    state = state if plan.train else ""
     too_large = [one.name for one in estimates if one.failure or one.peak_bytes > hardware.memory]
     if not hardware.memory:
         yield f"the memory of a device is not known{state}"

@@ -18,6 +18,7 @@ REMOVED: dict[str, str] = {
     "mesh.rules": "runtime/sharding.py has the rules, and what they cannot split stays whole",
     "deadline": "stop training with SIGTERM or ctrl-C, which save it; then run `average` and "
     "`evaluate`",
+    "programs": "`plan` estimates training; `benchmarks` measures translation",
     "read_data": "`plan` assumes the lengths of sentences; give data.max_source_length, "
     "data.max_target_length and data.tokenizer.vocab_size",
 }

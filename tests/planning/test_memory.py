@@ -11,8 +11,12 @@ from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.compiler import requested_bytes
-from flaxformer_mt.planning.memory import fit_micro_batches, memory_table, plan_micro_batches
-from flaxformer_mt.planning.recipe import train_program
+from flaxformer_mt.planning.memory import (
+    fit_micro_batches,
+    memory_table,
+    plan_micro_batches,
+    train_program,
+)
 from flaxformer_mt.runtime.batch_partition import partition_batch
 from flaxformer_mt.runtime.sharding import make_mesh
 from flaxformer_mt.training.adapting import TRAIN_ALL

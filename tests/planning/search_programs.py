@@ -1,72 +1,18 @@
-"""The programs of a recipe: the training step and the search, for abstract arguments."""
+"""The search of a model as programs for abstract arguments, to be compiled for TPUs."""
 
-import dataclasses
-import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
-from jax.sharding import Mesh
 
-from flaxformer_mt.config import Config
-from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.inference.ensemble import empty_ensemble_cache, encode_sources, ensemble_step
 from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, make_search, search_batch
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.runtime.batch_partition import ProcessRows
-from flaxformer_mt.runtime.sharding import BatchPlacement, make_mesh, num_shards, replicated
+from flaxformer_mt.planning.memory import Program
+from flaxformer_mt.runtime.sharding import make_mesh, replicated
 from flaxformer_mt.search.loop import SentenceOptions
-from flaxformer_mt.training.adapting import Adaptation
-from flaxformer_mt.training.state import TrainState, abstract_state, init_state
-from flaxformer_mt.training.step import make_train_step
 from flaxformer_mt.translation.config import DecodingConfig
-
-Program = tuple[Any, tuple[Any, ...]]
-"""A jitted function, and the shapes and shardings of its arguments."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainProgram:
-    """The training step of a recipe, for batches of any shape."""
-
-    step: Any
-    """The jitted function of (state, batch)."""
-    state: TrainState
-    """Shapes and shardings of the training state."""
-    mesh: Mesh
-
-    def __call__(self, shape: BatchShape, tokens_per_device: int) -> Program:
-        """Returns the step and its arguments for one shape.
-
-        Raises ValueError if the batch cannot be split over the devices.
-        """
-        shards = num_shards(self.mesh)
-        rows = ProcessRows(shards, tuple(range(shards)), tokens_per_device)
-        return self.step, (self.state, BatchPlacement(self.mesh, rows, (shape,)).like(shape))
-
-
-def train_program(
-    config: Config,
-    model: Transformer,
-    optimizer: optax.GradientTransformation,
-    adaptation: Adaptation,
-    mesh: Mesh,
-) -> TrainProgram:
-    """Returns the training step of a recipe."""
-    step = make_train_step(model, optimizer, config.training, adaptation)
-    init = functools.partial(init_state, model, optimizer, config.seed, adaptation=adaptation)
-    make = functools.partial(init, with_ema=config.training.ema_decay > 0)
-    state = abstract_state(make, model, adaptation, mesh)
-    return TrainProgram(step, state, mesh)
-
-
-def search_shapes(config: DecodingConfig, lengths: Sequence[int]) -> list[tuple[int, int]]:
-    """Returns the (sentences, source tokens) of the program for each of these source lengths."""
-    limit, tokens = config.max_rows_per_batch, config.tokens_per_batch
-    return [(max(1, min(limit, tokens // length)), length) for length in lengths]
 
 
 class SearchPrograms(NamedTuple):
