@@ -19,7 +19,7 @@ from flaxformer_mt.checkpoints.reading import (
 )
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.runtime.processes import barrier
-from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, remove_tree
+from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path
 
 
 class Averaged(NamedTuple):
@@ -109,17 +109,15 @@ def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> AnyPath:
     """
     try:
         if jax.process_index() == 0:
-            if isinstance(target, Path):
-                fresh = target.with_name("averaged.new")
-                try:
-                    _save(fresh, params, extras)
-                    _replace(target, fresh)
-                finally:
-                    remove_tree(fresh)
-            else:
-                with tempfile.TemporaryDirectory() as folder:
-                    fresh = Path(folder, "averaged")
-                    _save(fresh, params, extras)
+            beside = str(target.parent) if isinstance(target, Path) else None
+            with tempfile.TemporaryDirectory(dir=beside, prefix="averaged.") as folder:
+                fresh = Path(folder, "averaged")
+                _save(fresh, params, extras)
+                if isinstance(target, Path):
+                    if target.exists():
+                        target.rename(Path(folder, "old"))
+                    fresh.rename(target)
+                else:
                     publish(fresh, target)
         barrier()
     except Exception as error:
@@ -137,13 +135,3 @@ def _save(fresh: Path, params: Params, extras: dict[str, Any]) -> None:
     with ocp.Checkpointer(handler, multiprocessing_options=FIRST_PROCESS) as checkpointer:
         checkpointer.save(fresh, args=items, force=True)
     seal(fresh)
-
-
-def _replace(target: Path, fresh: Path) -> None:
-    """Replaces `target` by `fresh`; at any moment one of the two is whole."""
-    old = target.with_name("averaged.old")
-    remove_tree(old)
-    if target.exists():
-        target.rename(old)
-    fresh.rename(target)
-    remove_tree(old)
