@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from flaxformer_mt.cli import (
     WITHOUT_EFFECT,
@@ -16,7 +16,7 @@ from flaxformer_mt.cli import (
     first_process_output,
     load_translator,
 )
-from flaxformer_mt.evaluation.metrics import bleu, chrf, default_tokenize
+from flaxformer_mt.evaluation.metrics import CorpusScores, MetricScore, default_tokenize
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.line_input import open_parallel
 from flaxformer_mt.runtime.line_output import (
@@ -77,48 +77,46 @@ class EvaluateArguments(ModelArguments):
 def evaluate(arguments: EvaluateArguments) -> None:
     """Runs `evaluate`: translates the test set and prints its scores."""
     from flaxformer_mt.config import workdir_config
-    from flaxformer_mt.runtime.processes import print_from_first
 
     config = workdir_config(arguments.workdir[0])
-    pairs, digests = _test_set(arguments, config.data)
+    test_set = _test_set(arguments, config.data)
     path = first_process_output(arguments.output or os.devnull)
     tokenize = arguments.tokenize
     if tokenize == "auto":
         given = arguments.target_language or (arguments.source and config.data.target_language)
         languages = (given,) if given else config.data.target_languages_of("test")
         tokenize = default_tokenize(*languages)
+    scores = CorpusScores(tokenize=tokenize, lowercase=arguments.lowercase)
     with interruptible() as run, line_output(path, resume=arguments.resume) as output:
         translator = load_translator(arguments)
         settings = settings_of(
-            arguments, without=_WITHOUT_EFFECT, files=digests, model=translator.fingerprint
+            arguments, without=_WITHOUT_EFFECT, files=test_set.digests, model=translator.fingerprint
         )
         output.begin(settings)
-        hypotheses, references = _translate(pairs, translator, arguments, output, run)
-    lowercase = arguments.lowercase
-    scores = {
-        "bleu": bleu(hypotheses, references, tokenize=tokenize, lowercase=lowercase),
-        "chrf": chrf(hypotheses, references, lowercase=lowercase),
-    }
-    if arguments.json:
-        values: dict[str, Any] = {"lines": len(references), "checkpoint": translator.checkpoint}
-        for name, one in scores.items():
-            values[name] = {"score": one.value, "signature": one.signature}
-        print_from_first(json.dumps(values))
-    else:
-        about = f"{len(references)} lines, checkpoint: {translator.checkpoint}"
-        print_from_first("\n".join([*map(str, scores.values()), about]))
+        _translate(test_set, translator, arguments, output, run, scores)
+    _print(*scores.scores(), scores.num_lines, translator.checkpoint, as_json=arguments.json)
 
 
-def _test_set(
-    arguments: EvaluateArguments, config: "DataConfig"
-) -> tuple[Iterator[tuple[str, str]], dict[str, str]]:
-    """Returns sources with references, and hashes of the text: the given files, or the config's."""
+class EvaluationSet(NamedTuple):
+    """Sentences and their translations, read in parts."""
+
+    num_lines: int
+    pairs: Iterator[tuple[str, str]]
+    digests: dict[str, str]
+    """Hashes of the text."""
+
+
+def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationSet:
+    """Returns the given files, or else the test set of the config."""
     if arguments.source:
-        source, reference = open_parallel(arguments.source, arguments.reference)
-        if not source.num_lines:
+        files = open_parallel(arguments.source, arguments.reference)
+        if not files[0].num_lines:
             raise ValueError(f"{arguments.source} and {arguments.reference} are empty")
-        digests = {"source": source.digest, "reference": reference.digest}
-        return zip(source.lines(), reference.lines(), strict=True), digests
+        names = ("source", "reference")
+        digests = {name: file.digest for name, file in zip(names, files, strict=True)}
+        return EvaluationSet(
+            files[0].num_lines, zip(files[0].lines(), files[1].lines(), strict=True), digests
+        )
     from flaxformer_mt.data.held_out import read_pairs
     from flaxformer_mt.data.sources.corpora import CorpusConfig
 
@@ -126,25 +124,30 @@ def _test_set(
         raise ValueError("the model's config names no test set: give --source and --reference")
     pairs = read_pairs(config, config.test)
     digest = hashlib.blake2b(repr(pairs).encode(), digest_size=16).hexdigest()
-    return ((one.source, one.target) for one in pairs), {"source": digest}
+    return EvaluationSet(
+        len(pairs), ((one.source, one.target) for one in pairs), {"source": digest}
+    )
 
 
 def _translate(
-    pairs: Iterator[tuple[str, str]],
+    test_set: EvaluationSet,
     translator: "Translator",
     arguments: EvaluateArguments,
     output: LineOutput,
     run: Run,
-) -> tuple[list[str], list[str]]:
-    """Returns the translations of the test set, those of an interrupted run too, and references."""
+    scores: CorpusScores,
+) -> None:
+    """Translates the test set, and counts all lines for the scores."""
     from flaxformer_mt.runtime.processes import map_over_processes
 
-    hypotheses = list(output.earlier())
-    references = [target for _, target in itertools.islice(pairs, len(hypotheses))]
-    while batch := list(itertools.islice(pairs, LINES_AT_ONCE)):
+    earlier = output.earlier()
+    while done := list(itertools.islice(earlier, LINES_AT_ONCE)):
+        scores.add(done, [target for _, target in itertools.islice(test_set.pairs, len(done))])
+    while batch := list(itertools.islice(test_set.pairs, LINES_AT_ONCE)):
+        first = scores.num_lines + 1
 
         def translate(
-            mine: slice, batch: list[tuple[str, str]] = batch, first: int = len(hypotheses) + 1
+            mine: slice, batch: list[tuple[str, str]] = batch, first: int = first
         ) -> list[str]:
             found = translator.translate(
                 [source for source, _ in batch[mine]],
@@ -154,13 +157,28 @@ def _translate(
                 first_line=first + mine.start,
                 target_language=arguments.target_language or None,
             )
-            return [best.text for best, *_ in found]
+            return [hypotheses[0].text for hypotheses in found]
 
         found = run(functools.partial(map_over_processes, len(batch), translate))
         output.write(found)
-        hypotheses += found
-        references += [target for _, target in batch]
-    return hypotheses, references
+        scores.add(found, [target for _, target in batch])
+
+
+def _print(
+    bleu_score: MetricScore, chrf_score: MetricScore, lines: int, checkpoint: str, *, as_json: bool
+) -> None:
+    from flaxformer_mt.runtime.processes import print_from_first
+
+    if as_json:
+        scores = {
+            "lines": lines,
+            "checkpoint": checkpoint,
+            "bleu": {"score": bleu_score.value, "signature": bleu_score.signature},
+            "chrf": {"score": chrf_score.value, "signature": chrf_score.signature},
+        }
+        print_from_first(json.dumps(scores))
+    else:
+        print_from_first(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {checkpoint}")
 
 
 main = command("evaluate", EvaluateArguments, evaluate)

@@ -70,6 +70,40 @@ def chrf(
     return _score("chrF2", CHRF(lowercase=lowercase), hypotheses, references)
 
 
+class CorpusScores:
+    """BLEU and chrF of a test set whose lines come in parts. It keeps their counts only."""
+
+    def __init__(self, *, tokenize: Tokenize = "13a", lowercase: bool = False) -> None:
+        """Takes the settings of `bleu` and `chrf`."""
+        bleu_metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+        self._metrics = {"BLEU": bleu_metric, "chrF2": CHRF(lowercase=lowercase)}
+        self._counts: dict[str, list[float]] = {}
+        self.num_lines = 0
+
+    def add(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
+        """Counts more lines. Raises ValueError as `bleu`."""
+        _check_lengths(hypotheses, references)
+        self.num_lines += len(hypotheses)
+        for name, metric in self._metrics.items():
+            # As `corpus_score` does, which takes all lines at once.
+            count = metric._extract_corpus_statistics  # pyright: ignore[reportPrivateUsage]
+            rows = count(list(hypotheses), [list(references)])
+            earlier = [self._counts[name]] if name in self._counts else []
+            self._counts[name] = [sum(column) for column in zip(*earlier, *rows, strict=True)]
+
+    def scores(self) -> tuple[MetricScore, MetricScore]:
+        """Returns BLEU and chrF of all lines."""
+        bleu_score, chrf_score = (
+            MetricScore(
+                name,
+                metric._aggregate_and_compute([self._counts[name]]).score,
+                str(metric.get_signature()),
+            )
+            for name, metric in self._metrics.items()
+        )
+        return bleu_score, chrf_score
+
+
 def default_tokenize(*languages: str) -> Tokenize:
     """Returns the BLEU tokenizer for the target languages of a text.
 

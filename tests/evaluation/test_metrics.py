@@ -1,9 +1,10 @@
 import math
+import random
 
 import pytest
 import sacrebleu
 
-from flaxformer_mt.evaluation.metrics import bleu, chrf, default_tokenize
+from flaxformer_mt.evaluation.metrics import CorpusScores, bleu, chrf, default_tokenize
 
 
 def test_bleu_of_a_short_translation_by_hand() -> None:
@@ -80,3 +81,21 @@ def test_default_tokenizer_of_languages(languages: str, tokenize: str) -> None:
 def test_a_nearly_right_sentence_without_spaces_scores(language, reference, hypothesis) -> None:
     assert bleu([hypothesis], [reference], tokenize=default_tokenize(language)).value > 30
     assert bleu([hypothesis], [reference]).value == 0
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_scores_of_parts_are_those_of_the_whole(lowercase):
+    rng = random.Random(0)
+    words = ["Der", "Hund", "läuft", "über", "die", "Straße", ".", ""]
+    hypotheses, references = (
+        [" ".join(rng.choices(words, k=rng.randint(0, 9))) for _ in range(50)] for _ in range(2)
+    )
+    hypotheses[10:30] = references[10:30]
+    scores = CorpusScores(lowercase=lowercase)
+    for start, end in ((0, 1), (1, 17), (17, 50)):
+        scores.add(hypotheses[start:end], references[start:end])
+    assert scores.num_lines == 50
+    assert scores.scores() == (
+        bleu(hypotheses, references, lowercase=lowercase),
+        chrf(hypotheses, references, lowercase=lowercase),
+    )
