@@ -151,7 +151,7 @@ class Kernels:
     store: type[KeyValueStore] = KeyValueSlots
 
     def __repr__(self) -> str:
-        """Returns the name, which is the same in every process."""
+        """Returns the name, which is the same in every process (the trace cache needs that)."""
         return f"Kernels({self.name!r})"
 
     def attention(

@@ -29,8 +29,7 @@ def keep_programs() -> None:
     if decided or not settings.jax_enable_compilation_cache or jax.process_count() > 1:
         return
     try:
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(caches, "flaxformer_mt", "programs")
+        folder = user_cache()
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # RuntimeError: the user has no home directory
         return
@@ -41,6 +40,12 @@ def keep_programs() -> None:
     jax.config.update(
         "jax_persistent_cache_min_compile_time_secs", 0.0
     )  # many short compilations add up
+
+
+def user_cache() -> Path:
+    """Returns the cache folder; raises RuntimeError for a user without a home directory."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches, "flaxformer_mt", "programs")
 
 
 def delete_oldest(folder: Path, max_bytes: int = MAX_BYTES) -> None:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.inference.grouping import Group, group_by_length, length_menu, run_ahead
 from flaxformer_mt.inference.programs import Scored, score_batch
+from flaxformer_mt.runtime.trace_cache import call_cached
 from flaxformer_mt.translation.checks import check_finite
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.searching import Ensemble
@@ -58,7 +59,8 @@ def score_examples(
             at_limit = [len(examples[index].targets) >= limits[index] for index in group.members]
             free_end[: len(at_limit)] = at_limit
         members = [examples[index] for index in group.members]
-        return score_batch(
+        return call_cached(
+            score_batch,
             ensemble.params,
             pad_batch(members, BatchShape(group.rows, group.length, group.length)),
             np.float32(config.length_penalty),

@@ -21,6 +21,7 @@ from flaxformer_mt.inference.grouping import (
 )
 from flaxformer_mt.inference.programs import SearchProgram, search_batch
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.runtime.trace_cache import call_cached
 from flaxformer_mt.search.step import Hypotheses
 from flaxformer_mt.translation.checks import check_finite
 from flaxformer_mt.translation.config import DecodingConfig
@@ -178,7 +179,8 @@ def search_group(
     search_inputs = make_search_inputs(
         requests, group, config, suppressed=suppressed, words=words, weights=ensemble.weights
     )
-    return search_batch(
+    return call_cached(
+        search_batch,
         ensemble.params,
         batch.inputs,
         batch.inputs_positions,

@@ -15,12 +15,28 @@ pytestmark = pytest.mark.slow
 
 TRANSLATE = """
 import sys, jax
+from flaxformer_mt.inference import programs
 from flaxformer_mt.translate import main
 events = []
+search = programs._search
+programs._search = lambda *given: [events.append("traced"), search(*given)][1]
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event.split("/")[-1]))
 status = main(sys.argv[1:])
-print(*(events.count(kind) for kind in ("cache_hits", "cache_misses")), file=sys.stderr)
+print(*(events.count(kind) for kind in ("cache_hits", "cache_misses", "traced")), file=sys.stderr)
 sys.exit(status)
+"""
+
+IN_PYTHON = """
+import sys, jax
+before = dict(jax.config.values)
+from flaxformer_mt import Translator
+compiled = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, duration, **about: compiled.append(about.get("fun_name"))
+)
+print(Translator.load(sys.argv[1]).translate("The old dog sleeps.", copy_unknown=False)[0])
+assert jax.config.values == before
+print(compiled.count("jit(search_batch)"))
 """
 
 
@@ -31,8 +47,10 @@ def workdir(tmp_path_factory) -> Path:
     return workdir
 
 
-def translate(workdir: Path, caches: Path, **environment: str) -> tuple[str, str, tuple[int, int]]:
-    """Returns output, messages, and the counts (cache hits, cache misses)."""
+def translate(
+    workdir: Path, caches: Path, **environment: str
+) -> tuple[str, str, tuple[int, int, int]]:
+    """Returns output, messages, and the counts (cache hits, cache misses, traces of the search)."""
     command = [sys.executable, "-c", TRANSLATE, "--workdir", str(workdir)]
     done = subprocess.run(
         [*command, "--decoding.copy-unknown", "false"],  # copies would need another program
@@ -45,27 +63,44 @@ def translate(workdir: Path, caches: Path, **environment: str) -> tuple[str, str
         check=True,
     )
     *messages, counts = done.stderr.splitlines()
-    messages = [text for text in messages if "words that the model does not know" not in text]
-    found, not_found = map(int, counts.split())
-    return done.stdout, "\n".join(messages), (found, not_found)
+    usual = ("compiling a program for", "words that the model does not know")
+    messages = [text for text in messages if not any(part in text for part in usual)]
+    found, not_found, traced = map(int, counts.split())
+    return done.stdout, "\n".join(messages), (found, not_found, traced)
 
 
 def test_a_second_start_compiles_nothing_and_survives_a_damaged_cache(workdir, tmp_path):
-    expected, _, (found, not_found) = translate(workdir, tmp_path)
-    assert found == 0 and not_found > 0
-    assert translate(workdir, tmp_path) == (expected, "", (not_found, 0))
+    expected, _, (found, not_found, traced) = translate(workdir, tmp_path)
+    assert found == 0 and not_found > 0 and traced == 1
+    assert translate(workdir, tmp_path) == (expected, "", (not_found, 0, 0))
     (entry,) = tmp_path.rglob("jit_search_batch-*")
     entry.write_bytes(entry.read_bytes()[:1000])
     output, messages, counts = translate(workdir, tmp_path)
-    assert output == expected and counts == (not_found - 1, 1)
+    assert output == expected and counts == (not_found - 1, 1, 0)
     assert "Error reading persistent compilation cache entry for 'jit_search_batch'" in messages
+
+
+def test_a_second_start_in_python_compiles_no_search_and_configures_nothing(workdir, tmp_path):
+    environment = {"JAX_ENABLE_COMPILATION_CACHE": "true", "XDG_CACHE_HOME": str(tmp_path)}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", IN_PYTHON, str(workdir)],
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for _ in range(2)
+    )
+    assert first[0] == second[0]
+    assert int(first[1]) > 0 and int(second[1]) == 0
 
 
 def test_an_unwritable_cache_and_a_disabled_one(workdir, tmp_path):
     a_file, unused, elsewhere = tmp_path / "file", tmp_path / "unused", tmp_path / "elsewhere"
     a_file.write_text("not a directory")
-    assert translate(workdir, a_file)[1:] == ("", (0, 0))
-    assert translate(workdir, unused, JAX_ENABLE_COMPILATION_CACHE="false")[1:] == ("", (0, 0))
+    assert translate(workdir, a_file)[1:] == ("", (0, 0, 1))
+    assert translate(workdir, unused, JAX_ENABLE_COMPILATION_CACHE="false")[1:] == ("", (0, 0, 1))
     # In the user's own folder JAX's thresholds hold.
     own = {"JAX_COMPILATION_CACHE_DIR": str(elsewhere)}
     translate(workdir, unused, **own, JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0")
