@@ -26,7 +26,7 @@ from jax import export
 from jax.experimental import serialize_executable
 
 from flaxformer_mt.runtime.compilation_cache import delete_oldest, user_cache
-from flaxformer_mt.runtime.files import open_output
+from flaxformer_mt.storage.paths import write_file
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
@@ -212,5 +212,4 @@ def _write(file: Path, content: bytes) -> None:
     """Writes the file atomically; failures, such as a full disk, are ignored."""
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with open_output(str(file)) as out:
-            out.write(_DIGEST(content).digest() + content)
+        write_file(file, _DIGEST(content).digest() + content)

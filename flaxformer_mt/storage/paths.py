@@ -66,8 +66,11 @@ def write_file(path: AnyPath, content: bytes) -> None:
         path.fs.pipe_file(path.path, content)
         return
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def contains(folder: AnyPath, path: AnyPath) -> bool:
