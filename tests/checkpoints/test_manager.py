@@ -17,6 +17,7 @@ import numpy as np
 import optax
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tiers import slow_after
 
 from flaxformer_mt.checkpoints.averaging import average_checkpoints
 from flaxformer_mt.checkpoints.integrity import write_failure
@@ -181,7 +182,7 @@ def change_one_bit(path: Path):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("harm", [shorten, Path.unlink, change_one_bit])
+@pytest.mark.parametrize("harm", slow_after(1, [change_one_bit, shorten, Path.unlink]))
 @pytest.mark.parametrize("part", ["params", "extras", "metrics"])
 def test_a_damaged_newest_checkpoint_is_named_and_the_previous_one_used(
     tmp_path, caplog, harm, part
