@@ -235,7 +235,7 @@ def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path):
     """SIGKILL ends a process that saves continuously; its newest checkpoint must be whole."""
     script = f"""
         import itertools, sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path[:0] = {[str(directory) for directory in Path(__file__).parents[:2]]!r}
         from test_manager import *
         checkpoints = open_checkpoints(Path({str(tmp_path)!r}), keep_last=2)
         for step in itertools.count(1):
