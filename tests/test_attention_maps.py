@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
+from tiers import slow_after
 
 from flaxformer_mt import attention_maps
 from flaxformer_mt.attention_maps import AttentionMaps, capture, draw_attention
@@ -210,7 +211,7 @@ def test_labels_do_not_overlap(maps):
         assert figure.bbox.containsx(axes.get_tightbbox(renderer).x1)
 
 
-@pytest.mark.parametrize(("target", "source"), [(1, 2), (1, 5), (2, 2), (4, 5)])
+@pytest.mark.parametrize(("target", "source"), slow_after(1, [(1, 2), (1, 5), (2, 2), (4, 5)]))
 @pytest.mark.parametrize("options", [{"kind": "all"}, {"layer": 0, "head": 0}])
 def test_no_text_is_cut_off_however_small_the_picture(maps, target, source, options):
     small = AttentionMaps(

@@ -4,8 +4,6 @@ import typing
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import pytest
 
 from flaxformer_mt.cli import parse_arguments
@@ -23,7 +21,6 @@ from flaxformer_mt.config import (
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
 
@@ -153,15 +150,9 @@ class TestLoadConfig:
             load_config(write(tmp_path / "mine.py", text))
 
     @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-    def test_every_config_of_ours_loads_and_fits_a_model(self, path: Path) -> None:
+    def test_every_config_of_ours_can_be_stored(self, path: Path) -> None:
         config = load_config(f"configs/{path.name}")
         assert from_json(to_json(config)) == config
-        tokens = jnp.zeros((2, 8), jnp.int32)
-        model = Transformer(config.model, source_vocab_size=99, target_vocab_size=99, bos_id=2)
-        logits, _ = jax.eval_shape(
-            lambda key: model.init_with_output(key, *[tokens] * 6), jax.random.key(0)
-        )
-        assert logits.shape == (2, 8, 99)
 
     def test_a_shipped_config_has_a_name(self, tmp_path: Path, monkeypatch) -> None:
         monkeypatch.chdir(tmp_path)

@@ -7,9 +7,8 @@ import pytest
 
 from flaxformer_mt import sweep
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 CONFIG = """
 import dataclasses
 from flaxformer_mt.config import Config

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import slow_after
 from toy_models import EOS, make_search, random_tables, table_step
 
 from flaxformer_mt.inference.continuous_batching import run_queue
@@ -71,7 +72,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("slots", [1, 4, 8, 15, 16])
+@pytest.mark.parametrize("slots", slow_after(2, [4, 15, 1, 8, 16]))
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("beam_size", [BEAMS, None])
 def test_a_queue_changes_nothing(tables, beam_size, options, slots):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from random_models import random_model
+from tiers import slow_after
 
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
@@ -137,7 +138,7 @@ def without_end(hypotheses: list[list[str]]) -> list[list[str]]:
     return [[token for token in tokens if token != "</s>"] for tokens in hypotheses]
 
 
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=list(VARIANTS))
+@pytest.mark.parametrize("changes", slow_after(3, VARIANTS.values()), ids=list(VARIANTS))
 def test_the_same_probabilities(changes, rng, tmp_path):
     loaded = load(dataclasses.replace(TINY, **changes))
     directory = export(loaded, tmp_path / "export")

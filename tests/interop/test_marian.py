@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 from marian_directories import OURS, our_model, write_directory, write_tokenizer
+from tiers import slow_after
 
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
@@ -84,7 +85,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", slow_after(2, VARIANTS))
 def test_an_export_and_an_import_give_the_same_logits(tmp_path, name):
     config = dataclasses.replace(OURS, norm_epsilon=1e-5, **VARIANTS[name])
     loaded = our_model(config, shared=config.tie_embeddings == "all")

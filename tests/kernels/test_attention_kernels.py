@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from jax.experimental.pallas import tpu as pallas_tpu
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tiers import slow_after
 
 from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.kernels.gpu.attention import attend as cudnn
@@ -59,7 +60,7 @@ def heads_and_gradients(attend, heads, query_segments, key_segments, causal):
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(jnp.float32, 2e-5), (jnp.bfloat16, 3e-2)], ids=["float32", "bfloat16"]
+    ("dtype", "tolerance"), slow_after(1, [(jnp.float32, 2e-5), (jnp.bfloat16, 3e-2)])
 )
 def test_flash_attention_is_the_reference_on_packed_rows(dtype, tolerance, causal):
     segments = make_segments(128, TWO_SENTENCES)

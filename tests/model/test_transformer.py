@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import slow_after
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example
 from flaxformer_mt.data.batching.batch import pad_batch as pad_numpy_batch
@@ -67,11 +68,7 @@ def draw_variants(count: int) -> list[TransformerConfig]:
 
 
 CONFIGS = [TINY, *draw_variants(8)]
-VARIANTS = [pytest.param(config, id=f"{i}") for i, config in enumerate(CONFIGS)]
-SLOW_BEYOND_3 = [
-    pytest.param(config, id=f"{i}", marks=[pytest.mark.slow] if i > 2 else [])
-    for i, config in enumerate(CONFIGS)
-]
+VARIANTS = slow_after(3, CONFIGS)
 
 
 @functools.cache
@@ -138,7 +135,7 @@ def test_cached_decoding_equals_teacher_forcing(config, rng):
         tokens = jnp.repeat(batch.targets[:, t : t + 1], 2, axis=1)
 
 
-@pytest.mark.parametrize("config", SLOW_BEYOND_3)
+@pytest.mark.parametrize("config", VARIANTS)
 @pytest.mark.parametrize("kernels", [REFERENCE, CPU_KERNELS], ids=["reference", "cpu"])
 def test_each_hypothesis_continues_its_own_past(config, kernels, rng):
     """First each hypothesis continues itself, to fill a second page; then parents are random."""
@@ -184,7 +181,7 @@ def test_each_hypothesis_continues_its_own_past(config, kernels, rng):
     assert most == 3 * kept
 
 
-@pytest.mark.parametrize("config", SLOW_BEYOND_3)
+@pytest.mark.parametrize("config", VARIANTS)
 def test_matrices_in_the_dtype_of_the_model_change_nothing(config, rng):
     config = dataclasses.replace(config, dtype="bfloat16")
     _, params = build(config)
@@ -196,7 +193,7 @@ def test_matrices_in_the_dtype_of_the_model_change_nothing(config, rng):
     )
 
 
-@pytest.mark.parametrize("config", SLOW_BEYOND_3)
+@pytest.mark.parametrize("config", VARIANTS)
 def test_padding_changes_nothing(config, rng):
     _, params = build(config)
     pair = examples(rng, [(3, 4)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import slow_after
 from toy_models import (
     EOS,
     A,
@@ -88,7 +89,7 @@ def test_every_phrase_appears_even_with_a_random_model(phrases, room, whole_word
             assert contains(tokens, phrase, whole_words=whole_words), (tokens, phrase)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3, 8])
+@pytest.mark.parametrize("beam_size", slow_after(1, [3, 1, 8]))
 def test_a_sentence_without_phrases_gets_an_ordinary_beam_search(beam_size):
     limits = [9, 7, 9, 1, 0, 5]
     tables = random_tables(21, 6, vocab_size=VOCAB)

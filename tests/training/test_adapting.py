@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
+from tiers import slow_after
 
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
@@ -292,7 +293,7 @@ def test_adapters_are_kernels_to_weight_decay_and_muon(params):
     assert tuple(out["b"]) == ((0,), (1,))  # [r D]
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adafactor", "lion", "muon"])
+@pytest.mark.parametrize("optimizer", slow_after(1, ["adamw", "adafactor", "lion", "muon"]))
 def test_adapters_learn_with_every_optimiser(params, optimizer):
     rate = 0.003 if optimizer == "lion" else 0.01
     config = TrainingConfig(

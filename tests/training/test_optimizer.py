@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from flax.traverse_util import flatten_dict
+from tiers import slow_after
 
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.config import Config
@@ -286,7 +287,7 @@ def test_muons_update_equals_that_of_the_flattened_matrix(params):
         assert (singular_values > 0.5).all() and (singular_values < 1.3).all(), singular_values
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_after(1, NAMES))
 def test_its_state_survives_a_checkpoint_bit_for_bit(tmp_path, params, name):
     optimizer = optimizer_of(name, **({} if name == "adam" else {"weight_decay": 0.1}))
     _, opt_state = first_update(optimizer, params, jax.tree.map(jnp.sin, params))

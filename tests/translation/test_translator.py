@@ -304,11 +304,12 @@ def has_words(text: str, phrase: str) -> bool:
     ("vocabulary", "letters", "more"),
     [
         (WordVocabulary, "ab1.", {}),
-        (
+        pytest.param(
             WordVocabulary,
             "ab1.",
             {"no_repeat_ngram_size": 1, "min_target_length": 10, "beam_size": 2}
             | {"num_hypotheses": 2},
+            marks=pytest.mark.slow,
         ),
         (MarkVocabulary, "कमाि", {}),
     ],

@@ -13,6 +13,7 @@ import pytest
 from grain.experimental import BestFitPackIterDataset
 from hypothesis import given
 from hypothesis import strategies as st
+from tiers import slow_after
 
 from flaxformer_mt.data.batching import packing
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
@@ -157,7 +158,8 @@ def test_a_restored_iterator_continues_like_the_uninterrupted_one():
 
 
 @pytest.mark.parametrize(
-    ("positions", "local_window"), [("sinusoidal", 0), ("rotary", 0), ("relative", 5)]
+    ("positions", "local_window"),
+    slow_after(1, [("relative", 5), ("sinusoidal", 0), ("rotary", 0)]),
 )
 def test_the_loss_of_packed_pairs_is_that_of_unpacked_pairs(positions, local_window):
     pairs = random_pairs(60)
@@ -198,7 +200,7 @@ def test_the_loss_of_packed_pairs_is_that_of_unpacked_pairs(positions, local_win
 @pytest.mark.parametrize(
     ("batching", "max_lengths", "bound"),
     [
-        ("pack", (60, 64), 0.05),
+        pytest.param("pack", (60, 64), 0.05, marks=pytest.mark.slow),
         pytest.param("pack", (256, 256), 0.05, marks=pytest.mark.slow),
         pytest.param("bucket", (256, 256), 0.1, marks=pytest.mark.slow),
     ],
