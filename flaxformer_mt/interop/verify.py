@@ -33,7 +33,7 @@ from flaxformer_mt.interop.options import Format, VerifyConfig
 from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.files import read_parallel, read_text
 from flaxformer_mt.translation.config import DecodingConfig
-from flaxformer_mt.translation.requests import suppressed_tokens
+from flaxformer_mt.translation.setup import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 
 REPORT = "verification.json"
