@@ -151,7 +151,7 @@ def as_constraints(
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
         phrases = list(given) if is_list else None
         is_right = given is None or (is_list and all(isinstance(p, str) for p in phrases or ()))
-        expect(is_right, f"line {line}: the constraint list", wanted, given)
+        expect(is_right, f"line {line}: the constraints", wanted, given)
         checked.append(phrases)
     return checked
 
