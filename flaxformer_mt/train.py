@@ -59,7 +59,7 @@ from flaxformer_mt.training.state import TrainState
 from flaxformer_mt.training.step import make_train_step
 from flaxformer_mt.training.stopping import StopRequest, stop_on_signals
 from flaxformer_mt.training.validation import translate_and_score
-from flaxformer_mt.translation.requests import suppressed_tokens
+from flaxformer_mt.translation.setup import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 
 

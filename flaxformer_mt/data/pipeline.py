@@ -18,7 +18,7 @@ from jaxtyping import Int
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.data.batching.buckets import choose_bucket_shapes, num_rows
-from flaxformer_mt.data.batching.packing import pack_pairs, packed_shape
+from flaxformer_mt.data.batching.packing import pack_pairs
 from flaxformer_mt.data.batching.plan import (
     BatchPlan,
     Epochs,
@@ -239,13 +239,9 @@ def choose_shapes(
       ValueError: data.tokens_per_batch is too small for them.
     """
     if config.batching == "pack":
-        shape = packed_shape(
-            max_source_length=config.max_source_length,
-            max_target_length=config.max_target_length,
-            tokens_per_batch=config.tokens_per_batch,
-            rows_multiple_of=_ROWS_MULTIPLE_OF,
-        )
-        return (shape,)
+        source, target = config.max_source_length, config.max_target_length
+        rows = num_rows(max(source, target), config.tokens_per_batch, _ROWS_MULTIPLE_OF)
+        return (BatchShape(rows, source, target),)
     return choose_bucket_shapes(
         source_lengths,
         target_lengths,

@@ -30,9 +30,18 @@ class Workers:
     A context manager.
     """
 
-    def __init__(self, num_processes: int) -> None:
-        """Makes the processes later. With one, this process does the work."""
-        self._num_processes = num_processes
+    def __init__(
+        self, num_processes: int, *, here: bool = True, setting: str = "--num-workers"
+    ) -> None:
+        """Makes the processes later.
+
+        Args:
+          num_processes: how many. With one, and `here`, this process does the work.
+          here: whether this process does the first few items.
+          setting: the name of `num_processes`, for messages.
+        """
+        self._num_processes, self._setting = num_processes, setting
+        self._num_here = (None if num_processes == 1 else _NUM_HERE) if here else 0
         self._stack = contextlib.ExitStack()
         self._pool: ProcessPoolExecutor | None = None
 
@@ -48,8 +57,7 @@ class Workers:
         Raises OSError if a process was killed.
         """
         items = iter(items)
-        here = None if self._num_processes == 1 else _NUM_HERE
-        yield from map(work, itertools.islice(items, here))
+        yield from map(work, itertools.islice(items, self._num_here))
         for item in items:  # more than a few
             yield from self._map(work, itertools.chain([item], items))
 
@@ -71,7 +79,7 @@ class Workers:
             except BrokenProcessPool as error:
                 raise OSError(
                     "a process that prepares text has ended. If memory ran out, lower "
-                    f"--num-workers (now {self._num_processes}); the same command continues "
+                    f"{self._setting} (now {self._num_processes}); the same command continues "
                     f"({error})"
                 ) from error
             finally:

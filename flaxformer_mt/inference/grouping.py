@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-SHORTEST, SHORTEST_ON_CPU = 16, 64
+SHORTEST = 16
+LONGEST_SHARED = 64
+"""Sources up to this length can share a program, as on CPUs (`SearchKernels.shortest`)."""
 Result = TypeVar("Result")
 
 
@@ -40,10 +42,10 @@ def length_menu(longest: int, shortest: int = SHORTEST) -> tuple[int, ...]:
 def encoder_lengths(longest: int) -> tuple[int, ...]:
     """Returns the lengths at which a program of length `longest` encodes its sources, ascending.
 
-    The shortest program on a CPU has length 64, so that many sentences share it. These lengths
-    (16, 24, 32, 48, 64, 96, ...) save the padding that this would cost in the encoder.
+    Many sentences share a program. These lengths (16, 24, 32, 48, 64, 96, ...) save the padding
+    that this would cost in the encoder.
     """
-    shorter = longest // 2 if longest > SHORTEST_ON_CPU else 0
+    shorter = longest // 2 if longest > LONGEST_SHARED else 0
     powers = length_menu(longest)
     lengths = sorted({*powers, *(3 * power // 2 for power in powers)})
     return tuple(length for length in lengths if shorter < length <= longest)

@@ -128,6 +128,7 @@ def make_search(program: SearchProgram, options: SearchInputs, each: SentenceOpt
         length_normalization=program.length_normalization,
         forced_end=program.forced_end,
         renormalize=program.renormalize,
+        top_k=program.models[0].kernels.search.top_k,
     )
     if each.choose:
         return greedy(settings, num_hypotheses=program.num_hypotheses)

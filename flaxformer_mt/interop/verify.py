@@ -31,7 +31,7 @@ from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces, starts_wit
 from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.line_input import open_parallel
 from flaxformer_mt.translation.config import DecodingConfig
-from flaxformer_mt.translation.requests import suppressed_tokens
+from flaxformer_mt.translation.setup import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 
 REPORT = "verification.json"

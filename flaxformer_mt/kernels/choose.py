@@ -13,6 +13,9 @@ from flaxformer_mt.model.config import KernelChoice, TransformerConfig
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
 from flaxformer_mt.model.transformer import Transformer
 
+_OPERATIONS = ("attend", "product", "dropout", "store")
+"""The fields of `Kernels` that training and translating share."""
+
 
 def choose_kernels(choice: KernelChoice, platform: str) -> Kernels:
     """Returns the kernels of a choice; "auto" means those for the platform.
@@ -44,8 +47,7 @@ def describe_kernels(
 
     `lengths` are those of source and target in each batch shape.
     """
-    names = [field.name for field in dataclasses.fields(Kernels) if field.name != "name"]
-    own = [name for name in names if getattr(kernels, name) is not getattr(REFERENCE, name)]
+    own = [name for name in _OPERATIONS if getattr(kernels, name) is not getattr(REFERENCE, name)]
     if not own:
         return "kernels     reference"
     line = f"kernels     {kernels.name}: {', '.join(own)}"

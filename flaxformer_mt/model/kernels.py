@@ -7,7 +7,7 @@ the reference.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import flax.struct
@@ -141,6 +141,25 @@ def dropout(
 
 
 @dataclasses.dataclass(frozen=True)
+class SearchKernels:
+    """What a search needs of a device: one operation, and the sizes of its programs.
+
+    They change speed and memory, not results.
+    """
+
+    top_k: Callable[[Array, int], Sequence[Array]] = jax.lax.top_k
+    """Returns the k largest elements of each row and their indices."""
+    shortest: int = 16
+    """Source length of the shortest program."""
+    of_many: int = 0
+    """Hypotheses that are extended at the same time; 0 = as many as the batch has."""
+    of_few: int = 0
+    """The same for a few sentences; 0 = no difference."""
+    groups_ahead: int = 2
+    """Groups of sentences that are dispatched before the results of the first are read."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Kernels:
     """The implementations of the operations for one device; the defaults are the reference."""
 
@@ -149,6 +168,7 @@ class Kernels:
     product: Product = product
     dropout: Drop = dropout
     store: type[KeyValueStore] = KeyValueSlots
+    search: SearchKernels = SearchKernels()
 
     def __repr__(self) -> str:
         """Returns the name, which is the same in every process (the trace cache needs that)."""

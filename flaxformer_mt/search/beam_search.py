@@ -107,7 +107,9 @@ def beam_search(
         scores = settings.end_at_limit(scores, log_probs, tokens_left <= 1)
         log_probs = settings.end_at_limit(log_probs, log_probs, tokens_left <= 1)
         # Choose the candidates.
-        found = selection.propose(state.live, scores, log_probs, state.selected, state.step)
+        found = selection.propose(
+            state.live, scores, log_probs, state.selected, state.step, settings.top_k
+        )
         tokens = jnp.take_along_axis(state.live.tokens, found.parents[..., None], axis=1)
         extended = write_token(tokens, found.tokens, state.step)  # [B C T]
         ended = found.tokens == settings.eos_id

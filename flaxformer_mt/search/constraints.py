@@ -32,7 +32,7 @@ from flaxformer_mt.search.selection import (
     best_extensions,
     extended_log_probs,
 )
-from flaxformer_mt.search.step import Scores
+from flaxformer_mt.search.step import Scores, TopK
 
 
 @flax.struct.dataclass
@@ -135,13 +135,14 @@ class Banks(Selection):
         log_probs: Scores,
         state: Int[Array, "B K M"],
         step: Int[Array, " B"],
+        top_k: TopK,
     ) -> Candidates:
         """Returns the 2K best extensions, and others of each hypothesis.
 
         The others are its best token, EOS, and the tokens that continue or begin a phrase. Each
         candidate counts once. For a sentence without phrases the others change nothing.
         """
-        found = best_extensions(live.totals[..., None] + scores, live, log_probs)
+        found = best_extensions(live.totals[..., None] + scores, live, log_probs, top_k)
         batch, beams, _ = scores.shape
         best = jnp.argmax(scores, -1)[..., None]
         eos = jnp.full_like(best, self.eos_id)

@@ -12,7 +12,6 @@ from flaxformer_mt.search.step import (
     Hypotheses,
     Scores,
     lengths_to_eos,
-    top_k,
     write_token,
 )
 
@@ -31,12 +30,6 @@ class GreedyState(NamedTuple):
     """A DecodeCache."""
 
 
-def most_probable(scores: Scores, step: Int[Array, " B"]) -> Int[Array, "B K"]:
-    """Returns the most probable token of each hypothesis; the lowest number among equals."""
-    batch, beams, vocab_size = scores.shape
-    return top_k(scores.reshape(-1, vocab_size), 1)[1].reshape(batch, beams)
-
-
 def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:
     """Returns the search that chooses one token at a time until EOS.
 
@@ -45,6 +38,11 @@ def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:
     hypotheses of a sentence are chosen independently, and are not sorted by score. Only sampling
     needs more than one.
     """
+
+    def most_probable(scores: Scores, step: Int[Array, " B"]) -> Int[Array, "B K"]:
+        """Returns the most probable tokens; the lowest number among equals."""
+        indices = settings.top_k(scores.reshape(-1, scores.shape[-1]), 1)[1]
+        return indices.reshape(scores.shape[:2])
 
     def start(options: SentenceOptions) -> GreedyState:
         limits = options.length_limits
@@ -70,7 +68,7 @@ def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:
         must_end = state.step + 1 >= limits
         scores = settings.end_at_limit(scores, log_probs, must_end)
         log_probs = settings.end_at_limit(log_probs, log_probs, must_end)
-        tokens = (options.choose or most_probable)(scores, state.step)  # [B K]
+        tokens = (options.choose or most_probable)(scores, state.step)
         added = jnp.take_along_axis(log_probs, tokens[..., None], axis=-1)[..., 0]
         tokens = jnp.where(state.live, tokens, settings.pad_id)
         return GreedyState(

@@ -17,7 +17,7 @@ from flaxformer_mt.search.config import ForcedEnd, LengthNormalization
 from flaxformer_mt.search.rules import ForcedPrefix, Rule
 from flaxformer_mt.search.scoring import penalty
 from flaxformer_mt.search.selection import Selection
-from flaxformer_mt.search.step import DecodeCache, DecodeStep, Hypotheses, Scores
+from flaxformer_mt.search.step import DecodeCache, DecodeStep, Hypotheses, Scores, TopK
 
 
 @flax.struct.dataclass
@@ -34,6 +34,7 @@ class SearchSettings:
       length_normalization: the form of the length penalty.
       forced_end: whether EOS costs its log-probability at the length limit, or nothing.
       renormalize: take the probability of suppressed tokens out of the total.
+      top_k: finds the largest elements of rows.
     """
 
     suppressed: Bool[Array, " V"]
@@ -45,6 +46,7 @@ class SearchSettings:
     length_normalization: LengthNormalization = flax.struct.field(pytree_node=False, default="gnmt")
     forced_end: ForcedEnd = flax.struct.field(pytree_node=False, default="scored")
     renormalize: bool = flax.struct.field(pytree_node=False, default=False)
+    top_k: TopK = flax.struct.field(pytree_node=False, default=jax.lax.top_k)
 
     def penalty(self, lengths: Int[Array, "..."]) -> Float[Array, "..."]:
         """Returns the length penalty of hypotheses of these lengths."""

@@ -15,7 +15,7 @@ from flaxformer_mt.search.selection import (
     best_extensions,
     of_extensions,
 )
-from flaxformer_mt.search.step import Scores
+from flaxformer_mt.search.step import Scores, TopK
 
 
 @flax.struct.dataclass
@@ -84,13 +84,14 @@ class WithoutReplacement(Selection):
         log_probs: Scores,
         state: Float[Array, "B K"],
         step: Int[Array, " B"],
+        top_k: TopK,
     ) -> Candidates:
         """Returns the 2K extensions with the largest perturbed log-probabilities."""
         totals = state[..., None] + self.sampler.temper(scores)  # [B K V]
         noisy = totals + self.sampler.noise(scores.shape, step)
         noisy = with_maximum(noisy, live.totals[..., None])
         noisy = jnp.where(live.totals[..., None] > -jnp.inf, noisy, -jnp.inf)
-        found = best_extensions(noisy, live, log_probs)
+        found = best_extensions(noisy, live, log_probs, top_k)
         return found._replace(state=of_extensions(totals, found.parents, found.tokens))
 
     def rank(

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from flaxformer_mt.search.step import Scores, top_k
+from flaxformer_mt.search.step import Scores, TopK
 
 
 class Live(NamedTuple):
@@ -60,10 +60,16 @@ class Selection:
         return scores
 
     def propose(
-        self, live: Live, scores: Scores, log_probs: Scores, state: Any, step: Int[Array, " B"]
+        self,
+        live: Live,
+        scores: Scores,
+        log_probs: Scores,
+        state: Any,
+        step: Int[Array, " B"],
+        top_k: TopK,
     ) -> Candidates:
         """Returns the candidates of a step: the 2K best extensions."""
-        return best_extensions(live.totals[..., None] + scores, live, log_probs)
+        return best_extensions(live.totals[..., None] + scores, live, log_probs, top_k)
 
     def priority(self, candidates: Candidates) -> Float[Array, "B C"]:
         """Returns the order in which unfinished candidates stay live: the K largest."""
@@ -80,7 +86,7 @@ class Selection:
         return totals / penalty
 
 
-def best_extensions(totals: Scores, live: Live, log_probs: Scores) -> Candidates:
+def best_extensions(totals: Scores, live: Live, log_probs: Scores, top_k: TopK) -> Candidates:
     """Returns the extensions with the 2K largest of the K * V totals.
 
     It finds those of each hypothesis first: one row of K * V totals would need a copy.

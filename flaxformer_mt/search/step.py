@@ -5,14 +5,16 @@ for every token, and `select` of the cache says which hypotheses continue. So it
 Transformer, an ensemble, or a table of Markov probabilities in a test.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 Scores = Float[Array, "B K V"]
 """A number for each next token of K hypotheses of B sentences."""
+TopK = Callable[[Array, int], Sequence[Array]]
+"""The k largest elements of each row and their indices, called as `jax.lax.top_k`."""
 
 
 @runtime_checkable
@@ -50,16 +52,6 @@ class Hypotheses(NamedTuple):
     """Log-probability divided by the length penalty."""
     lengths: Int[Array, "B n"]
     """Number of tokens, EOS included."""
-
-
-def top_k(x: Float[Array, "B N"], k: int) -> tuple[Float[Array, "B {k}"], Int[Array, "B {k}"]]:
-    """Returns the k largest elements of each row and their indices; the first among equals.
-
-    The barriers keep XLA from merging the result with slices that follow: then it would sort the
-    whole row. (One barrier for both results crashes jaxlib 0.10.2.)
-    """
-    values, indices = jax.lax.top_k(x, k)
-    return jax.lax.optimization_barrier(values), jax.lax.optimization_barrier(indices)
 
 
 def lengths_to_eos(

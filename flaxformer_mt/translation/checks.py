@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
 from upath import UPath
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.storage.paths import PathLike
-from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import Request
-from flaxformer_mt.translation.word_ends import TargetWords
+from flaxformer_mt.translation.setup import Setup
 
 
 def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) -> list[float]:
@@ -59,38 +57,39 @@ def check_vocabularies(model: Transformer, tokenizer: Tokenizer) -> None:
             )
 
 
+def expect(is_right: Any, name: str, wanted: str, value: Any) -> None:
+    """Raises ValueError unless the value is right; the message names it and what is wanted."""
+    if not is_right:
+        given = f"{value!r:.60} ({type(value).__name__})"
+        raise ValueError(f"{name} must be {wanted}, but it is {given}")
+
+
 def as_checkpoint_name(which: Any) -> str:
     """Returns the name of a checkpoint, or the number of its step, as text.
 
     Raises ValueError for a value that is neither text nor an integer.
     """
-    if not isinstance(which, str | numbers.Integral) or isinstance(which, bool):
-        raise ValueError(
-            "which must be 'auto', 'averaged', 'best', 'last' or the number of a step, but it is "
-            f"{_describe(which)}"
-        )
+    wanted = "'auto', 'averaged', 'best', 'last' or the number of a step"
+    expect(isinstance(which, str) or _is_integer(which), "which", wanted, which)
     return str(which)
 
 
 def as_path(workdir: Any) -> PathLike:
     """Returns the path of a directory. Raises ValueError for what is no path."""
-    if not isinstance(workdir, str | os.PathLike | UPath) or not str(workdir):
-        raise ValueError(
-            "workdir must be the path of the directory of a trained model, but it is "
-            f"{_describe(workdir)}"
-        )
+    is_path = isinstance(workdir, str | os.PathLike | UPath) and str(workdir)
+    expect(is_path, "workdir", "the path of the directory of a trained model", workdir)
     return workdir
 
 
 def check_call(first_line: Any, progress: Any) -> None:
     """Raises ValueError unless the line is a number and the progress a function or None."""
-    if not isinstance(first_line, numbers.Integral) or isinstance(first_line, bool):
-        raise ValueError(f"first_line must be a line number, but it is {_describe(first_line)}")
-    if progress is not None and not callable(progress):
-        raise ValueError(
-            "progress must be a function of (segments done, all segments), or None, but it is "
-            f"{_describe(progress)}"
-        )
+    expect(_is_integer(first_line), "first_line", "a line number", first_line)
+    wanted = "a function of (segments done, all segments), or None"
+    expect(progress is None or callable(progress), "progress", wanted, progress)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def as_list(items: Any, name: str) -> list[Any]:
@@ -99,16 +98,13 @@ def as_list(items: Any, name: str) -> list[Any]:
     Raises ValueError for a single string, whose characters would be taken for sentences, and for an
     object that is no collection.
     """
+    wanted = "a list with one string a sentence"
     if isinstance(items, str):
         raise ValueError(
-            f"{name} must be a list with one string a sentence, but it is one string; "
-            f"put it into a list: [{items[:40]!r}]"
+            f"{name} must be {wanted}, but it is one string; put it into a list: [{items[:40]!r}]"
         )
-    is_scalar = getattr(items, "ndim", 1) == 0
-    if not isinstance(items, Iterable) or isinstance(items, bytes) or is_scalar:
-        raise ValueError(
-            f"{name} must be a list with one string a sentence, but it is {_describe(items)}"
-        )
+    is_scalar = isinstance(items, bytes) or getattr(items, "ndim", 1) == 0
+    expect(isinstance(items, Iterable) and not is_scalar, name, wanted, items)
     return list(items)
 
 
@@ -119,10 +115,7 @@ def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1
     """
     lines = as_list(sentences, name)
     for line, text in enumerate(lines, start=first_line):
-        if not isinstance(text, str):
-            raise ValueError(
-                f"line {line}: each of the {name} must be a string, but this is {_describe(text)}"
-            )
+        expect(isinstance(text, str), f"line {line}: each of the {name}", "a string", text)
     return [text.removesuffix("\n") for text in lines]
 
 
@@ -136,10 +129,8 @@ def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | No
     prefixes = as_list(prefixes, "prefixes")
     check_same_number(num_lines, prefixes, "prefix")
     for line, prefix in enumerate(prefixes, start=first_line):
-        if not isinstance(prefix, str | None):
-            raise ValueError(
-                f"line {line}: the prefix must be a string or None, but it is {_describe(prefix)}"
-            )
+        is_right = isinstance(prefix, str | None)
+        expect(is_right, f"line {line}: the prefix", "a string or None", prefix)
     return prefixes
 
 
@@ -155,14 +146,12 @@ def as_constraints(
     constraints = as_list(constraints, "constraints")
     check_same_number(num_lines, constraints, "constraint list")
     checked: list[list[str] | None] = []
+    wanted = "a list of phrases, such as ['a phrase']"
     for line, given in enumerate(constraints, start=first_line):
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
         phrases = list(given) if is_list else None
-        if given is not None and not (is_list and all(isinstance(p, str) for p in phrases or ())):
-            raise ValueError(
-                f"line {line}: the constraints must be a list of phrases, such as ['a phrase'], "
-                f"but they are {_describe(given)}"
-            )
+        is_right = given is None or (is_list and all(isinstance(p, str) for p in phrases or ()))
+        expect(is_right, f"line {line}: the constraints", wanted, given)
         checked.append(phrases)
     return checked
 
@@ -176,17 +165,13 @@ def check_same_number(num_lines: int, given: Sequence[Any], name: str) -> None:
         )
 
 
-def check_requests(
-    requests: Sequence[Request],
-    config: DecodingConfig,
-    suppressed: Bool[np.ndarray, " V"],
-    words: TargetWords,
-) -> None:
+def check_requests(requests: Sequence[Request], setup: Setup) -> None:
     """Raises ValueError for a request that the search cannot fulfil.
 
     Such requests have constraints without a beam search, or a prefix or constraints with tokens
     that no translation may contain.
     """
+    config, words, suppressed = setup.config, setup.words, setup.suppressed
     for request in requests:
         if request.phrases and config.strategy != "beam":
             raise ValueError(
@@ -209,10 +194,8 @@ def check_requests(
 
 def check_is_target(target: Any, line: int) -> None:
     """Raises ValueError unless this is text or a list of tokens."""
-    if not isinstance(target, str | Iterable) or isinstance(target, bytes):
-        raise ValueError(
-            f"target {line}: must be a string or a list of token ids, but it is {_describe(target)}"
-        )
+    is_right = isinstance(target, str | Iterable) and not isinstance(target, bytes)
+    expect(is_right, f"target {line}:", "a string or a list of token ids", target)
 
 
 def check_target_tokens(tokens: Sequence[int], vocab_size: int, eos_id: int, line: int) -> None:
@@ -233,7 +216,3 @@ def check_finite(score: float, line: int) -> None:
             f"line {line}: the model's score is {score}, so its parameters hold NaN or infinities: "
             f"the training has diverged; take an earlier checkpoint"
         )
-
-
-def _describe(value: Any) -> str:
-    return f"{value!r:.60} ({type(value).__name__})"

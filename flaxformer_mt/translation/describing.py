@@ -4,30 +4,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
 
 from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
-from flaxformer_mt.evaluation.quality_flags import check
+from flaxformer_mt.evaluation.quality_flags import Flag, check
 from flaxformer_mt.translation.checks import check_is_target, check_target_tokens
-from flaxformer_mt.translation.config import DecodingConfig
-from flaxformer_mt.translation.ranking import distinct
 from flaxformer_mt.translation.requests import Request
-from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, TokenDetails
-from flaxformer_mt.translation.scoring import TargetScore, score_examples
-from flaxformer_mt.translation.searching import Ensemble
+from flaxformer_mt.translation.results import (
+    NO_DETAILS,
+    Hypothesis,
+    PairScore,
+    TokenDetails,
+    distinct,
+)
+from flaxformer_mt.translation.searching import TargetScore, score_examples
 from flaxformer_mt.translation.segments import truncate
+from flaxformer_mt.translation.setup import Setup
 from flaxformer_mt.translation.unknown_words import copy_unknown_words
 
 
 def describe(
     requests: Sequence[Request],
     found: Sequence[Sequence[Hypothesis]],
-    config: DecodingConfig,
-    ensemble: Ensemble,
-    tokenizer: Tokenizer,
-    suppressed: Bool[np.ndarray, " V"],
+    setup: Setup,
     *,
     with_details: bool,
 ) -> list[list[Hypothesis]]:
@@ -36,15 +36,18 @@ def describe(
     Details, flags and the places of copied words need a second pass over the hypotheses. Without
     details and flags, only those of requests with unknown words take it.
     """
-    described = [list(hypotheses) for hypotheses in found]
+    config = setup.config
     every = with_details or config.flag_faults
     chosen = [i for i, r in enumerate(requests) if every or (r.unknown and config.copy_unknown)]
     pairs = [(requests[i], one) for i in chosen for one in found[i]]
-    all_details = _details_of(pairs, config, ensemble, tokenizer, suppressed)
-    in_order = iter(
-        _describe_one(*pair, details, config, tokenizer)
-        for pair, details in zip(pairs, all_details, strict=True)
+    examples = [Example(r.inputs, np.asarray(h.tokens, np.int32)) for r, h in pairs]
+    limits = [request.limit(config) for request, _ in pairs]
+    scores = score_examples(examples, limits, setup, with_attention=True)
+    in_order = (
+        _describe_one(*pair, make_details(example, score, setup.tokenizer), setup)
+        for pair, example, score in zip(pairs, examples, scores, strict=True)
     )
+    described = [list(hypotheses) for hypotheses in found]
     for i in chosen:
         described[i] = [next(in_order) for _ in found[i]]
         if requests[i].unknown and config.strategy != "sample":
@@ -56,112 +59,87 @@ def describe(
     return described
 
 
-def _details_of(
-    pairs: Sequence[tuple[Request, Hypothesis]],
-    config: DecodingConfig,
-    ensemble: Ensemble,
-    tokenizer: Tokenizer,
-    suppressed: Bool[np.ndarray, " V"],
-) -> list[TokenDetails]:
-    """Returns the details of hypotheses, by a second pass over them."""
-    examples = [Example(r.inputs, np.asarray(h.tokens, np.int32)) for r, h in pairs]
-    limits = [request.limit(config) for request, _ in pairs]
-    scores = score_examples(examples, limits, config, ensemble, suppressed, with_attention=True)
-    return make_details(examples, scores, tokenizer)
-
-
 def _describe_one(
-    request: Request,
-    hypothesis: Hypothesis,
-    details: TokenDetails,
-    config: DecodingConfig,
-    tokenizer: Tokenizer,
+    request: Request, hypothesis: Hypothesis, details: TokenDetails, setup: Setup
 ) -> Hypothesis:
     """Returns a hypothesis with details, flags and copies of unknown words."""
-    flags, text = None, hypothesis.text
+    config, target, text = setup.config, setup.tokenizer.target, hypothesis.text
+    flags = None
     if config.flag_faults:
-        flags = check(
-            tokenizer.source.detokenize(request.inputs),
-            details.source_tokens,
-            text,
-            details.target_tokens,
-            attention=details.attention,
-            at_limit=len(hypothesis.tokens) >= request.limit(config),
-            num_unread=request.num_unread,
-            config=config.guard,
-        )
+        at_limit = len(hypothesis.tokens) >= request.limit(config)
+        num_unread = request.num_unread
+        flags = _flags(request.inputs, text, details, setup, at_limit, num_unread)
     if request.unknown and config.copy_unknown:
         tokens, attention = hypothesis.tokens, details.attention
-        text = copy_unknown_words(text, tokens, attention, request.unknown, tokenizer.target)
+        text = copy_unknown_words(text, tokens, attention, request.unknown, target)
     return hypothesis._replace(text=text, details=details, flags=flags)
 
 
-def make_details(
-    examples: Sequence[Example], scores: Sequence[TargetScore], tokenizer: Tokenizer
-) -> list[TokenDetails]:
-    """Returns the details of scored pairs. The scores must have attention."""
+def _flags(
+    inputs: np.ndarray,
+    text: str,
+    details: TokenDetails,
+    setup: Setup,
+    at_limit: bool = False,
+    num_unread: int = 0,
+) -> tuple[Flag, ...]:
+    """Returns the faults of a translation."""
+    return check(
+        setup.tokenizer.source.detokenize(inputs),
+        details.source_tokens,
+        text,
+        details.target_tokens,
+        attention=details.attention,
+        at_limit=at_limit,
+        num_unread=num_unread,
+        config=setup.config.guard,
+    )
+
+
+def make_details(example: Example, score: TargetScore, tokenizer: Tokenizer) -> TokenDetails:
+    """Returns the details of a scored pair. The score must have attention."""
     source, target = tokenizer.source.pieces, tokenizer.target.pieces
-    return [
-        TokenDetails(
-            source_tokens=[source[token] for token in example.inputs],
-            target_tokens=[target[token] for token in example.targets],
-            token_log_probs=score.token_log_probs,
-            attention=np.asarray(score.attention),
-        )
-        for example, score in zip(examples, scores, strict=True)
-    ]
+    return TokenDetails(
+        source_tokens=[source[token] for token in example.inputs],
+        target_tokens=[target[token] for token in example.targets],
+        token_log_probs=score.token_log_probs,
+        attention=np.asarray(score.attention),
+    )
 
 
-def describe_pairs(
-    examples: Sequence[Example],
-    scores: Sequence[TargetScore],
-    config: DecodingConfig,
-    tokenizer: Tokenizer,
-    *,
-    with_details: bool,
-) -> list[PairScore]:
-    """Returns the scores of given translations, with details and flags if requested."""
-    results = []
-    for example, score in zip(examples, scores, strict=True):
-        tokens, log_probs = example.targets.tolist(), score.token_log_probs
-        result = PairScore(score.score, sum(log_probs), tokens, log_probs)
-        details = NO_DETAILS
-        if len(example.inputs) <= 1 and len(tokens) <= 1:  # only EOS on both sides
-            result = PairScore(0.0, 0.0, [], [])
-        elif score.attention is not None:
-            (details,) = make_details([example], [score], tokenizer)
-        if config.flag_faults:
-            flags = check(
-                tokenizer.source.detokenize(example.inputs),
-                details.source_tokens,
-                tokenizer.target.detokenize(tokens),
-                details.target_tokens,
-                attention=details.attention,
-                config=config.guard,
-            )
-            result = result._replace(flags=flags)
-        results.append(result._replace(details=details) if with_details else result)
-    return results
+def describe_pair(
+    example: Example, score: TargetScore, setup: Setup, *, with_details: bool
+) -> PairScore:
+    """Returns the score of a given translation, with details and flags if requested."""
+    tokens, log_probs = example.targets.tolist(), score.token_log_probs
+    result = PairScore(score.score, sum(log_probs), tokens, log_probs)
+    details = NO_DETAILS
+    if len(example.inputs) <= 1 and len(tokens) <= 1:  # only EOS on both sides
+        result = PairScore(0.0, 0.0, [], [])
+    elif score.attention is not None:
+        details = make_details(example, score, setup.tokenizer)
+    if setup.config.flag_faults:
+        text = setup.tokenizer.target.detokenize(tokens)
+        result = result._replace(flags=_flags(example.inputs, text, details, setup))
+    return result._replace(details=details) if with_details else result
 
 
 def make_example(
     source: str,
     target: Any,  # text or tokens
     line: int,
-    config: DecodingConfig,
-    tokenizer: Tokenizer,
-    max_source_length: int,
+    setup: Setup,
 ) -> Example:
     """Returns a pair as token ids, truncated to the limits with a warning."""
-    inputs = _tokenize(source, tokenizer.source)
-    vocabulary = tokenizer.target
+    read, vocabulary = setup.tokenizer.source, setup.tokenizer.target
+    inputs = _tokenize(source, read)
     check_is_target(target, line)
     targets = _tokenize(target, vocabulary) if isinstance(target, str) else list(target)
     if targets or len(inputs) > 1:  # the translation of a blank line has no tokens
         check_target_tokens(targets, vocabulary.size, vocabulary.eos_id, line)
-    source_eos_id, max_target_length = tokenizer.source.eos_id, config.max_target_length
+    longest, max_target_length = setup.ensemble.max_source_length, setup.config.max_target_length
     return Example(
-        truncate(inputs, max_source_length, source_eos_id, line=line, side="source"),
+        truncate(inputs, longest, read.eos_id, line=line, side="source"),
         truncate(targets, max_target_length, vocabulary.eos_id, line=line, side="target"),
     )
 

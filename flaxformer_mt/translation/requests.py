@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Integer
+from jaxtyping import Array, Float, Int, Integer
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.grouping import Group
@@ -31,8 +30,9 @@ from flaxformer_mt.search.sampling import Sampler, WithoutReplacement
 from flaxformer_mt.search.selection import Selection
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.segments import Segment
+from flaxformer_mt.translation.setup import Setup
 from flaxformer_mt.translation.unknown_words import UnknownWord
-from flaxformer_mt.translation.word_ends import Prefix, TargetWords
+from flaxformer_mt.translation.word_ends import Prefix
 
 
 class Request(NamedTuple):
@@ -100,10 +100,9 @@ def make_requests(
     segments: Sequence[Segment],
     prefixes: Sequence[str | None] | None,
     constraints: Sequence[Sequence[str] | None] | None,
+    setup: Setup,
     *,
     first_line: int,
-    words: TargetWords,
-    source: Vocabulary,
 ) -> list[Request]:
     """Returns one request for each segment, with the prefix and the phrases of its line.
 
@@ -112,7 +111,7 @@ def make_requests(
     Raises ValueError for text that the target vocabulary cannot represent.
     """
     requests = [Request(**segment._asdict()) for segment in segments]
-
+    words, source = setup.words, setup.tokenizer.source
     for line, group in itertools.groupby(range(len(requests)), lambda i: requests[i].line):
         indices = list(group)
         prefix = prefixes[line - first_line] if prefixes is not None else None
@@ -178,16 +177,9 @@ def make_batch(requests: Sequence[Request], group: Group) -> Batch:
     return pad_batch(examples, BatchShape(group.rows, group.length, 1))
 
 
-def make_search_inputs(
-    requests: Sequence[Request],
-    group: Group,
-    config: DecodingConfig,
-    *,
-    suppressed: Bool[np.ndarray, " V"],
-    words: TargetWords,
-    weights: Sequence[float] | None,
-) -> SearchInputs:
+def make_search_inputs(requests: Sequence[Request], group: Group, setup: Setup) -> SearchInputs:
     """Returns the arguments of the search of one group."""
+    config, words, weights = setup.config, setup.words, setup.ensemble.weights
     rows = group.rows
     prefix_size, num_phrases, phrase_size = requests[0].table_sizes
     prefix = None
@@ -197,7 +189,7 @@ def make_search_inputs(
             tokens[row, : len(request.prefix.tokens)] = request.prefix.tokens
         lengths = _per_row([len(request.prefix.tokens) for request in requests], rows)
         open_words = [request.prefix.open_word for request in requests]
-        completion = words.completions.rows(open_words, suppressed, rows)
+        completion = words.completions.rows(open_words, setup.suppressed, rows)
         prefix = ForcedPrefix(jax.device_put(tokens), lengths, completion)
     sampler = None
     if config.strategy != "beam":
@@ -227,7 +219,7 @@ def make_search_inputs(
     ranks_by_coverage = config.coverage_penalty and (config.beam_size > 1 or num_phrases)
     return SearchInputs(
         each=SentenceOptions(limits, rules, prefix, selection, sampler),
-        suppressed=jax.device_put(suppressed),
+        suppressed=jax.device_put(setup.suppressed),
         length_penalty=_scalar(config.length_penalty),
         weights=None if weights is None else jax.device_put(np.array(weights, np.float32)),
         coverage_penalty=_scalar(config.coverage_penalty) if ranks_by_coverage else None,
@@ -262,35 +254,3 @@ def _scalar(value: float) -> Float[Array, ""]:
 def _seed(seed: int, inputs: Int[np.ndarray, " s"]) -> int:
     """Returns the seed of a sentence's samples, which does not depend on other sentences."""
     return zlib.crc32(inputs.astype("<i4").tobytes(), seed & 0xFFFFFFFF)
-
-
-def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.ndarray, " V"]:
-    """Returns True for tokens that no translation may contain.
-
-    These are padding, BOS and the unknown word (unless the config allows them), tags of languages,
-    and `config.forbidden`.
-
-    Raises ValueError for a forbidden token that is EOS or not in the vocabulary, and if the beam is
-    wider than the number of allowed tokens.
-    """
-    target = tokenizer.target
-    for token in config.forbidden:
-        if not isinstance(token, int) or not 0 <= token < target.size or token == target.eos_id:
-            raise ValueError(
-                f"decoding.forbidden must hold ids of target tokens (0..{target.size - 1}) other "
-                f"than EOS ({target.eos_id}), but it holds {token!r}"
-            )
-    suppressed = np.zeros(target.size, bool)
-    suppressed[[target.pad_id, target.bos_id]] = not config.allow_special
-    suppressed[target.unk_id] = not config.allow_unknown
-    if tokenizer.needs_tag:  # Marian's own search does not suppress its tags
-        suppressed[list(tokenizer.target_tags)] = not config.allow_special
-    suppressed[list(config.forbidden)] = True
-    suppressed[target.eos_id] = False  # EOS can be the padding or BOS token too
-    num_allowed = int(np.count_nonzero(~suppressed))
-    if config.beam_size > num_allowed and not config.is_sampling:
-        raise ValueError(
-            f"beam_size is {config.beam_size}, but the target vocabulary has only {num_allowed} "
-            f"tokens to choose from: the beam must not be wider than that"
-        )
-    return suppressed

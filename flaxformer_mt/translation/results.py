@@ -1,4 +1,4 @@
-"""The results of a translator, and the translation of a line from those of its segments."""
+"""The results of a translator: their order, and those of a line from those of its segments."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.evaluation.quality_flags import Flag
+from flaxformer_mt.translation.config import DecodingConfig
 
 
 class TokenDetails(NamedTuple):
@@ -85,6 +86,39 @@ def make_hypothesis(tokens: list[int], score: float, vocabulary: Vocabulary) -> 
     """Returns the hypothesis with its text, in one line even if tokens spell line breaks."""
     text = " ".join(vocabulary.detokenize(tokens).splitlines())
     return Hypothesis(text, tokens, score)
+
+
+def ranked(
+    found: Sequence[Hypothesis], config: DecodingConfig, target_language: str
+) -> list[Hypothesis]:
+    """Returns the hypotheses of one sentence in the order of its strategy, without equal texts.
+
+    Strategy "sample" keeps equal texts: their number estimates a probability.
+    """
+    if config.strategy == "mbr":
+        return _ranked_by_utility(found, config, target_language)
+    return list(found) if config.strategy == "sample" else distinct(found)
+
+
+def distinct(found: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Returns the first hypothesis of each text; others have equal texts but other tokens."""
+    first: dict[str, Hypothesis] = {}
+    for one in found:
+        first.setdefault(one.text, one)
+    return list(first.values())
+
+
+def _ranked_by_utility(
+    samples: Sequence[Hypothesis], config: DecodingConfig, target_language: str
+) -> list[Hypothesis]:
+    """Returns the distinct samples that agree best with all samples."""
+    # Imported here, because sacreBLEU would delay every other search.
+    from flaxformer_mt.evaluation import mbr
+    from flaxformer_mt.evaluation.metrics import default_tokenize
+
+    texts = [sample.text for sample in samples]
+    best = mbr.ranked(texts, config.utility, tokenize=default_tokenize(target_language))
+    return [samples[i]._replace(utility=utility) for i, utility in best[: config.num_hypotheses]]
 
 
 def join_lines(

@@ -1,109 +1,43 @@
-"""From requests to hypotheses: group requests by length, search each group, read the results."""
+"""Search and scoring: requests in groups of like length, a program for each, and its results."""
 
-import functools
-import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Float
 
-from flaxformer_mt.inference.devices import mesh_of
-from flaxformer_mt.inference.grouping import (
-    SHORTEST,
-    SHORTEST_ON_CPU,
-    Group,
-    group_by_length,
-    length_menu,
-    run_ahead,
-)
-from flaxformer_mt.inference.programs import SearchProgram, search_batch
-from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
+from flaxformer_mt.inference.grouping import Group, group_by_length, length_menu, run_ahead
+from flaxformer_mt.inference.programs import Scored, SearchProgram, score_batch, search_batch
 from flaxformer_mt.runtime.trace_cache import call_cached
 from flaxformer_mt.search.step import Hypotheses
 from flaxformer_mt.translation.checks import check_finite
-from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.requests import Request, make_batch, make_search_inputs
 from flaxformer_mt.translation.results import Hypothesis, make_hypothesis
-from flaxformer_mt.translation.word_ends import TargetWords
+from flaxformer_mt.translation.setup import Setup
 
 ROWS_PER_SLOT = 32
 """Sentences of one program call for each batch slot. Batch slots are empty only at the end of a
 call. So with more sentences, fewer batch slots are empty on average."""
 FEW_SENTENCES = 32
-FEW_ON_CPU, MANY_ON_CPU = 10, 160
-"""Hypotheses that a program extends at the same time on a CPU, for few sentences and for many. An
-empty batch slot costs as much as a full one. So up to `FEW_SENTENCES` sentences share few slots.
-With more than `MANY_ON_CPU`, latency rises and throughput does not (`benchmarks/README.md`)."""
+"""Up to so many sentences, of each device, share `SearchKernels.of_few`."""
 
 
-class Ensemble:
-    """The models of a translator, their parameters and the devices that hold them."""
-
-    def __init__(
-        self,
-        models: Sequence[Transformer],
-        params: Sequence[Mapping[str, Any]],
-        max_source_length: int,
-        weights: Sequence[float] | None = None,
-    ) -> None:
-        """Takes one or more models. `weights` have sum 1; None for a single model."""
-        self.models, self.params = tuple(models), tuple(params)
-        self.max_source_length = max_source_length
-        self.weights = None if weights is None else tuple(weights)
-        self.mesh = mesh_of(self.params)
-        self.num_devices = self.mesh.size if self.mesh else 1
-        self.on_cpu = jax.default_backend() == "cpu"
-        # XLA:CPU runs groups that are dispatched ahead concurrently: they contend for CPU caches.
-        self.window = 0 if self.on_cpu else 2
-
-    @classmethod
-    def combined(
-        cls, parts: Sequence["Ensemble"], weights: Sequence[float], max_source_length: int
-    ) -> "Ensemble":
-        """Returns the ensemble of the members of all `parts`, one weight for each part."""
-        return cls(
-            [model for part in parts for model in part.models],
-            [params for part in parts for params in part.params],
-            max_source_length,
-            [
-                weight * share
-                for part, weight in zip(parts, weights, strict=True)
-                for share in part.weights or (1.0,)
-            ],
-        )
-
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """A hash of all parameters, in 32 hexadecimal digits."""
-        digest = hashlib.blake2b(
-            repr([model.config for model in self.models]).encode(), digest_size=16
-        )
-        for path, x in jax.tree_util.tree_leaves_with_path(self.params):
-            digest.update(f"{jax.tree_util.keystr(path)} {x.dtype} {x.shape}".encode())
-            digest.update(np.asarray(x).tobytes())
-        return digest.hexdigest()
-
-
-def schedule(
-    requests: Sequence[Request], config: DecodingConfig, ensemble: Ensemble
-) -> list[Group]:
+def schedule(requests: Sequence[Request], setup: Setup) -> list[Group]:
     """Returns groups of requests; one call of a program searches a group.
 
     Raises ValueError for a request whose prefix and phrases are too long for every program.
     """
-    max_rows, max_slots, rows_per_slot = config.max_rows_per_batch, 0, ROWS_PER_SLOT
-    shortest = SHORTEST
-    if ensemble.on_cpu:
-        shortest = SHORTEST_ON_CPU
-        max_slots = max(1, MANY_ON_CPU // config.num_live)
-        if len(requests) <= FEW_SENTENCES * ensemble.num_devices:
-            max_slots = max(1, FEW_ON_CPU // config.num_live)
-            max_rows = min(max_slots, max_rows)
-            rows_per_slot = math.ceil(FEW_SENTENCES / max_rows)
-    menu = length_menu(ensemble.max_source_length, shortest)
+    config, ensemble, limits = setup.config, setup.ensemble, setup.ensemble.limits
+    max_rows, rows_per_slot = config.max_rows_per_batch, ROWS_PER_SLOT
+    max_slots = limits.of_many and max(1, limits.of_many // config.num_live)
+    if limits.of_few and len(requests) <= FEW_SENTENCES * ensemble.num_devices:
+        max_slots = max(1, limits.of_few // config.num_live)
+        max_rows = min(max_slots, max_rows)
+        rows_per_slot = math.ceil(FEW_SENTENCES / max_rows)
+    menu = length_menu(ensemble.max_source_length, limits.shortest)
     return group_by_length(
         [request.program_length(config, menu) for request in requests],
         menu,
@@ -117,30 +51,23 @@ def schedule(
     )
 
 
-def search(
-    requests: Sequence[Request],
-    groups: Sequence[Group],
-    config: DecodingConfig,
-    ensemble: Ensemble,
-    suppressed: Bool[np.ndarray, " V"],
-    words: TargetWords,
-) -> list[list[Hypothesis]]:
+def search(requests: Sequence[Request], setup: Setup) -> list[list[Hypothesis]]:
     """Returns the hypotheses of every request, in the order of `requests`, best first.
 
-    Raises ValueError if the score of a best hypothesis is not finite.
+    Raises ValueError if the score of a best hypothesis is not finite, and as `schedule`.
     """
     results: list[list[Hypothesis]] = [[] for _ in requests]
 
     def dispatch(group: Group) -> Hypotheses:
-        members = [requests[index] for index in group.members]
-        return search_group(members, group, config, ensemble, suppressed, words)
+        return search_group([requests[index] for index in group.members], group, setup)
 
-    for group, found in run_ahead(groups, dispatch, window=ensemble.window):
+    groups = schedule(requests, setup)
+    for group, found in run_ahead(groups, dispatch, window=setup.ensemble.limits.groups_ahead):
         found = jax.device_get(found)
         for row, index in enumerate(group.members):
             check_finite(float(found.scores[row, 0]), requests[index].line)
             results[index] = [
-                make_hypothesis(tokens[:length].tolist(), float(score), words.vocabulary)
+                make_hypothesis(tokens[:length].tolist(), float(score), setup.tokenizer.target)
                 for tokens, score, length in zip(
                     found.tokens[row], found.scores[row], found.lengths[row], strict=True
                 )
@@ -149,17 +76,10 @@ def search(
     return results
 
 
-def search_group(
-    requests: Sequence[Request],
-    group: Group,
-    config: DecodingConfig,
-    ensemble: Ensemble,
-    suppressed: Bool[np.ndarray, " V"],
-    words: TargetWords,
-) -> Hypotheses:
+def search_group(requests: Sequence[Request], group: Group, setup: Setup) -> Hypotheses:
     """Starts the search of one group on the devices; returns before it ends."""
+    config, ensemble, target = setup.config, setup.ensemble, setup.tokenizer.target
     batch = make_batch(requests, group)
-    target = words.vocabulary
     program = SearchProgram(
         models=ensemble.models,
         beam_size=1 if config.is_sampling else config.beam_size,
@@ -176,15 +96,76 @@ def search_group(
         batch_slots=group.slots,
         mesh=ensemble.mesh,
     )
-    search_inputs = make_search_inputs(
-        requests, group, config, suppressed=suppressed, words=words, weights=ensemble.weights
-    )
     return call_cached(
         search_batch,
         ensemble.params,
         batch.inputs,
         batch.inputs_positions,
         batch.inputs_segment_ids,
-        search_inputs,
+        make_search_inputs(requests, group, setup),
         program=program,
     )
+
+
+class TargetScore(NamedTuple):
+    """The score of one target."""
+
+    score: float
+    """Log-probability / length penalty."""
+    token_log_probs: list[float]
+    attention: Float[np.ndarray, "T S"] | None
+    """As in `TokenDetails`; None if it was not requested."""
+
+
+def score_examples(
+    examples: Sequence[Example], limits: Sequence[int], setup: Setup, *, with_attention: bool
+) -> list[TargetScore]:
+    """Returns the score of every target as a translation of its source, in order.
+
+    One teacher-forced pass over source and target. `limits` are the length limits of the search, in
+    tokens. Raises ValueError if a score is not finite.
+    """
+    config, ensemble = setup.config, setup.ensemble
+    groups = group_by_length(
+        [max(len(example.inputs), len(example.targets)) for example in examples],
+        length_menu(max(ensemble.max_source_length, config.max_target_length)),
+        tokens_per_batch=config.tokens_per_batch,
+        max_rows=config.max_rows_per_batch,
+        num_devices=ensemble.num_devices,
+    )
+
+    def dispatch(group: Group) -> Scored:
+        """Starts the scoring of one group on the devices; returns before it ends."""
+        free_end = None
+        if config.forced_end == "free":
+            free_end = np.zeros(group.rows, bool)
+            at_limit = [len(examples[index].targets) >= limits[index] for index in group.members]
+            free_end[: len(at_limit)] = at_limit
+        members = [examples[index] for index in group.members]
+        return call_cached(
+            score_batch,
+            ensemble.params,
+            pad_batch(members, BatchShape(group.rows, group.length, group.length)),
+            np.float32(config.length_penalty),
+            None if ensemble.weights is None else np.asarray(ensemble.weights, np.float32),
+            free_end,
+            setup.suppressed if config.renormalize else None,
+            models=ensemble.models,
+            length_normalization=config.length_normalization,
+            with_attention=with_attention,
+            mesh=ensemble.mesh,
+        )
+
+    results: dict[int, TargetScore] = {}
+    for group, found in run_ahead(groups, dispatch, window=ensemble.limits.groups_ahead):
+        found = jax.device_get(found)
+        for row, index in enumerate(group.members):
+            score = float(found.scores[row])
+            check_finite(score, line=index + 1)
+            num_inputs, num_targets = len(examples[index].inputs), len(examples[index].targets)
+            attention = None
+            if found.attention is not None:
+                attention = found.attention[row, :num_targets, :num_inputs]
+            log_probs = found.log_probs[row, :num_targets].tolist()
+            results[index] = TargetScore(score, log_probs, attention)
+    return [results[index] for index in range(len(examples))]

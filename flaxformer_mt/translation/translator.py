@@ -8,18 +8,17 @@ print(translator.translate("A dog runs.")[0])
     segments    lines -> sentences -> segments of token ids
     requests    segments, prefixes, constraints -> requests; `checks` refuses impossible ones
     searching   requests -> groups of like length -> search on the devices -> hypotheses
-    ranking     hypotheses of a segment -> those with different texts, in order
+    results     hypotheses of a segment -> those with different texts, in order
     describing  hypotheses -> token probabilities, attention, flags and copies of unknown words
     results     hypotheses of segments -> hypotheses of lines
+
+`setup` has what they share.
 """
 
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
-
-import numpy as np
-from jaxtyping import Bool
 
 from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
@@ -42,25 +41,19 @@ from flaxformer_mt.translation.checks import (
     check_vocabularies,
 )
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
-from flaxformer_mt.translation.describing import (
-    describe,
-    describe_pairs,
-    make_example,
+from flaxformer_mt.translation.describing import describe, describe_pair, make_example
+from flaxformer_mt.translation.requests import Request, constrained_lines, make_requests
+from flaxformer_mt.translation.results import (
+    NO_DETAILS,
+    Hypothesis,
+    PairScore,
+    join_lines,
+    ranked,
 )
-from flaxformer_mt.translation.ranking import ranked
-from flaxformer_mt.translation.requests import (
-    Request,
-    constrained_lines,
-    make_requests,
-    suppressed_tokens,
-)
-from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines
-from flaxformer_mt.translation.scoring import score_examples
-from flaxformer_mt.translation.searching import Ensemble, schedule, search
+from flaxformer_mt.translation.searching import schedule, score_examples, search
 from flaxformer_mt.translation.segments import in_parts, segment_lines, tag_lines
+from flaxformer_mt.translation.setup import Ensemble, Setup
 from flaxformer_mt.translation.word_ends import TargetWords
-
-TokenMask = Bool[np.ndarray, " V"]
 
 
 class Translator:
@@ -215,23 +208,22 @@ class Translator:
             prefixes = None if prefixes is None else [prefixes]
             constraints = None if constraints is None else [constraints]
         # ------------------------------------------------------------------ prepare
-        config = changed_config(self.config, changes)
-        suppressed = suppressed_tokens(self.tokenizer, config)
+        setup = self._setup(changed_config(self.config, changes))
+        config = setup.config
         check_call(first_line, progress)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
-            lines, prefixes, constraints, target_language, first_line, config, suppressed
+            lines, prefixes, constraints, setup, target_language, first_line=first_line
         )
         # ------------------------------------------------------------------ search
         found: list[list[Hypothesis]] = []
         for part in in_parts(requests, [request.line for request in requests]):
-            found += self.search(part, config, suppressed)
+            found += search(part, setup)
             if progress:
                 progress(len(found), len(requests))
         # ------------------------------------------------------------------ rank, describe
         found = [ranked(of_one, config, self.target_language) for of_one in found]
-        given = config, self._ensemble, self.tokenizer, suppressed
-        found = describe(requests, found, *given, with_details=details)
+        found = describe(requests, found, setup, with_details=details)
         # ------------------------------------------------------------------ join segments
         flags = () if config.flag_faults else None
         blank = Hypothesis("", [], 0.0, flags=flags, details=NO_DETAILS if details else None)
@@ -250,34 +242,16 @@ class Translator:
         **changes: Any,
     ) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
-        config = changed_config(self.config, changes)
-        suppressed = suppressed_tokens(self.tokenizer, config)
+        setup = self._setup(changed_config(self.config, changes))
+        lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
-            as_sentences(sentences, first_line=first_line),
-            prefixes,
-            constraints,
-            target_language,
-            first_line,
-            config,
-            suppressed,
-            quiet=True,
+            lines, prefixes, constraints, setup, target_language, first_line=first_line, quiet=True
         )
-        schedule(requests, config, self._ensemble)
+        schedule(requests, setup)
 
-    def search(
-        self,
-        requests: Sequence[Request],
-        config: DecodingConfig,
-        suppressed: TokenMask | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Returns the hypotheses of every request, in order: `translate` without the work on text.
-
-        `suppressed` is the result of `suppressed_tokens`, if it is known already.
-        """
-        if suppressed is None:
-            suppressed = suppressed_tokens(self.tokenizer, config)
-        groups = schedule(requests, config, self._ensemble)
-        return search(requests, groups, config, self._ensemble, suppressed, self._words)
+    def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
+        """Returns the hypotheses of every request, in order: the search without the text."""
+        return search(requests, self._setup(config))
 
     @overload
     def score(self, sources: str, targets: Any, **options: Any) -> PairScore: ...
@@ -310,35 +284,40 @@ class Translator:
         is_one = isinstance(sources, str)
         if is_one:
             sources, targets = [sources], [targets]
-        config = changed_config(self.config, changes)
-        suppressed = suppressed_tokens(self.tokenizer, config)
+        setup = self._setup(changed_config(self.config, changes))
         lines = as_sentences(sources, "sources", first_line=first_line)
         targets = as_list(targets, "targets")
         check_same_number(len(lines), targets, "target")
         tagged = tag_lines(lines, self.tokenizer, target_language, first_line=first_line)
         pairs = zip(tagged, targets, strict=True)
         examples = [
-            make_example(source, target, line, config, self.tokenizer, self.max_source_length)
+            make_example(source, target, line, setup)
             for line, (source, target) in enumerate(pairs, start=first_line)
         ]
-        limits = [config.length_limit(len(example.inputs)) for example in examples]
-        with_attention = details or config.flag_faults
-        scores = score_examples(
-            examples, limits, config, self._ensemble, suppressed, with_attention=with_attention
-        )
-        results = describe_pairs(examples, scores, config, self.tokenizer, with_details=details)
+        limits = [setup.config.length_limit(len(example.inputs)) for example in examples]
+        with_attention = details or setup.config.flag_faults
+        scores = score_examples(examples, limits, setup, with_attention=with_attention)
+        results = [
+            describe_pair(*pair, setup, with_details=details)
+            for pair in zip(examples, scores, strict=True)
+        ]
         return results[0] if is_one else results
+
+    def _setup(self, config: DecodingConfig) -> Setup:
+        """Returns what the stages of a call share."""
+        setup = Setup(config, self._ensemble, self.tokenizer, self._words)
+        _ = setup.suppressed  # refuses impossible settings before any work
+        return setup
 
     def _prepare(
         self,
         lines: Sequence[str],
         prefixes: Any,
         constraints: Any,
+        setup: Setup,
         target_language: str | None,
-        first_line: int,
-        config: DecodingConfig,
-        suppressed: TokenMask,
         *,
+        first_line: int,
         quiet: bool = False,
     ) -> list[Request]:
         """Returns the requests of all lines, after all checks."""
@@ -348,19 +327,12 @@ class Translator:
             tag_lines(lines, self.tokenizer, target_language, first_line=first_line),
             self.tokenizer,
             max_source_length=self.max_source_length,
-            over_long=config.over_long,
+            over_long=setup.config.over_long,
             first_line=first_line,
             quiet=quiet,
-            sentences_of=self.source_language if config.split_sentences else None,
+            sentences_of=self.source_language if setup.config.split_sentences else None,
             whole_lines=constrained_lines(prefixes, constraints, first_line),
         )
-        requests = make_requests(
-            segments,
-            prefixes,
-            constraints,
-            first_line=first_line,
-            words=self._words,
-            source=self.tokenizer.source,
-        )
-        check_requests(requests, config, suppressed, self._words)
+        requests = make_requests(segments, prefixes, constraints, setup, first_line=first_line)
+        check_requests(requests, setup)
         return requests

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.inference.grouping import (
-    SHORTEST_ON_CPU,
+    LONGEST_SHARED,
     encoder_lengths,
     group_by_length,
     length_menu,
@@ -19,7 +19,7 @@ def test_the_menu_doubles_and_ends_with_the_longest():
 
 
 def test_a_cpu_has_fewer_programs_and_more_encoder_lengths():
-    assert length_menu(200, SHORTEST_ON_CPU) == (64, 128, 200)
+    assert length_menu(200, LONGEST_SHARED) == (64, 128, 200)
     assert encoder_lengths(64) == (16, 24, 32, 48, 64)
     assert encoder_lengths(128) == (96, 128)  # shorter sources are in another program
     assert encoder_lengths(200) == (128, 192, 200)

@@ -11,7 +11,7 @@ from toy_models import BOS, EOS, PAD, UNK, log_softmax, random_tables, search, s
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.translation.config import DecodingConfig
-from flaxformer_mt.translation.requests import suppressed_tokens
+from flaxformer_mt.translation.setup import suppressed_tokens
 
 BEAM, ALPHA, LIMIT = 3, 0.7, 9
 FORBIDDEN = [PAD, UNK, BOS]

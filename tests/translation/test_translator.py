@@ -36,8 +36,8 @@ from flaxformer_mt.inference.programs import search_batch
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.translation import segments
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
-from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.results import Hypothesis
+from flaxformer_mt.translation.setup import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 
 
@@ -361,9 +361,7 @@ def test_texts_are_distinct_even_if_several_tokens_spell_them(strategy):
     )
     config = dataclasses.replace(CONFIG, strategy=strategy)
     translator = Translator(made.model, params, made.tokenizer, config, max_source_length=24)
-    requests = translator._prepare(
-        SHORT, None, None, None, 1, config, suppressed_tokens(translator.tokenizer, config)
-    )
+    requests = translator._prepare(SHORT, None, None, translator._setup(config), None, first_line=1)
     searched = translator.search(requests, config)
     assert any(len({one.text for one in found}) < 3 for found in searched)  # or this is hollow
     translated = [found for found in translator.translate(SHORT) if found[0].tokens]
@@ -771,7 +769,7 @@ def test_impossible_configs_are_refused(given, message):
         ({"prefixes": ["", "b"], "forbidden": (5,)}, r"line 8: .* needs token 5 \('b'\)"),
         ({"constraints": [[], ["b"]], "forbidden": (5,)}, r"line 8: .* needs token 5 \('b'\)"),
         ({"constraints": [[], ["b"]], "strategy": "sample"}, "line 8: constraints need .* 'beam'"),
-        ({"constraints": [[], "ab"]}, r"line 8: .* list of phrases, .* but they are 'ab' \(str\)"),
+        ({"constraints": [[], "ab"]}, r"line 8: .* list of phrases, .* but it is 'ab' \(str\)"),
         ({"constraints": "ab"}, r"put it into a list: \['ab'\]"),
         ({"prefixes": "ab"}, r"put it into a list: \['ab'\]"),
         ({"prefixes": ["a"]}, "2 sources and 1 prefixes"),
@@ -793,7 +791,7 @@ def test_an_infinite_ratio_and_empty_constraints_are_accepted(translator):
 
 
 def test_all_requests_are_checked_before_the_search(translator, monkeypatch):
-    monkeypatch.setattr(Translator, "search", None)
+    monkeypatch.setattr("flaxformer_mt.translation.translator.search", None)
     options = {"prefixes": ["a", "b"], "constraints": [["c"], ["d"]]}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -913,15 +911,15 @@ def test_sentences_come_from_any_collection(translator, tmp_path):
 @pytest.mark.parametrize(
     ("sentences", "given", "message"),
     [
-        ([None], {}, r"line 1: .* must be a string, but this is None \(NoneType\)"),
-        (["a", b"b"], {}, r"line 2: .* must be a string, but this is b'b' \(bytes\)"),
+        ([None], {}, r"line 1: .* must be a string, but it is None \(NoneType\)"),
+        (["a", b"b"], {}, r"line 2: .* must be a string, but it is b'b' \(bytes\)"),
         (b"a", {}, r"must be a list .* but it is b'a' \(bytes\)"),
         (None, {}, r"must be a list .* but it is None"),
         (["a"], {"prefixes": np.array([1.5])}, "line 1: the prefix must be a string or None"),
         (["a"], {"prefixes": np.array("a")}, "must be"),
         (["a"], {"constraints": [[3]]}, r"line 1: the constraints must be a list of phrases"),
         ("a", {"prefixes": ["b"]}, r"line 1: the prefix must be a string or None, but it is \['b'"),
-        ("a", {"constraints": "b"}, "line 1: .* must be a list of phrases, .* but they are 'b'"),
+        ("a", {"constraints": "b"}, "line 1: .* must be a list of phrases, .* but it is 'b'"),
     ],
 )
 def test_wrong_types_are_refused(translator, sentences, given, message):

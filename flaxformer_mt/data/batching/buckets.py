@@ -48,8 +48,6 @@ def choose_bucket_shapes(
             f"expected equally many source and target lengths, at least one; got "
             f"{len(source_lengths)} and {len(target_lengths)}."
         )
-    if num_buckets < 1:
-        raise ValueError(f"num_buckets must be at least 1, got {num_buckets}.")
     if counts is None:
         counts = np.ones(len(source_lengths), np.int64)
     corners, pairs_below = _candidate_corners(source_lengths, target_lengths, counts)

@@ -11,30 +11,12 @@ import numpy as np
 from jaxtyping import Int, Int64, Integer
 
 from flaxformer_mt.data.batching.batch import BatchShape, PlannedBatch
-from flaxformer_mt.data.batching.buckets import num_rows
 from flaxformer_mt.data.tokenization.tokenized import Examples
 
 # Pairs that are packed together, longest first, so that short pairs fill the rows. With rows of 64
 # tokens, multi30k has 4.5 % padding (8.1 % unsorted, with 64 open rows). A chunk of twice the size
 # saves 0.1 % and takes longer.
 _CHUNK_SIZE = 4096
-
-
-def packed_shape(
-    *,
-    max_source_length: int,
-    max_target_length: int,
-    tokens_per_batch: int,
-    rows_multiple_of: int = 1,
-) -> BatchShape:
-    """Returns the one shape of packed batches; its rows have the maximum lengths.
-
-    Raises:
-      ValueError: `rows_multiple_of` such rows exceed `tokens_per_batch`.
-    """
-    longest = max(max_source_length, max_target_length)
-    rows = num_rows(longest, tokens_per_batch, rows_multiple_of)
-    return BatchShape(rows, max_source_length, max_target_length)
 
 
 def pack_pairs(

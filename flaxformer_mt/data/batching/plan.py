@@ -122,32 +122,6 @@ class BatchPlan:
         return 1.0 - float(real / np.array(cells)[self.shape_of].sum())
 
 
-def plan_epoch(
-    pairs: Examples,
-    shapes: Sequence[BatchShape],
-    *,
-    seed: int,
-    epoch: int,
-    corpus_sizes: Sequence[int],
-    weights: Sequence[float],
-    batcher: Batcher = bucket_pairs,
-) -> BatchPlan:
-    """Plans one shuffled epoch over a mixture of corpora.
-
-    Args:
-      pairs: all corpora, one after the other.
-      shapes: nested, in ascending order; see `choose_bucket_shapes`.
-      corpus_sizes: number of `pairs` of each corpus.
-      weights: how often the epoch contains each corpus: 2 = twice; 0.5 = a random half, which
-        differs in each epoch.
-      batcher: makes batches of the shuffled pairs. The batches are shuffled, too.
-    """
-    rng = np.random.default_rng((seed, epoch))
-    order = rng.permutation(sample_mixture(rng, corpus_sizes, weights))
-    batches = batcher(pairs, shapes, order)
-    return _assemble(pairs, shapes, [batches[i] for i in rng.permutation(len(batches))])
-
-
 def plan_in_order(
     pairs: Examples, shapes: Sequence[BatchShape], batcher: Batcher = bucket_pairs
 ) -> BatchPlan:
@@ -163,8 +137,12 @@ class Epochs:
     shapes: tuple[BatchShape, ...]
     seed: int
     corpus_sizes: tuple[int, ...]
+    """Number of `pairs` of each corpus; they follow one another."""
     weights: tuple[float, ...]
+    """How often an epoch contains each corpus: 2 = twice; 0.5 = a random half, which differs in
+    each epoch."""
     batcher: Batcher = bucket_pairs
+    """Makes batches of the shuffled pairs. The batches are shuffled, too."""
     sampler: SubwordSampler | None = None
     """Tokenizes the pairs again for each epoch (subword sampling)."""
     first: BatchPlan | None = None
@@ -208,21 +186,13 @@ class Epochs:
             return self.first
         if pairs is None:
             pairs = self.sample(epoch, is_stopped)
-        if self.num_parts > 1:
+        rng = np.random.default_rng((self.seed, epoch))
+        if self.num_parts == 1:
+            order = rng.permutation(sample_mixture(rng, self.corpus_sizes, self.weights))
+        else:
             order = self._order(epoch) if self.sampler is None else np.arange(len(pairs))
-            batches = self.batcher(pairs, self.shapes, order)
-            rng = np.random.default_rng((self.seed, epoch))
-            shuffled = [batches[i] for i in rng.permutation(len(batches))]
-            return _assemble(pairs, self.shapes, shuffled)
-        return plan_epoch(
-            pairs,
-            self.shapes,
-            seed=self.seed,
-            epoch=epoch,
-            corpus_sizes=self.corpus_sizes,
-            weights=self.weights,
-            batcher=self.batcher,
-        )
+        batches = self.batcher(pairs, self.shapes, order)
+        return _assemble(pairs, self.shapes, [batches[i] for i in rng.permutation(len(batches))])
 
     def _order(self, epoch: int) -> Integer[np.ndarray, "n"]:
         """Returns the pairs of a part of an epoch."""

@@ -14,7 +14,7 @@ from flaxformer_mt.data.sources.quarantine import (
     screen,
     write_quarantine,
 )
-from flaxformer_mt.data.sources.registry import find_source_kind, is_here, open_source
+from flaxformer_mt.data.sources.registry import find_source_kind, open_source
 from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.sources.text_files import read_text_pair
 from flaxformer_mt.storage.paths import AnyPath, as_path, join
@@ -186,18 +186,6 @@ def set_aside(corpus: Corpus, max_bad_share: str, file: AnyPath | None) -> list[
         kinds, first = count_kinds(records), str(records[0]) if records else ""
         check_bad_share(kinds, first, len(source) + len(records), name, max_bad_share, file)
     return bad
-
-
-def first_missing(config: CorpusConfig, *, directory: str) -> str:
-    """Returns the first file or source that is not on this machine, "" if none is missing.
-
-    Downloads nothing.
-    """
-    base = as_path(directory)
-    for name in (*config.source, *config.target):
-        if not join(base, name).exists():
-            return name
-    return next((spec for spec in config.pairs if not is_here(spec, base)), "")
 
 
 def _list(names: Sequence[str]) -> str:

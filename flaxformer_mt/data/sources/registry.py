@@ -15,7 +15,6 @@ from flaxformer_mt.data.sources.public.mtdata_corpora import mtdata_text
 from flaxformer_mt.data.sources.public.multi30k import multi30k_text
 from flaxformer_mt.data.sources.public.opus import opus_text, zip_text
 from flaxformer_mt.data.sources.public.test_sets import sacrebleu_text
-from flaxformer_mt.data.sources.public.text_pair import is_kept
 from flaxformer_mt.data.sources.public.wmt import wmt_text
 from flaxformer_mt.data.sources.records import open_hugging_face, open_parquet
 from flaxformer_mt.data.sources.text_files import (
@@ -26,7 +25,7 @@ from flaxformer_mt.data.sources.text_files import (
     read_tsv,
     tsv_pairs,
 )
-from flaxformer_mt.data.sources.tfds import TfdsPairs, is_prepared
+from flaxformer_mt.data.sources.tfds import TfdsPairs
 from flaxformer_mt.storage.paths import AnyPath, join, local_file
 
 
@@ -38,7 +37,7 @@ class SourceRequest:
     """The specification, matched by the pattern of its kind."""
     directory: AnyPath
     """Relative file names start here."""
-    languages: tuple[str, str] = ("", "")
+    languages: tuple[str, str]
     """Source and target language."""
 
     @property
@@ -66,8 +65,6 @@ class SourceKind:
     read without all of them in memory."""
     parse: Parser | None = None
     """Returns the pairs of some lines, if the source is one file with a pair a line."""
-    is_here: Callable[[SourceRequest], bool] = lambda request: request.file.exists()
-    """Whether the data is on this machine. Must not download anything."""
 
 
 _NAME = r"\w[\w.+-]*"
@@ -81,10 +78,7 @@ def _refuse_grammar(request: SourceRequest) -> PairSource:
 
 
 def _text_kind(
-    pattern: str,
-    form: str,
-    text_files: Callable[[SourceRequest], tuple[Path, Path]],
-    is_here: Callable[[SourceRequest], bool],
+    pattern: str, form: str, text_files: Callable[[SourceRequest], tuple[Path, Path]]
 ) -> SourceKind:
     """Returns a kind whose sources are two text files on this machine, once they are opened."""
     return SourceKind(
@@ -92,26 +86,19 @@ def _text_kind(
         form=form,
         open=lambda request: read_text_pair(*text_files(request)),
         text_files=text_files,
-        is_here=is_here,
     )
 
 
-def _public_kind(
-    pattern: str, form: str, text: Callable[..., tuple[Path, Path]], folder: str
-) -> SourceKind:
-    """Returns a kind of public corpora.
+def _public_kind(pattern: str, form: str, text: Callable[..., tuple[Path, Path]]) -> SourceKind:
+    """Returns a kind of public corpora, downloaded the first time.
 
     Args:
       pattern: its groups are the arguments of `text`, and the languages the last one.
       form: the specification in error messages.
-      text: returns the text files, after downloading them the first time.
-      folder: format of the name that `text` gives the corpus.
+      text: returns the text files.
     """
     return _text_kind(
-        pattern,
-        form,
-        lambda request: text(*request.match.groups(), request.languages),
-        lambda request: is_kept(folder.format(*request.match.groups())),
+        pattern, form, lambda request: text(*request.match.groups(), request.languages)
     )
 
 
@@ -123,7 +110,6 @@ SOURCE_KINDS = (
         open=lambda request: TfdsPairs(
             request.match["name"], request.match["split"], request.languages
         ),
-        is_here=lambda request: is_prepared(request.match["name"]),
     ),
     SourceKind(
         pattern=r"demo:(?P<split>train|validation|test)(:(?P<count>[1-9]\d*))?",
@@ -131,41 +117,32 @@ SOURCE_KINDS = (
         open=lambda request: open_demo(
             request.match["split"], int(request.match["count"] or 0), request.languages
         ),
-        is_here=lambda request: True,
     ),
-    _public_kind(rf"wmt:({_NAME})", '"wmt:NAME", such as "wmt:europarl_v7"', wmt_text, "wmt/{}"),
+    _public_kind(rf"wmt:({_NAME})", '"wmt:NAME", such as "wmt:europarl_v7"', wmt_text),
     _public_kind(
         rf"sacrebleu:({_NAME}(?:/{_NAME})?)",
         '"sacrebleu:NAME", such as "sacrebleu:wmt14/full"',
         sacrebleu_text,
-        "sacrebleu/{}",
     ),
     _public_kind(
         rf"opus:({_NAME})/({_NAME})",
         '"opus:NAME/VERSION", such as "opus:Europarl/v8"',
         opus_text,
-        "opus/{}/{}",
     ),
     _text_kind(
         rf"multi30k:(?P<split>{_NAME})",
         '"multi30k:PART", such as "multi30k:train"',
         lambda request: multi30k_text(request.match["split"], request.languages, request.directory),
-        lambda request: (
-            is_kept(f"multi30k/{request.match['split']}")
-            or any(request.directory.glob(f"{request.match['split']}.*"))
-        ),
     ),
     _public_kind(
         rf"mtdata:({_NAME})",
         '"mtdata:ID", such as "mtdata:Statmt-europarl-10-deu-eng"',
         mtdata_text,
-        "mtdata/{}",
     ),
     _text_kind(
         r".*\.zip",
         '"file.zip" (of OPUS, with members such as *.de and *.en)',
         lambda request: zip_text(local_file(request.file), request.languages),
-        lambda request: request.file.exists(),
     ),
     SourceKind(
         pattern=r"hf:(?P<name>[^:\[]+):(?P<split>.+)",
@@ -173,7 +150,6 @@ SOURCE_KINDS = (
         open=lambda request: open_hugging_face(
             request.match["name"], request.match["split"], request.languages
         ),
-        is_here=lambda request: Path(request.match["name"].partition("#")[0]).exists(),
     ),
     SourceKind(
         pattern=r".*\.parquet",
@@ -193,7 +169,7 @@ SOURCE_KINDS = (
         parse=lambda lines, request: jsonl_pairs(lines, request.file, *request.languages),
     ),
     # Configurations of earlier versions still load, although their text is gone.
-    SourceKind(pattern="grammar:.*", form="", open=_refuse_grammar, is_here=lambda request: True),
+    SourceKind(pattern="grammar:.*", form="", open=_refuse_grammar),
 )
 
 
@@ -218,9 +194,3 @@ def open_source(spec: str, directory: AnyPath, languages: tuple[str, str]) -> Pa
     """Opens the source that a specification names."""
     kind, request = find_source(spec, directory, languages)
     return kind.open(request)
-
-
-def is_here(spec: str, directory: AnyPath) -> bool:
-    """Returns whether the data of a source is on this machine. Downloads nothing."""
-    kind, match = find_source_kind(spec)
-    return kind.is_here(SourceRequest(match=match, directory=directory))

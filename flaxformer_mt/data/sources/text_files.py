@@ -10,7 +10,6 @@ import gzip
 import json
 import lzma
 import zlib
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -29,7 +28,6 @@ _OTHER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_DECODED_BYTES = 1 << 20  # at a time, to check them
 
 
 class PackedText(NamedTuple):
@@ -179,7 +177,7 @@ def jsonl_pairs(
     lines: PackedText, path: AnyPath, source_language: str, target_language: str
 ) -> TextPairs:
     """Returns the pairs of lines of a JSONL file."""
-    source, target = _Packer(), _Packer()
+    blobs = bytearray(), bytearray()
     bad: dict[int, BadRecord] = {}
     for index in range(lines.num_sentences):
         texts: Sequence[str] = ("", "")
@@ -194,9 +192,9 @@ def jsonl_pairs(
             bad[index], texts = error.record, ("", "")
         except (ValueError, RecursionError) as error:
             bad[index], texts = _bad_line(lines, index, path, "bad JSON", str(error)), ("", "")
-        source.append(texts[0])
-        target.append(texts[1])
-    return TextPairs(source.packed(), target.packed(), (path, path), bad)
+        for blob, text in zip(blobs, texts, strict=True):
+            blob += one_line(text).encode() + b"\n"
+    return TextPairs(*(pack_lines(bytes(blob)) for blob in blobs), (path, path), bad)
 
 
 def record_pair(record: Any, source_language: str, target_language: str) -> Pair:
@@ -261,17 +259,7 @@ def empty_file(path: AnyPath) -> ValueError:
 
 
 def _check_utf8(blob: bytes, path: AnyPath) -> None:
-    """Raises ValueError for invalid UTF-8. Decodes in parts: one large string needs much memory."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for start in range(0, len(blob), _DECODED_BYTES):
-            decoder.decode(blob[start : start + _DECODED_BYTES])
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        _raise_bad_line(blob, path)
-
-
-def _raise_bad_line(blob: bytes, path: AnyPath) -> None:
+    """Raises ValueError for invalid UTF-8, with its line."""
     for number, line in enumerate(blob.split(b"\n"), start=1):
         try:
             line.decode("utf-8")
@@ -317,19 +305,3 @@ def _sides(record: Any, source_language: str, target_language: str) -> Sequence[
         f'expected an object with the sentences under "{source_language}" and "{target_language}" '
         f'(or "source" and "target"), got {json.dumps(record, ensure_ascii=False)[:80]}'
     )
-
-
-class _Packer:
-    """Collects sentences one by one."""
-
-    def __init__(self) -> None:
-        self._blob = bytearray()
-        self._borders = array("q", [0])
-
-    def append(self, text: str) -> None:
-        self._blob += one_line(text).encode("utf-8")
-        self._borders.append(len(self._blob))
-
-    def packed(self) -> PackedText:
-        borders = np.array(self._borders, np.int64)
-        return PackedText(bytes(self._blob), borders[:-1], borders[1:])

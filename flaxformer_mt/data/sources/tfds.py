@@ -1,9 +1,7 @@
 """Translation data sets of TensorFlow Datasets, read through `tfds.data_source`: no TensorFlow."""
 
 import importlib.util
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,12 +41,6 @@ class TfdsPairs:
     def __getitem__(self, index: int) -> Pair:
         record = self._records[index]
         return Pair(*(one_line(record[key].decode("utf-8")) for key in self._keys))
-
-
-def is_prepared(name: str) -> bool:
-    """Returns whether TFDS has the data set on disk. Reads file names only, to download nothing."""
-    home = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
-    return any((home / name.split(":")[0]).glob("*/dataset_info.json"))
 
 
 def _open(name: str, split: str, data_dir: str | None) -> Sequence[dict[str, Any]]:

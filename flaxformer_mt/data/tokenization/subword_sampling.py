@@ -1,9 +1,9 @@
 """Subword regularisation: samples a new segmentation of a word each time.
 
-SentencePiece can sample too, but its result also depends on the process: with equal seeds, two
-processes sample different pieces (version 0.2.3), and earlier versions cannot be seeded twice. A
-resumed run and worker processes must get the same pieces. So the samples here depend on the text
-and the caller's generator alone.
+SentencePiece can sample too. Within a process its samples depend on the seed alone, but two
+processes with equal seeds sample different pieces, unigram and BPE alike (version 0.2.3). A resumed
+run and worker processes must get the same pieces. So the samples here depend on the text and the
+caller's generator alone.
 """
 
 import heapq

@@ -1,15 +1,12 @@
 """A corpus as token ids in flat arrays, which need much less memory than lists."""
 
-import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
-import multiprocessing
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -18,7 +15,7 @@ from jaxtyping import Int, Int32, Int64, Integer
 from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.data.worker_processes import end_with_parent
+from flaxformer_mt.data.worker_processes import Workers
 
 # Pairs tokenized in one call: enough to use all cores, few enough to need little memory.
 _CHUNK_SIZE = 4096
@@ -182,9 +179,6 @@ def _tokenize_pairs(
         )
 
 
-_sampler: "SubwordSampler | None" = None  # of a process of `SubwordSampler.pairs_of`
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SubwordSampler:
     """Samples another segmentation of each pair for each epoch (Kudo 2018).
@@ -216,25 +210,14 @@ class SubwordSampler:
         if numbers is None:
             numbers = range(len(self.plain))
         starts = range(0, len(numbers), _SAMPLED_CHUNK)
-        chunks = [numbers[start : start + _SAMPLED_CHUNK] for start in starts]
-        group = 8 * max(1, self.num_workers)  # chunks between two checks of `is_stopped`
+        chunks = (numbers[start : start + _SAMPLED_CHUNK] for start in starts)
+        sample = functools.partial(self.sample, epoch)
         parts: list[TokenizedPairs] = []
-        with contextlib.ExitStack() as stack:
-            apply, work = map, self.sample
-            if self.num_workers:
-                context = multiprocessing.get_context("spawn")
-                pool = ProcessPoolExecutor(self.num_workers, context, _start_worker, (self,))
-                apply, work = stack.enter_context(pool).map, _sample_in_worker
-            for start in range(0, len(chunks), group):
+        with Workers(self.num_workers, here=False, setting="data.num_workers") as workers:
+            for part in (workers.map if self.num_workers else map)(sample, chunks):
                 if is_stopped():
                     raise ValueError("sampling was stopped")
-                try:
-                    parts += apply(work, itertools.repeat(epoch), chunks[start : start + group])
-                except BrokenProcessPool as error:
-                    raise OSError(
-                        "a process that samples subwords has ended. If memory ran out, lower "
-                        f"data.num_workers: each process has a copy of the text ({error})"
-                    ) from error
+                parts.append(part)
         return TokenizedPairs.concatenate(parts)
 
     def sample(
@@ -259,20 +242,6 @@ class SubwordSampler:
                 return text[index]
             index -= len(text)
         raise IndexError(f"there are {len(self.plain)} pairs")
-
-
-def _start_worker(sampler: SubwordSampler) -> None:
-    """Prepares a process of `pairs_of`, which ends when its parent ends or is killed."""
-    global _sampler
-    _sampler = sampler
-    end_with_parent()
-
-
-def _sample_in_worker(
-    epoch: int, numbers: Sequence[int] | Integer[np.ndarray, "m"]
-) -> TokenizedPairs:
-    assert _sampler is not None
-    return _sampler.sample(epoch, numbers)
 
 
 def _numbers(rng: np.random.Generator) -> Callable[[], float]:

@@ -152,12 +152,9 @@ class Tokenizer:
             sides = read_marian_vocabularies(directory, bos_id=index.get("bos_id"))
             return cls(*sides, settings, languages_in(sides[0].pieces))
         words = _read_known_words(directory / _WORDS)
-        if shared:
-            both = _read(directory / f"shared{suffix}", kind, sampling_alpha)
-            return cls(both, both, settings, languages, words)
-        source = _read(directory / f"source{suffix}", kind, sampling_alpha)
-        target = _read(directory / f"target{suffix}", kind, sampling_alpha)
-        return cls(source, target, settings, languages, words)
+        names = ("shared",) if shared else ("source", "target")
+        sides = [_read(directory / f"{name}{suffix}", kind, sampling_alpha) for name in names]
+        return cls(sides[0], sides[-1], settings, languages, words)
 
 
 def build_tokenizer(

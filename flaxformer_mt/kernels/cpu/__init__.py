@@ -1,8 +1,14 @@
-"""Kernels for CPUs: products, pages of keys and values, dropout bits."""
+"""Kernels for CPUs: products, pages of keys and values, dropout bits, and the search."""
 
 from flaxformer_mt.kernels.cpu.pages import Pages
 from flaxformer_mt.kernels.cpu.product import product
+from flaxformer_mt.kernels.cpu.top_k import top_k
 from flaxformer_mt.kernels.hashed_dropout import dropout
-from flaxformer_mt.model.kernels import Kernels
+from flaxformer_mt.model.kernels import Kernels, SearchKernels
 
-KERNELS = Kernels("cpu", product=product, dropout=dropout, store=Pages)
+SEARCH = SearchKernels(top_k, shortest=64, of_many=160, of_few=10, groups_ahead=0)
+"""An empty batch slot costs as much as a full one. So a few sentences share few slots. With more
+than 160 hypotheses, latency rises and throughput does not (`benchmarks/README.md`). Programs that
+run at the same time contend for CPU caches. So no group is dispatched ahead."""
+
+KERNELS = Kernels("cpu", product=product, dropout=dropout, store=Pages, search=SEARCH)

@@ -101,7 +101,5 @@ def test_a_few_dozen_candidate_lengths_are_enough(monkeypatch):
 def test_unusable_settings_are_explained():
     with pytest.raises(ValueError, match="longest pair has 30 tokens .* at least 8 rows.* 240"):
         choose([(30, 7)], tokens_per_batch=200, num_buckets=4, rows_multiple_of=8)
-    with pytest.raises(ValueError, match="num_buckets must be at least 1"):
-        choose([(30, 7)], tokens_per_batch=200, num_buckets=0)
     with pytest.raises(ValueError, match="at least one; got 0 and 0"):
         choose(np.empty((0, 2), int), tokens_per_batch=200, num_buckets=4)

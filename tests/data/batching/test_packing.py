@@ -17,9 +17,9 @@ from tiers import slow_after
 
 from flaxformer_mt.data.batching import packing
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
-from flaxformer_mt.data.batching.packing import best_fit, pack_pairs, packed_shape
-from flaxformer_mt.data.batching.plan import BatchPlan, Epochs, plan_epoch, plan_in_order
-from flaxformer_mt.data.pipeline import DataConfig, build_data
+from flaxformer_mt.data.batching.packing import best_fit, pack_pairs
+from flaxformer_mt.data.batching.plan import BatchPlan, Epochs, plan_in_order
+from flaxformer_mt.data.pipeline import DataConfig, build_data, choose_shapes
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
@@ -48,10 +48,14 @@ def random_pairs(size: int) -> TokenizedPairs:
 
 
 def plan(pairs: TokenizedPairs, epoch: int = 0) -> BatchPlan:
-    sizes = (len(pairs),)
-    return plan_epoch(
-        pairs, [SHAPE], seed=3, epoch=epoch, corpus_sizes=sizes, weights=(1.0,), batcher=pack_pairs
-    )
+    return Epochs(
+        pairs=pairs,
+        shapes=(SHAPE,),
+        seed=3,
+        corpus_sizes=(len(pairs),),
+        weights=(1.0,),
+        batcher=pack_pairs,
+    ).plan(epoch)
 
 
 def unpack(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -126,10 +130,18 @@ def test_a_pair_longer_than_a_row_is_never_lost():
 
 
 def test_rows_fill_the_token_bound():
-    bounds = {"max_source_length": 100, "max_target_length": 64, "rows_multiple_of": 8}
-    assert packed_shape(tokens_per_batch=1700, **bounds) == BatchShape(16, 100, 64)
+    def shapes(tokens_per_batch: int) -> tuple[BatchShape, ...]:
+        config = DataConfig(
+            batching="pack",
+            max_source_length=100,
+            max_target_length=64,
+            tokens_per_batch=tokens_per_batch,
+        )
+        return choose_shapes(config, *np.zeros((2, 0), int))
+
+    assert shapes(1700) == (BatchShape(16, 100, 64),)
     with pytest.raises(ValueError, match="tokens_per_batch=799 is too small"):
-        packed_shape(tokens_per_batch=799, **bounds)
+        shapes(799)
 
 
 def test_a_restored_iterator_continues_like_the_uninterrupted_one():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.batching.buckets import choose_bucket_shapes
-from flaxformer_mt.data.batching.plan import BatchPlan, plan_epoch, plan_in_order
+from flaxformer_mt.data.batching.plan import BatchPlan, Epochs, plan_in_order
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 
 
@@ -39,14 +39,13 @@ def choose(pairs: TokenizedPairs, tokens: int = 240, multiple: int = 1) -> tuple
 
 
 def plan(pairs, shapes, *, seed=0, epoch=0, corpus_sizes=None, weights=(1.0,)) -> BatchPlan:
-    return plan_epoch(
-        pairs,
-        shapes,
+    return Epochs(
+        pairs=pairs,
+        shapes=tuple(shapes),
         seed=seed,
-        epoch=epoch,
         corpus_sizes=corpus_sizes or (len(pairs),),
         weights=weights,
-    )
+    ).plan(epoch)
 
 
 def all_batches(plan: BatchPlan):

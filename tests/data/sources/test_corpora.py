@@ -7,7 +7,6 @@ from flaxformer_mt.data.sources import registry
 from flaxformer_mt.data.sources.corpora import (
     Corpus,
     CorpusConfig,
-    first_missing,
     open_corpus,
 )
 from flaxformer_mt.data.sources.demo_text import open_demo
@@ -121,25 +120,11 @@ def test_a_new_kind_of_source_needs_one_entry(tmp_path, monkeypatch):
         pattern=r"count:(?P<size>\d+)",
         form='"count:SIZE"',
         open=lambda request: [Pair(str(i), str(i)) for i in range(int(request.match["size"]))],
-        is_here=lambda request: request.match["size"] != "9",
     )
     monkeypatch.setattr(registry, "SOURCE_KINDS", (*registry.SOURCE_KINDS, kind))
-    config = CorpusConfig(pairs=("count:3", "count:9"))
-    assert opened(config, tmp_path).sources[0][2] == Pair("2", "2")
-    assert first_missing(config, directory=str(tmp_path)) == "count:9"
+    assert opened(CorpusConfig(pairs=("count:3",)), tmp_path).sources[0][2] == Pair("2", "2")
     with pytest.raises(ValueError, match="count:SIZE"):
         CorpusConfig(pairs=("count:",))
-
-
-def test_the_first_missing_text_is_named(folder, monkeypatch):
-    def missing(**fields):
-        return first_missing(CorpusConfig(**fields), directory=str(folder))
-
-    monkeypatch.setenv("TFDS_DATA_DIR", str(folder))
-    assert missing(source=("a.en",), target=("a.de",), pairs=("b.tsv", "demo:train")) == ""
-    assert missing(source=("a.en",), target=("b.de",), pairs=("c.tsv",)) == "b.de"
-    assert missing(pairs=("b.tsv", "d.jsonl.gz")) == "d.jsonl.gz"
-    assert missing(pairs=("tfds:wmt14_translate/de-en:train",)).startswith("tfds:wmt14")
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.translation.config import DecodingConfig
-from flaxformer_mt.translation.requests import suppressed_tokens
 from flaxformer_mt.translation.segments import segment_lines, tag_lines
+from flaxformer_mt.translation.setup import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 
 LANGUAGES = ("fr", "zh-TW")

@@ -43,7 +43,7 @@ def kept_text(
     for language in languages:
         if not re.fullmatch(r"[\w-]+", language):
             raise ValueError(f"a language is named by a code such as 'de', got {language!r}.")
-    folder = _folder(name) / "-".join(sorted(languages))
+    folder = corpora_home() / "text" / name / "-".join(sorted(languages))
     if not folder.exists():
         with lock(folder):
             if not folder.exists():  # another process may have made it meanwhile
@@ -61,11 +61,6 @@ def _make(folder: Path, write: Callable[[Path], None]) -> None:
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def is_kept(name: str) -> bool:
-    """Returns whether the text of a corpus is on this machine, in any language pair."""
-    return any(not path.parent.name.startswith(".") for path in _folder(name).rglob("*.txt*"))
 
 
 def near_names(name: str, names: Collection[str]) -> str:
@@ -86,7 +81,3 @@ def download_sides(sides: Mapping[str, Side], folder: Path) -> None:
         else:
             print(f"Extracting {', '.join(members)} from {archive}", file=sys.stderr)
             extract(archive, members)
-
-
-def _folder(name: str) -> Path:
-    return corpora_home() / "text" / name
