@@ -13,6 +13,7 @@ help), a function that takes them, and three last lines:
 
 import argparse
 import dataclasses
+import errno
 import importlib
 import inspect
 import os
@@ -193,10 +194,10 @@ def _with_defaults(kind: type[T], values: dict[str, Any]) -> type[T]:
     return made
 
 
-def option_values(args: list[str], flag: str) -> list[str]:
-    """Returns the values of one flag among arguments that are not parsed yet."""
+def option_values(args: list[str], flag: str) -> list[str] | None:
+    """Returns the values of a flag among arguments that are not parsed yet; None without it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument(flag, nargs="*", default=[], dest="values")
+    parser.add_argument(flag, nargs="*", dest="values")
     return parser.parse_known_args(args)[0].values
 
 
@@ -228,7 +229,7 @@ class ModelArguments:
             raise ValueError("--workdir needs the directory of a trained model, or of several")
 
     @classmethod
-    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+    def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the search settings of the first workdir; nothing where there is no config."""
         workdirs = values_of("--workdir")
         if not workdirs:
@@ -302,6 +303,7 @@ def load_translator(arguments: ModelArguments) -> "Translator":
 
 
 _python_format = warnings.formatwarning
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a limit for files
 _registry = ConstructorRegistry()
 
 
@@ -340,9 +342,15 @@ def _format_warning(
 
 
 def _message(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if error.errno not in _FULL:
+        return text
+    return (
+        f"{text}. Free some space there, or choose another disk, and start the command again: it "
+        "keeps the finished parts"
+    )
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from flaxformer_mt.storage.paths import (
     is_remote,
     local_folder,
     make_folder,
+    naming,
     remove_tree,
 )
 
@@ -201,7 +202,10 @@ def new_directory(target: AnyPath) -> Iterator[Path]:
     target = target.resolve()
     make_folder(target.parent)
     parent = None if is_remote(target) else str(target.parent)
-    with tempfile.TemporaryDirectory(dir=parent, prefix=f"{target.name}.") as beside:
+    with (
+        naming(target),
+        tempfile.TemporaryDirectory(dir=parent, prefix=f"{target.name}.") as beside,
+    ):
         directory = Path(beside, target.name)
         yield directory
         move(directory, target)

@@ -282,7 +282,11 @@ class TestExitCode:
         [
             (ValueError("3 is too many"), "error: 3 is too many\n"),
             (FileNotFoundError("no file x"), "error: no file x\n"),
-            (OSError(28, "No space left on device", "x"), "error: x: No space left on device\n"),
+            (
+                OSError(28, "No space left on device", "x"),
+                "error: x: No space left on device. Free some space there, or choose another disk, "
+                "and start the command again: it keeps the finished parts\n",
+            ),
         ],
     )
     def test_bad_input_is_one_message_and_code_2(

@@ -87,6 +87,7 @@ def test_a_changed_variant_is_refused(file, tmp_path, capsys):
         (["--only", "bse"], "no variant 'bse' in .*: base, C d_ff/16"),
         (["--variants", "missing"], "must define `missing`, a dict of name to Config"),
         (["--variants", "wrong"], "must define `wrong`, a dict of name to Config"),
+        (["--workdir", ""], "needs --workdir"),
     ],
 )
 def test_says_what_is_missing(file, tmp_path, capsys, args, message):

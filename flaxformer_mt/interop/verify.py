@@ -147,7 +147,8 @@ def compare(
         "against": "workdir" if references is None else "reference",
     }
     # Without effective order, identical lines of fewer than four words have a BLEU of 0.
-    bleu = BLEU(tokenize=default_tokenize(language), effective_order=True, force=True)
+    tokenize = default_tokenize(language, text=against[0])
+    bleu = BLEU(tokenize=tokenize, effective_order=True, force=True)
     for name, metric in (("bleu", bleu), ("chrf", CHRF())):
         found[name] = {side: metric.corpus_score(t, against).score for side, t in texts.items()}
         found[name]["signature"] = str(metric.get_signature())

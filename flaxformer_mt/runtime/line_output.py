@@ -14,7 +14,15 @@ from types import FrameType
 from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
 from flaxformer_mt.runtime.files import is_regular, lock_file, open_output
-from flaxformer_mt.storage.paths import AnyPath, as_path, is_remote, move_file, working_copy
+from flaxformer_mt.storage.paths import (
+    AnyPath,
+    as_path,
+    is_remote,
+    move_file,
+    naming,
+    working_copy,
+    write_file,
+)
 
 T = TypeVar("T")
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
@@ -52,7 +60,7 @@ class LineOutput:
             record = _record(self._partial)
             if self.num_done:
                 _check_same(self._partial, record, settings)
-            record.write_text(json.dumps(settings), encoding="utf-8")
+            write_file(record, json.dumps(settings).encode())
         self.has_begun = True
 
     def earlier(self) -> Iterator[str]:
@@ -65,8 +73,9 @@ class LineOutput:
     def write(self, results: Sequence[str], *, final_newline: bool = True) -> None:
         """Writes the results of the next items, each one line or more, and flushes them."""
         text = "".join(f"{result}\n" for result in results)
-        self._file.write((text if final_newline else text.removesuffix("\n")).encode())
-        self._file.flush()
+        with naming(self._partial or "the output"):
+            self._file.write((text if final_newline else text.removesuffix("\n")).encode())
+            self._file.flush()
         self.num_done += len(results)
 
 
@@ -161,7 +170,7 @@ def line_output(
     partial = working_copy(final).with_name(f"{final.name}.partial")
     if not partial.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no directory {partial.parent} to write to")
-    with open(partial, "a+b") as file:
+    with naming(partial), open(partial, "a+b") as file:
         lock_file(
             file, f"another process writes {partial}: wait for its end, or choose another file"
         )

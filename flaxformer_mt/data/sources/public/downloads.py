@@ -142,7 +142,7 @@ def _save(response: requests.Response, partial: Path, *, start: int, total: int 
         desc=partial.name.removesuffix(".part"),
         disable=not sys.stderr.isatty(),
     )
-    with bar, open(partial, "ab" if start else "wb") as file:
+    with bar, naming(partial), open(partial, "ab" if start else "wb") as file:
         for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
             file.write(block)
             bar.update(len(block))
