@@ -1,12 +1,12 @@
 """Import and export of models: `python -m flaxformer_mt.convert`."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -99,10 +99,13 @@ def import_model(arguments: ConvertArguments) -> None:
 
     from flaxformer_mt.interop.marian.convert import read_marian
     from flaxformer_mt.interop.workdir import write_workdir
+    from flaxformer_mt.runtime.workdir_lock import LOCK_FILE, own_workdir
 
-    loaded = read_marian(local_folder(arguments.input), allow_pickle=arguments.allow_pickle)
-    with new_directory(workdir) as directory:
-        write_workdir(directory, loaded)
+    in_use = (workdir / LOCK_FILE).exists()  # maybe: a run may be training there
+    with own_workdir(workdir) if in_use else contextlib.nullcontext():
+        loaded = read_marian(local_folder(arguments.input), allow_pickle=arguments.allow_pickle)
+        with new_directory(workdir) as directory:
+            write_workdir(directory, loaded)
     print(
         f"{workdir}: {describe(loaded)}. Try:\n"
         f"  {sys.executable} -m flaxformer_mt.translate --workdir {workdir} < text"
@@ -192,7 +195,7 @@ def check_target(
     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def new_directory(target: AnyPath) -> Iterator[Path]:
     """Yields the path of a new directory. At the end this directory replaces `target`.
 

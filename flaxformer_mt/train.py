@@ -144,6 +144,8 @@ def train(
             check_workdir(workdir, config)
 
         # ------------------------------------------------------------------ data
+        if is_first() and not quiet:
+            print("reading the text", file=sys.stderr, flush=True)
         data = first_then_others(lambda: prepare_data(config, workdir))
         beam_size = max(config.decoding.beam_size, config.training.validation_beam_size)
         decoding = dataclasses.replace(config.decoding, beam_size=beam_size)

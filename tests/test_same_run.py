@@ -3,6 +3,8 @@
 import dataclasses
 import math
 import os
+import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -295,6 +297,30 @@ def steps_of(workdir: Path) -> list[int]:
 
 def validated_steps(workdir: Path) -> list[int]:
     return sorted(rank_steps(workdir / "checkpoints", steps_of(workdir)))
+
+
+@pytest.mark.parametrize("limit", [4_000, 40_000])
+def test_a_full_disk_is_one_message_and_the_run_resumes(
+    short, tmp_path, capsys, without_compilation, limit
+):
+    """The first limit is too small for metrics.jsonl, the second for a checkpoint."""
+    (tmp_path / "config.json").write_text(
+        to_json(changed(SHORT, training={"num_steps": 60, "checkpoint_every": 20})),
+        encoding="utf-8",
+    )
+    arguments = ["--config", str(tmp_path / "config.json"), "--workdir", str(tmp_path / "run")]
+    shutil.copytree(short / "tokenizer", tmp_path / "run" / "tokenizer")
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))  # simulates a full disk
+        assert main(arguments) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    *_, message = capsys.readouterr().err.split("error: ")
+    assert f"{tmp_path}/run" in message and message.count("\n") <= 2
+    assert re.search("[Ff]ree some space", message), message
+    assert main(arguments) == 0
+    assert steps_of(tmp_path / "run") == [40, 60]
 
 
 def test_another_training_state_is_refused_by_field(short):
