@@ -13,7 +13,6 @@ help), a function that takes them, and three last lines:
 
 import argparse
 import dataclasses
-import errno
 import importlib
 import inspect
 import os
@@ -32,6 +31,7 @@ from flaxformer_mt import __version__
 from flaxformer_mt.runtime.command import (
     exit_process,
     memory_problem,
+    message_of,
     platform_problem,
     prepare_process,
 )
@@ -144,7 +144,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except (ValueError, OSError) as error:
         if os.environ.get(DEBUG):
             raise
-        print(f"error: {_message(error)}", file=sys.stderr)
+        print(f"error: {message_of(error)}", file=sys.stderr)
         return 2
     except (AssertionError, RuntimeError, MemoryError) as error:
         problem = memory_problem(error) or platform_problem()
@@ -303,7 +303,6 @@ def load_translator(arguments: ModelArguments) -> "Translator":
 
 
 _python_format = warnings.formatwarning
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a limit for files
 _registry = ConstructorRegistry()
 
 
@@ -339,18 +338,6 @@ def _format_warning(
     if category is UserWarning:
         return f"warning: {message}\n"
     return _python_format(message, category, filename, lineno, line)
-
-
-def _message(error: Exception) -> str:
-    if not isinstance(error, OSError) or not error.strerror:
-        return str(error)
-    text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    if error.errno not in _FULL:
-        return text
-    return (
-        f"{text}. Free some space there, or choose another disk, and start the command again: it "
-        "keeps the finished parts"
-    )
 
 
 if __name__ == "__main__":

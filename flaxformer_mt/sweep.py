@@ -7,6 +7,7 @@ variants.
 
 import dataclasses
 import json
+import signal
 import statistics
 import sys
 
@@ -90,7 +91,7 @@ def finish(name: str, config: Config, workdir: AnyPath) -> None:
     except ValueError as error:
         raise ValueError(f"variant {name!r}: {error}") from error
     if ending != "complete":
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(signal.SIGTERM if ending == "preempted" else signal.SIGINT)
     jax.clear_caches()  # the next variant has other programs
     write_file(mark, b"")
 

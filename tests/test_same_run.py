@@ -299,17 +299,16 @@ def validated_steps(workdir: Path) -> list[int]:
     return sorted(rank_steps(workdir / "checkpoints", steps_of(workdir)))
 
 
-@pytest.mark.parametrize("limit", [4_000, 40_000])
+@pytest.mark.parametrize("limit", [8_000, 40_000])
 def test_a_full_disk_is_one_message_and_the_run_resumes(
-    short, tmp_path, capsys, without_compilation, limit
+    tmp_path, capsys, without_compilation, limit
 ):
     """The first limit is too small for metrics.jsonl, the second for a checkpoint."""
-    (tmp_path / "config.json").write_text(
-        to_json(changed(SHORT, training={"num_steps": 60, "checkpoint_every": 20})),
-        encoding="utf-8",
-    )
+    config = changed(SHORT, training={"checkpoint_every": 20})
+    (tmp_path / "config.json").write_text(to_json(config), encoding="utf-8")
     arguments = ["--config", str(tmp_path / "config.json"), "--workdir", str(tmp_path / "run")]
-    shutil.copytree(short / "tokenizer", tmp_path / "run" / "tokenizer")
+    assert main([*arguments, "--training.num-steps", "20"]) == 0
+    arguments += ["--training.num-steps", "60"]
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))  # simulates a full disk

@@ -6,6 +6,7 @@ an object is written whole.
 """
 
 import contextlib
+import errno
 import functools
 import os
 import re
@@ -21,6 +22,9 @@ from upath import UPath
 
 AnyPath: TypeAlias = Path | UPath
 PathLike: TypeAlias = str | os.PathLike[str] | UPath
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of the errors for a full disk, a quota, and a limit for files."""
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+]+):/(/?)")  # C:/ is a drive
 _EXTRAS = {"gs": "gcs", "gcs": "gcs", "s3": "s3", "s3a": "s3", "hf": "hf"}
@@ -76,11 +80,11 @@ def write_file(path: AnyPath, content: bytes) -> None:
 
 @contextlib.contextmanager
 def naming(path: PathLike) -> Iterator[None]:
-    """Adds a path to an OSError without one. If a disk is full, Python does not name the file."""
+    """Adds a path to the error of a full disk, which does not name the file."""
     try:
         yield
     except OSError as error:
-        if error.errno is None or error.filename is not None:
+        if error.errno not in FULL or error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 
