@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from flaxformer_mt.storage.paths import naming
+
 _DAMAGED = (
     tarfile.TarError,
     zipfile.BadZipFile,

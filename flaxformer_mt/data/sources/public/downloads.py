@@ -18,6 +18,8 @@ import portalocker
 import requests
 import urllib3
 
+from flaxformer_mt.storage.paths import naming
+
 HOME = "FLAXFORMER_MT_CORPORA"
 CHECKSUMS = "FLAXFORMER_MT_CHECKSUMS"
 
