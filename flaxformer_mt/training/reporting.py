@@ -1,5 +1,6 @@
 """Reports of a run: progress on the terminal, metrics.jsonl, and TensorBoard."""
 
+import contextlib
 import json
 import math
 import sys
@@ -128,12 +129,13 @@ class Reporter:
             tqdm.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        """Closes the files and the progress bar."""
+        """Closes the files and the progress bar; all of them, even if the disk is full."""
         self._bar.close()
         if self._workdir is not None:
-            self._file.close()
-            self._events.close()
-            self._mirror.close()
+            with contextlib.ExitStack() as last_first:
+                last_first.callback(self._mirror.close)
+                last_first.callback(self._events.close)
+                last_first.callback(self._file.close)
 
     def flush(self) -> None:
         """Ensures that all reports so far are in the workdir: call it before a checkpoint.
