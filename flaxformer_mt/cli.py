@@ -31,6 +31,7 @@ from flaxformer_mt import __version__
 from flaxformer_mt.runtime.command import (
     exit_process,
     memory_problem,
+    message_of,
     platform_problem,
     prepare_process,
 )
@@ -143,7 +144,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except (ValueError, OSError) as error:
         if os.environ.get(DEBUG):
             raise
-        print(f"error: {_message(error)}", file=sys.stderr)
+        print(f"error: {message_of(error)}", file=sys.stderr)
         return 2
     except (AssertionError, RuntimeError, MemoryError) as error:
         problem = memory_problem(error) or platform_problem()
@@ -193,10 +194,10 @@ def _with_defaults(kind: type[T], values: dict[str, Any]) -> type[T]:
     return made
 
 
-def option_values(args: list[str], flag: str) -> list[str]:
-    """Returns the values of one flag among arguments that are not parsed yet."""
+def option_values(args: list[str], flag: str) -> list[str] | None:
+    """Returns the values of a flag among arguments that are not parsed yet; None without it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument(flag, nargs="*", default=[], dest="values")
+    parser.add_argument(flag, nargs="*", dest="values")
     return parser.parse_known_args(args)[0].values
 
 
@@ -228,7 +229,7 @@ class ModelArguments:
             raise ValueError("--workdir needs the directory of a trained model, or of several")
 
     @classmethod
-    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+    def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the search settings of the first workdir; nothing where there is no config."""
         workdirs = values_of("--workdir")
         if not workdirs:
@@ -337,12 +338,6 @@ def _format_warning(
     if category is UserWarning:
         return f"warning: {message}\n"
     return _python_format(message, category, filename, lineno, line)
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import runpy
 import sys
 import traceback
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,18 +109,20 @@ class ConfigArguments(Config):
     given: demo, or own_text where options list other text than the demo's."""
 
     @classmethod
-    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+    def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the values of the file that --config names (see `cli.command`)."""
         given = {name: _given_lists(name, values_of) for name in ("train", "validation", "test")}
-        path = "".join(values_of("--config")[:1])
-        if not path and values_of("--data.prepared"):
-            prepared = join(".", values_of("--data.prepared")[0]) / CONFIG_FILE
-            path = str(prepared) if prepared.is_file() else ""  # `prepare` wrote it
-        if not path and any(map(_is_own, given.values())):
+        path = "".join((values_of("--config") or [])[:1])
+        own = any(map(_is_own, given.values()))
+        if prepared := values_of("--data.prepared"):
+            file = join(".", prepared[0]) / CONFIG_FILE  # `prepare` wrote it
+            if file.is_file():
+                path, own = path or str(file), own or _is_own(vars(_read_json(file).data.train))
+        if not path and own:
             path = "own_text"
             print("no --config, but own text: taking the config own_text", file=sys.stderr)
         config = load_config(path or cls.config)
-        data = _without_replaced_text(config.data, given)
+        data = _without_replaced_text(config.data, given, own=own)
         return {
             "config": path or cls.config,
             **vars(dataclasses.replace(config, data=data)),
@@ -221,24 +223,31 @@ def _find(path: str) -> Path:
     for file in (shipped, Path(path)) if is_name else (Path(path), shipped):
         if file.is_file():
             return file
+    if (Path(path) / CONFIG_FILE).is_file():
+        raise FileNotFoundError(f"{path} is a folder; its config is {Path(path) / CONFIG_FILE}")
     names = sorted(file.stem for file in SHIPPED.glob("*.py"))
     here = [] if is_name else sorted(map(str, Path(path).parent.glob("*.py")))
     raise FileNotFoundError(f"no config file {path}; there are: {', '.join(here + names)}")
 
 
-def _given_lists(split: str, values_of: Callable[[str], list[str]]) -> dict[str, tuple[str, ...]]:
-    """Returns the texts and languages that the command line lists for a set, by field."""
+def _given_lists(
+    split: str, values_of: Callable[[str], list[str] | None]
+) -> dict[str, tuple[str, ...]]:
+    """Returns the texts and languages that the command line lists for a set, by field.
+
+    A list is empty if its flag has no values, such as the name of an unset variable of a shell.
+    """
     flags = {name: f"--data.{split}.{name}" for name in (*_TEXT, *_LANGUAGES)}
     values = {
         name: values_of(flag) or values_of(flag.replace("_", "-")) for name, flag in flags.items()
     }
-    return {name: tuple(found) for name, found in values.items() if found}
+    return {name: tuple(found) for name, found in values.items() if found is not None}
 
 
-def _is_own(lists: dict[str, tuple[str, ...]]) -> bool:
-    """Returns whether the lists name other text than the demo's."""
-    return bool(
-        lists.get("source") or lists.get("target") or not all(map(_is_demo, lists.get("pairs", ())))
+def _is_own(lists: Mapping[str, Any]) -> bool:
+    """Returns whether the lists of a set name other text than the demo's."""
+    return any(map(lists.get, ("source", "target"))) or not all(
+        map(_is_demo, lists.get("pairs", ()))
     )
 
 
@@ -247,14 +256,13 @@ def _is_demo(spec: str) -> bool:
 
 
 def _without_replaced_text(
-    data: DataConfig, given: dict[str, dict[str, tuple[str, ...]]]
+    data: DataConfig, given: dict[str, dict[str, tuple[str, ...]]], *, own: bool
 ) -> DataConfig:
     """Returns the data of a config file without text that the command line replaces.
 
     Text of the command line replaces all text of its set: a set has several fields for text, and
-    text of two origins would mix. Own text also replaces the demo's text in every other set.
+    text of two origins would mix. `own` text also replaces the demo's text in every other set.
     """
-    own = any(map(_is_own, given.values()))
     sets: dict[str, CorpusConfig] = {}
     dropped = []
     for split, lists in given.items():

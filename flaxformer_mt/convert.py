@@ -1,12 +1,12 @@
 """Import and export of models: `python -m flaxformer_mt.convert`."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,6 +24,7 @@ from flaxformer_mt.storage.paths import (
     is_remote,
     local_folder,
     make_folder,
+    naming,
     remove_tree,
 )
 
@@ -108,10 +109,13 @@ def import_model(arguments: ConvertArguments) -> None:
 
     from flaxformer_mt.interop.marian.convert import read_marian
     from flaxformer_mt.interop.workdir import write_workdir
+    from flaxformer_mt.runtime.workdir_lock import LOCK_FILE, own_workdir
 
-    loaded = read_marian(local_folder(arguments.input), allow_pickle=arguments.allow_pickle)
-    with new_directory(workdir) as directory:
-        write_workdir(directory, loaded)
+    in_use = (workdir / LOCK_FILE).exists()  # maybe: a run may be training there
+    with own_workdir(workdir) if in_use else contextlib.nullcontext():
+        loaded = read_marian(local_folder(arguments.input), allow_pickle=arguments.allow_pickle)
+        with new_directory(workdir) as directory:
+            write_workdir(directory, loaded)
     print(
         f"{workdir}: {describe(loaded)}. Try:\n"
         f"  {sys.executable} -m flaxformer_mt.translate --workdir {workdir} < text"
@@ -209,7 +213,7 @@ def check_target(
     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def new_directory(target: AnyPath) -> Iterator[Path]:
     """Yields the path of a new directory. At the end this directory replaces `target`.
 
@@ -219,7 +223,10 @@ def new_directory(target: AnyPath) -> Iterator[Path]:
     target = target.resolve()
     make_folder(target.parent)
     parent = None if is_remote(target) else str(target.parent)
-    with tempfile.TemporaryDirectory(dir=parent, prefix=f"{target.name}.") as beside:
+    with (
+        naming(target),
+        tempfile.TemporaryDirectory(dir=parent, prefix=f"{target.name}.") as beside,
+    ):
         directory = Path(beside, target.name)
         yield directory
         move(directory, target)

@@ -59,8 +59,8 @@ class EvaluateArguments(ModelArguments):
     """Hypotheses that the search keeps; 1 is greedy search. If not given, as in the config."""
     tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
     """How BLEU splits text into words. auto depends on --target-language, or on the language in the
-    config: zh for Chinese, char for other languages without spaces (Japanese, Thai, ...), else 13a.
-    none splits at spaces only."""
+    config, and on the letters of the references: zh for Chinese, char for other languages without
+    spaces (Japanese, Thai, ...), else 13a. none splits at spaces only."""
     lowercase: bool = False
     """Ignore case, as `sacrebleu -lc` does."""
     json: bool = False
@@ -85,7 +85,7 @@ def evaluate(arguments: EvaluateArguments) -> None:
     if tokenize == "auto":
         given = arguments.target_language or (arguments.source and config.data.target_language)
         languages = (given,) if given else config.data.target_languages_of("test")
-        tokenize = default_tokenize(*languages)
+        tokenize = default_tokenize(*languages, text=test_set.first_references)
     scores = CorpusScores(tokenize=tokenize, lowercase=arguments.lowercase)
     with interruptible() as run, line_output(path, resume=arguments.resume) as output:
         translator = load_translator(arguments)
@@ -104,6 +104,8 @@ class EvaluationSet(NamedTuple):
     pairs: Iterator[tuple[str, str]]
     digests: dict[str, str]
     """Hashes of the text."""
+    first_references: list[str]
+    """The first translations."""
 
 
 def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationSet:
@@ -115,7 +117,10 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
         names = ("source", "reference")
         digests = {name: file.digest for name, file in zip(names, files, strict=True)}
         return EvaluationSet(
-            files[0].num_lines, zip(files[0].lines(), files[1].lines(), strict=True), digests
+            files[0].num_lines,
+            zip(files[0].lines(), files[1].lines(), strict=True),
+            digests,
+            list(itertools.islice(files[1].lines(), LINES_AT_ONCE)),
         )
     from flaxformer_mt.data.held_out import read_pairs
     from flaxformer_mt.data.sources.corpora import CorpusConfig
@@ -125,7 +130,10 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
     pairs = read_pairs(config, config.test)
     digest = hashlib.blake2b(repr(pairs).encode(), digest_size=16).hexdigest()
     return EvaluationSet(
-        len(pairs), ((one.source, one.target) for one in pairs), {"source": digest}
+        len(pairs),
+        ((one.source, one.target) for one in pairs),
+        {"source": digest},
+        [one.target for one in pairs[:LINES_AT_ONCE]],
     )
 
 

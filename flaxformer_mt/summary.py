@@ -36,9 +36,9 @@ class SummaryArguments(ConfigArguments):
     """Target tokens of the example, end token included."""
 
     @classmethod
-    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+    def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the config of the run in --workdir, or of the file that --config names."""
-        workdir = "".join(values_of("--workdir"))
+        workdir = "".join(values_of("--workdir") or [])
         if workdir:
             return {"workdir": workdir, **vars(workdir_config(workdir))}
         return super().defaults(values_of)

@@ -7,11 +7,18 @@ variants.
 
 import dataclasses
 import json
+import signal
 import statistics
 import sys
 
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, differences, load_variants, workdir_config
+from flaxformer_mt.config import (
+    Config,
+    differences,
+    load_variants,
+    shipped_name,
+    workdir_config,
+)
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.host_memory import share_freed_memory
 from flaxformer_mt.storage.paths import AnyPath, as_path, write_file
@@ -30,8 +37,9 @@ class SweepArguments:
     """Python file that defines the variants: a dict of name to Config, the base model first."""
     variants: str = "variants"
     """The name of that dict in the file."""
-    workdir: str = "runs/sweep"
-    """Directory of the sweep: the table, and a workdir for each variant."""
+    workdir: str = ""
+    """Directory of the sweep: the table, and a workdir for each variant. If not given: runs/NAME
+    for a config NAME that comes with the package."""
     only: tuple[str, ...] = ()
     """Names of the variants to train; all if not given."""
 
@@ -39,13 +47,19 @@ class SweepArguments:
 def sweep(arguments: SweepArguments) -> None:
     """Trains unfinished variants, and writes the table after each."""
     variants = load_variants(arguments.config, arguments.variants)
+    shipped = shipped_name(arguments.config)
+    if not (arguments.workdir or shipped):
+        raise ValueError(
+            f"--config {arguments.config} needs --workdir: the directory of a new sweep, or of the "
+            "one to continue"
+        )
     unknown = sorted(set(arguments.only) - set(variants))
     if unknown:
         raise ValueError(f"no variant {unknown[0]!r} in {arguments.config}: {', '.join(variants)}")
     share_freed_memory()
     base = next(iter(variants.values()))
     chosen = {name: variants[name] for name in variants if name in (arguments.only or variants)}
-    table, folder = HEADER, as_path(arguments.workdir)
+    table, folder = HEADER, as_path(arguments.workdir or f"runs/{shipped}")
     for number, (name, config) in enumerate(chosen.items(), start=1):
         print(f"{name} ({number} of {len(chosen)})", file=sys.stderr)
         workdir = folder / "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
@@ -77,7 +91,7 @@ def finish(name: str, config: Config, workdir: AnyPath) -> None:
     except ValueError as error:
         raise ValueError(f"variant {name!r}: {error}") from error
     if ending != "complete":
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(signal.SIGTERM if ending == "preempted" else signal.SIGINT)
     jax.clear_caches()  # the next variant has other programs
     write_file(mark, b"")
 

@@ -74,7 +74,7 @@ class TrainArguments(ConfigArguments):
     """Resume although the training data has changed, with the next epoch of the new data."""
 
     @classmethod
-    def defaults(cls, values_of: Callable[[str], list[str]]) -> dict[str, Any]:
+    def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the values of the config file, and the workdir of a shipped config."""
         values = super().defaults(values_of)
         name = shipped_name(values["config"])
@@ -143,6 +143,8 @@ def train(
             check_workdir(workdir, config)
 
         # ------------------------------------------------------------------ data
+        if is_first() and not quiet:
+            print("reading the text", file=sys.stderr, flush=True)
         data = first_then_others(lambda: prepare_data(config, workdir))
         beam_size = max(config.decoding.beam_size, config.training.validation_beam_size)
         decoding = dataclasses.replace(config.decoding, beam_size=beam_size)
@@ -200,12 +202,14 @@ def train(
                 loop = Loop(run, (state, progress), reporter, stopped)
                 ending = loop()
             run.checkpoints.close()
-        except (ValueError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
+        except BaseException as error:
+            reason = f"error: {error}" if isinstance(error, Exception) else "interrupted"
             with contextlib.suppress(OSError):  # the disk may be full
-                reporter.end(run.checkpoints.latest_step() or 0, f"error: {error}", show=False)
+                reporter.end(run.checkpoints.latest_step() or 0, reason, show=False)
+            with contextlib.suppress(OSError):
+                reporter.close()
             raise
-        finally:
-            reporter.close()
+        reporter.close()
         if ending != "complete":
             step = int(loop.state.step)
             print_from_first(f"stopped at step {step}, saved; the same command goes on from there")

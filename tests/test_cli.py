@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -281,7 +282,11 @@ class TestExitCode:
         [
             (ValueError("3 is too many"), "error: 3 is too many\n"),
             (FileNotFoundError("no file x"), "error: no file x\n"),
-            (OSError(28, "No space left on device", "x"), "error: x: No space left on device\n"),
+            (
+                OSError(28, "No space left on device", "x"),
+                "error: x: No space left on device. Free some space there, or choose another disk, "
+                "and start the command again: it keeps the finished parts\n",
+            ),
         ],
     )
     def test_bad_input_is_one_message_and_code_2(
@@ -770,6 +775,31 @@ class TestTranslate:
 
 
 class TestOutput:
+    def test_a_full_disk_keeps_the_finished_lines_and_says_so(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+        def work() -> None:
+            with line_output(str(tmp_path / "out")) as output:
+                output.begin({})
+                output.write(["one", "two"])
+                resource.setrlimit(resource.RLIMIT_FSIZE, (100, unlimited[1]))  # as a full disk
+                output.write(["x" * 200])
+
+        try:
+            assert cli.exit_code(work) == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        finished, error = capsys.readouterr().err.splitlines()
+        assert finished.startswith("the results of the first 2 lines are in")
+        assert error.startswith(f"error: {tmp_path / 'out.partial'}: File too large. Free some")
+        with line_output(str(tmp_path / "out"), resume=True) as output:
+            output.begin({})
+            assert output.num_done == 2
+            output.write(["three"])
+        assert (tmp_path / "out").read_text() == "one\ntwo\nthree\n"
+
     def test_failure_leaves_the_earlier_file_and_the_finished_lines(self, work: Path) -> None:
         (work / "out").write_text("precious")
         with pytest.raises(ValueError), line_output("out") as output:

@@ -193,6 +193,23 @@ class TestText:
         assert arguments.data.test == CorpusConfig(pairs=("demo:test",))
         assert arguments.data.train.pairs == (text[1:] or ("demo:train",))
 
+    def test_a_list_without_values_is_an_empty_list_and_not_the_demo(self) -> None:
+        data = parse("--data.train.source", "--data.train.target").data
+        assert data.train == CorpusConfig()
+        assert parse("--data.validation.pairs").data.validation == CorpusConfig()
+
+    def test_a_prepared_corpus_of_own_text_leaves_no_text_of_the_demo(self, tmp_path: Path) -> None:
+        (tmp_path / "config.json").write_text(to_json(parse(*OWN_TEXT).as_config()))
+        prepared = ("--data.prepared", str(tmp_path))
+        assert parse(*prepared).config == str(tmp_path / "config.json")
+        data = parse("--config", "demo", *prepared).data
+        assert data.train == data.validation == data.test == CorpusConfig()
+
+    def test_the_folder_of_a_config_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "config.json").write_text(to_json(load_config("demo")), encoding="utf-8")
+        with pytest.raises(FileNotFoundError, match=r"is a folder; its config is .*/config\.json"):
+            parse("--config", str(tmp_path))
+
     @pytest.mark.parametrize("name", ["demo", "configs/demo.py", "copy.json"])
     def test_own_text_leaves_no_text_of_the_demo(
         self, name: str, tmp_path: Path, capsys: pytest.CaptureFixture

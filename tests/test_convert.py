@@ -1,6 +1,7 @@
 """The command `convert`: imports and exports of models."""
 
 import json
+import resource
 import typing
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from flaxformer_mt.interop.ctranslate2.export import QUANTIZATIONS
 from flaxformer_mt.interop.marian.convert import read_marian
 from flaxformer_mt.interop.verify import VerificationFailed
 from flaxformer_mt.interop.workdir import write_workdir
+from flaxformer_mt.runtime.workdir_lock import own_workdir
 from flaxformer_mt.translation.translator import Translator
 
 pytest.importorskip("safetensors", reason="needs the extra [marian] (safetensors)")
@@ -87,6 +89,9 @@ def test_other_files_are_not_overwritten(work, capsys):
         capsys.readouterr().err
     )
     assert (work / "run" / "thesis.txt").read_text() == "mine"
+    with own_workdir("run"):
+        assert import_model("--overwrite") == 2
+    assert "another run uses run: process" in capsys.readouterr().err
     assert import_model("--overwrite") == 0
     assert not (work / "run" / "thesis.txt").exists()
     (work / "out").mkdir()
@@ -99,6 +104,21 @@ def test_other_files_are_not_overwritten(work, capsys):
     )
     assert convert.main(["--to", "marian", "--workdir", "run", "--output", ".", "--overwrite"]) == 2
     assert "contains the current directory" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_one_message_and_the_earlier_export_stays(work, capsys):
+    assert import_model() == 0 and export_model() == 0
+    before = Path("out", "model.safetensors").read_bytes()
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in (100, len(before) - 1):
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))  # as a full disk
+            assert export_model() == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        assert "Free some space there, or choose another disk" in capsys.readouterr().err
+    assert Path("out", "model.safetensors").read_bytes() == before
+    assert sorted(path.name for path in work.iterdir()) == ["opus", "out", "run"]
 
 
 def test_the_model_that_is_read_is_never_overwritten(work, capsys):

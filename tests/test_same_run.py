@@ -3,6 +3,8 @@
 import dataclasses
 import math
 import os
+import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -295,6 +297,29 @@ def steps_of(workdir: Path) -> list[int]:
 
 def validated_steps(workdir: Path) -> list[int]:
     return sorted(rank_steps(workdir / "checkpoints", steps_of(workdir)))
+
+
+@pytest.mark.parametrize("limit", [8_000, 40_000])
+def test_a_full_disk_is_one_message_and_the_run_resumes(
+    tmp_path, capsys, without_compilation, limit
+):
+    """The first limit is too small for metrics.jsonl, the second for a checkpoint."""
+    config = changed(SHORT, training={"checkpoint_every": 20})
+    (tmp_path / "config.json").write_text(to_json(config), encoding="utf-8")
+    arguments = ["--config", str(tmp_path / "config.json"), "--workdir", str(tmp_path / "run")]
+    assert main([*arguments, "--training.num-steps", "20"]) == 0
+    arguments += ["--training.num-steps", "60"]
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))  # simulates a full disk
+        assert main(arguments) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    *_, message = capsys.readouterr().err.split("error: ")
+    assert f"{tmp_path}/run" in message and message.count("\n") <= 2
+    assert re.search("[Ff]ree some space", message), message
+    assert main(arguments) == 0
+    assert steps_of(tmp_path / "run") == [40, 60]
 
 
 def test_another_training_state_is_refused_by_field(short):

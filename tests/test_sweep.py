@@ -86,6 +86,7 @@ def test_a_changed_variant_is_refused(file, tmp_path, capsys):
         (["--only", "bse"], "no variant 'bse' in .*: base, C d_ff/16"),
         (["--variants", "missing"], "must define `missing`, a dict of name to Config"),
         (["--variants", "wrong"], "must define `wrong`, a dict of name to Config"),
+        (["--workdir", ""], "needs --workdir"),
     ],
 )
 def test_says_what_is_missing(file, tmp_path, capsys, args, message):
@@ -93,3 +94,10 @@ def test_says_what_is_missing(file, tmp_path, capsys, args, message):
     error = capsys.readouterr().err
     assert re.search(message, error), error
     assert not Path(tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(("ending", "code"), [("preempted", 143), ("interrupted", 130)])
+def test_a_signal_ends_the_sweep_with_its_code(file, tmp_path, monkeypatch, ending, code):
+    monkeypatch.setattr("flaxformer_mt.train.train", lambda *_, **__: ending)
+    assert sweep.main(["--config", str(file), "--workdir", str(tmp_path / "sweep")]) == code
+    assert not (tmp_path / "sweep" / "base" / "finished").exists()

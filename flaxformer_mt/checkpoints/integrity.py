@@ -22,6 +22,8 @@ from flaxformer_mt.storage.paths import (
 )
 
 _NEWEST = "newest_checkpoint"
+# Parts of the messages about a full disk, a quota, and a limit for files.
+_FULL = ("RESOURCE_EXHAUSTED", "No space left", "quota exceeded", "File too large")
 MANIFEST = "files.json"
 
 
@@ -147,7 +149,7 @@ def write_failure(what: str, where: AnyPath, error: Exception, newest: str = "")
     `newest` describes the newest checkpoint that exists.
     """
     text = str(error)
-    full = "RESOURCE_EXHAUSTED" in text or "No space left" in text
+    full = any(sign in text for sign in _FULL)
     reason = "the disk is full" if full else text.split("\n")[0] or type(error).__name__
     advice = "free some space" if full else "check that this directory can be written to"
     newest = f" ({newest})" if newest else ""

@@ -21,6 +21,8 @@ from flaxformer_mt.storage.paths import AnyPath
 LATE_METRICS = "late_metrics.json"
 """File in a checkpoint: metrics of a validation that followed later, after a stop."""
 
+_SMALLEST_BLEU = 0.005  # a smaller one is shown as 0.00
+
 _EXTRAS = "extras/metadata"  # Orbax gave it its name
 
 _log = logging.getLogger(__name__)
@@ -29,10 +31,11 @@ _log = logging.getLogger(__name__)
 def quality(metrics: Mapping[str, float]) -> float:
     """Returns the sort key of a checkpoint: "bleu" above 0, else -"loss", else (or for NaN) -inf.
 
-    BLEU of 0 tells nothing: early checkpoints have it while their loss falls. -loss is never above
-    0, so a checkpoint with BLEU precedes one without.
+    BLEU of 0.00 tells nothing: early checkpoints have it while their loss falls. -loss is never
+    above 0, so a checkpoint with BLEU precedes one without.
     """
-    score = metrics.get("bleu") or -metrics.get("loss", math.inf)
+    bleu = metrics.get("bleu", 0.0)
+    score = -metrics.get("loss", math.inf) if abs(bleu) < _SMALLEST_BLEU else bleu
     return -math.inf if math.isnan(score) else score
 
 

@@ -221,7 +221,9 @@ def _with_room_for(
     )
     if (source, target) == shapes[-1][1:]:
         return shapes
-    rows = num_rows(max(source, target), tokens_per_batch, _ROWS_MULTIPLE_OF)
+    longest = max(source, target)
+    tokens = max(tokens_per_batch, _ROWS_MULTIPLE_OF * longest)  # a long line ends no training
+    rows = num_rows(longest, tokens, _ROWS_MULTIPLE_OF)
     return (*shapes, BatchShape(rows, source, target))
 
 

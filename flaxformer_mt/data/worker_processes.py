@@ -17,6 +17,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+from flaxformer_mt.storage.paths import naming
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -66,7 +68,7 @@ class Workers:
             self._pool = self._stack.enter_context(_start_pool(self._num_processes))
         pending: deque[Future[R]] = deque()
         # Each process reads the work once, because it contains a tokenizer.
-        with tempfile.NamedTemporaryFile(suffix=".work") as file:
+        with naming(tempfile.gettempdir()), tempfile.NamedTemporaryFile(suffix=".work") as file:
             pickle.dump(work, file)
             file.flush()
             try:

@@ -6,7 +6,10 @@ Scores", https://aclanthology.org/W18-6319).
 """
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from sacrebleu.metrics.bleu import BLEU
@@ -28,6 +31,11 @@ _WITHOUT_SPACES = {
     *("shn", "ksw", "mnw", "nod", "tts", "khb", "lana", "talu", "bo", "bod", "tib", "dz", "dzo"),
     "tibt",
 }
+# First words of the Unicode names of letters without spaces between words, Chinese aside.
+_LETTERS_WITHOUT_SPACES = {
+    *("HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW"),
+}
+_NUM_LETTERS = 10_000  # at most, that decide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,14 +56,19 @@ def bleu(
     *,
     tokenize: Tokenize = "13a",
     lowercase: bool = False,
+    effective_order: bool = False,
 ) -> MetricScore:
     """Corpus BLEU against one reference a line, as `sacrebleu [-tok TOKENIZE] [-lc]` gives it.
+
+    With `effective_order`, n-grams that are longer than every line do not count.
 
     Raises ValueError if the two sides have different lengths or no line at all.
     """
     _check_lengths(hypotheses, references)
     # force: no warning about text that looks tokenised. The signature has the tokeniser.
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    metric = BLEU(
+        tokenize=tokenize, lowercase=lowercase, force=True, effective_order=effective_order
+    )
     return _score("BLEU", metric, hypotheses, references)
 
 
@@ -104,8 +117,8 @@ class CorpusScores:
         return bleu_score, chrf_score
 
 
-def default_tokenize(*languages: str) -> Tokenize:
-    """Returns the BLEU tokenizer for the target languages of a text.
+def default_tokenize(*languages: str, text: Iterable[str] = ()) -> Tokenize:
+    """Returns the BLEU tokenizer for text in some languages.
 
     "zh" is for Chinese (alone, or with languages that have spaces). "char" is for Japanese, Thai,
     Lao, Khmer, Burmese, Tibetan and others without spaces: sacreBLEU's tokenizers for their words
@@ -114,9 +127,12 @@ def default_tokenize(*languages: str) -> Tokenize:
     Args:
       languages: codes such as "de", "zh", "zh-TW", "cmn_Hans" or "yue". A script such as Latn
         decides before the language.
+      text: some of the text. Its letters decide if the codes say "13a": a code may be unknown here,
+        or not be that of the text.
     """
     chosen = {_tokenize_one(language) for language in languages}
-    return "char" if "char" in chosen else "zh" if "zh" in chosen else "13a"
+    named = "char" if "char" in chosen else "zh" if "zh" in chosen else "13a"
+    return _tokenize_letters(text) if named == "13a" else named
 
 
 def _tokenize_one(language: str) -> Tokenize:
@@ -130,6 +146,17 @@ def _tokenize_one(language: str) -> Tokenize:
         if decisive in ("latn", "cyrl"):
             return "13a"
     return "13a"
+
+
+def _tokenize_letters(text: Iterable[str]) -> Tokenize:
+    """Returns "zh" or "char" if most letters of a text have no spaces between words."""
+    letters = filter(str.isalpha, itertools.chain.from_iterable(text))
+    names = (unicodedata.name(letter, "-") for letter in itertools.islice(letters, _NUM_LETTERS))
+    counts = Counter(name.split()[0] for name in names)
+    others = sum(counts[name] for name in _LETTERS_WITHOUT_SPACES)
+    if 2 * (counts["CJK"] + others) <= counts.total():
+        return "13a"
+    return "char" if 20 * others > counts["CJK"] else "zh"  # Japanese has Chinese characters too
 
 
 def _score(

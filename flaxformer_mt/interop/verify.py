@@ -157,9 +157,14 @@ def compare(
         if one.text == other.text
     ]
     workdir, export = ([one.text for one in side] for side in (ours, theirs))
-    against, tokenize = workdir if references is None else references, default_tokenize(language)
+    against = workdir if references is None else references
+    tokenize = default_tokenize(language, text=against)
     scores = {
-        "bleu": [bleu(side, against, tokenize=tokenize) for side in (workdir, export)],
+        # Without effective order, identical lines of fewer than four words have a BLEU of 0.
+        "bleu": [
+            bleu(side, against, tokenize=tokenize, effective_order=True)
+            for side in (workdir, export)
+        ],
         "chrf": [chrf(side, against) for side in (workdir, export)],
     }
     return {
@@ -288,7 +293,7 @@ def _by_transformers(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends sacremoses, which is not needed here
         tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
-    model = transformers.MarianMTModel.from_pretrained(directory).eval()
+    model: Any = transformers.MarianMTModel.from_pretrained(directory).eval()
     translations: dict[str, Translation] = {}
     ordered = sorted(set(lines), key=len)  # little padding
     for start in range(0, len(ordered), MARIAN_BATCH):

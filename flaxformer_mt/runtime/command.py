@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import absl.logging  # noqa: F401 - creates the logger "absl"
 
 from flaxformer_mt.runtime.host_memory import keep_freed_memory
+from flaxformer_mt.storage.paths import FULL
 
 
 @functools.cache
@@ -73,6 +74,19 @@ def memory_problem(error: BaseException) -> str:
         "whole: the same command continues from it.\n"
         "Translating, scoring: lower --decoding.tokens-per-batch; --resume goes on after the "
         "finished lines"
+    )
+
+
+def message_of(error: Exception) -> str:
+    """Returns the message of bad input or a failing file, and what to do about a full disk."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if error.errno not in FULL:
+        return text
+    return (
+        f"{text}. Free some space there, or choose another disk, and start the command again: it "
+        "keeps the finished parts"
     )
 
 

@@ -15,7 +15,14 @@ from types import FrameType
 from typing import Any, BinaryIO
 
 from flaxformer_mt.runtime.line_input import is_regular
-from flaxformer_mt.storage.paths import as_path, is_remote, move_file, working_copy
+from flaxformer_mt.storage.paths import (
+    as_path,
+    is_remote,
+    move_file,
+    naming,
+    working_copy,
+    write_file,
+)
 
 Run = Callable[[Callable[[], Any]], Any]
 """Returns the result of a function."""
@@ -45,7 +52,7 @@ class LineOutput:
             record = _record(self._partial)
             if self.num_done:
                 _check_same(self._partial, record, settings)
-            record.write_text(json.dumps(settings), encoding="utf-8")
+            write_file(record, json.dumps(settings).encode())
         self.has_begun = True
 
     def earlier(self) -> Iterator[str]:
@@ -58,8 +65,9 @@ class LineOutput:
     def write(self, results: Sequence[str], *, final_newline: bool = True) -> None:
         """Writes the results of the next items, each one line or more, and flushes them."""
         text = "".join(f"{result}\n" for result in results)
-        self._file.write((text if final_newline else text.removesuffix("\n")).encode())
-        self._file.flush()
+        with naming(self._partial or "the output"):
+            self._file.write((text if final_newline else text.removesuffix("\n")).encode())
+            self._file.flush()
         self.num_done += len(results)
 
 
@@ -150,7 +158,7 @@ def line_output(
     partial = working_copy(final).with_name(f"{final.name}.partial")
     if not partial.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no directory {partial.parent} to write to")
-    with open(partial, "a+b") as file:
+    with naming(partial), open(partial, "a+b") as file:
         try:
             lock_file(file)
         except BlockingIOError:

@@ -21,7 +21,7 @@ from upath import UPath
 
 from flaxformer_mt.runtime.line_output import lock_file
 from flaxformer_mt.runtime.processes import check_shared, first_then_others, is_first
-from flaxformer_mt.storage.paths import PathLike, as_path, write_file
+from flaxformer_mt.storage.paths import PathLike, as_path, naming, write_file
 
 LOCK_FILE = "owner.lock"
 RENEWAL = 5.0  # seconds
@@ -83,9 +83,10 @@ def _lock(path: Path, token: str) -> Callable[[], None]:
             f"{path.parent} is on a file system without locks: start no second run there",
             stacklevel=2,
         )
-    file.truncate(0)
-    file.write(json.dumps(_owner(token)) + "\n")
-    file.flush()
+    with naming(path):
+        file.truncate(0)
+        file.write(json.dumps(_owner(token)) + "\n")
+        file.flush()
     return file.close
 
 

@@ -6,12 +6,13 @@ an object is written whole.
 """
 
 import contextlib
+import errno
 import functools
 import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +22,9 @@ from upath import UPath
 
 AnyPath: TypeAlias = Path | UPath
 PathLike: TypeAlias = str | os.PathLike[str] | UPath
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of the errors for a full disk, a quota, and a limit for files."""
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+]+):/(/?)")  # C:/ is a drive
 _EXTRAS = {"gs": "gcs", "gcs": "gcs", "s3": "s3", "s3a": "s3", "hf": "hf"}
@@ -67,10 +71,22 @@ def write_file(path: AnyPath, content: bytes) -> None:
         return
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(content)
+        with naming(path):
+            partial.write_bytes(content)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def naming(path: PathLike) -> Iterator[None]:
+    """Adds a path to the error of a full disk, which does not name the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def contains(folder: AnyPath, path: AnyPath) -> bool:

@@ -75,8 +75,8 @@ class TrainingConfig:
     validation_beam_size: int = 1
     """Beam size of validation BLEU; 1 = greedy."""
     patience: int = 0
-    """Stop after this number of validations without a better BLEU (a lower loss, while BLEU is 0);
-    0 = never."""
+    """Stop after this number of validations without a better BLEU (a lower loss, while BLEU is
+    0.00); 0 = never."""
     checkpoint_every: int = 500
     """Steps between two checkpoints; each validation also writes one."""
     keep_last: int = 5

@@ -102,7 +102,8 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
         raise ValueError(
             "the training data is not what it was when this run stopped:\n  "
             + "\n  ".join(lines)
-            + "\nPut it back, or continue with the new data: --accept-changed-data"
+            + "\nPut it back, or continue with the new data: --accept-changed-data. Choose another "
+            "--workdir for a new run."
         )
     next_epoch = {"epoch": progress.data["epoch"] + 1, "index": 0}
     return restored.state, progress._replace(data=next_epoch, fingerprints=fingerprints)

@@ -1,5 +1,6 @@
 """Reports of a run: progress on the terminal, metrics.jsonl, and TensorBoard."""
 
+import contextlib
 import json
 import math
 import sys
@@ -14,7 +15,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[re
 from tqdm import tqdm
 
 from flaxformer_mt.storage.mirror import Mirror
-from flaxformer_mt.storage.paths import PathLike, as_path
+from flaxformer_mt.storage.paths import PathLike, as_path, naming, write_file
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_COPIES = 30.0  # to a bucket
@@ -58,7 +59,8 @@ class Reporter:
             path = self._mirror.folder / "metrics.jsonl"
             truncate_metrics(path, after=resume_step)
             self._file = path.open("a", encoding="utf-8")
-            self._events = _open_events(self._mirror.folder / "tensorboard", resume_step)
+            with naming(workdir):
+                self._events = _open_events(self._mirror.folder / "tensorboard", resume_step)
         self._quiet = quiet = quiet or workdir is None
         # Only a terminal can redraw a progress bar; print lines elsewhere.
         self._lines = not quiet and not sys.stderr.isatty()
@@ -127,12 +129,13 @@ class Reporter:
             tqdm.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        """Closes the files and the progress bar."""
+        """Closes the files and the progress bar; all of them, even if the disk is full."""
         self._bar.close()
         if self._workdir is not None:
-            self._file.close()
-            self._events.close()
-            self._mirror.close()
+            with contextlib.ExitStack() as last_first:
+                last_first.callback(self._mirror.close)
+                last_first.callback(self._events.close)
+                last_first.callback(self._file.close)
 
     def flush(self) -> None:
         """Ensures that all reports so far are in the workdir: call it before a checkpoint.
@@ -172,9 +175,9 @@ class Reporter:
             self._events.flush()
             self._mirror.copy(every=_SECONDS_BETWEEN_COPIES)
         except OSError as error:
-            raise OSError(
-                f"could not write to {self._workdir}: {error.strerror or error}"
-            ) from error
+            if error.errno is None:  # of an object store
+                raise OSError(f"could not write to {self._workdir}: {error}") from error
+            raise OSError(error.errno, error.strerror, str(self._workdir)) from error
 
 
 def _open_events(directory: Path, resume_step: int) -> EventsWriter:
@@ -200,9 +203,7 @@ def truncate_metrics(path: Path, *, after: int) -> None:
     lines = [f"{line}\n" for line in text.split("\n")[:-1]]
     kept = [line for line in lines if _last_step(line) <= after]
     if "".join(kept) != text:
-        unfinished = path.with_name(path.name + ".unfinished")
-        unfinished.write_text("".join(kept), encoding="utf-8")
-        unfinished.replace(path)
+        write_file(path, "".join(kept).encode())
 
 
 def _last_step(line: str) -> float:

@@ -127,7 +127,7 @@ def translate_and_score(
 
     translations = map_over_processes(len(sources), translate)
     references = [pair.target for pair in pairs]
-    tokenize = metrics.default_tokenize(*languages)
+    tokenize = metrics.default_tokenize(*languages, text=references)
     score = metrics.bleu(translations, references, tokenize=tokenize)
     texts = zip(sources, references, translations, strict=True)
     return score, [Sample(*text) for text in texts][:NUM_SAMPLES]

@@ -117,7 +117,8 @@ def _ranked_by_utility(
     from flaxformer_mt.evaluation.metrics import default_tokenize
 
     texts = [sample.text for sample in samples]
-    best = mbr.ranked(texts, config.utility, tokenize=default_tokenize(target_language))
+    tokenize = default_tokenize(target_language, text=texts)
+    best = mbr.ranked(texts, config.utility, tokenize=tokenize)
     return [samples[i]._replace(utility=utility) for i, utility in best[: config.num_hypotheses]]
 
 

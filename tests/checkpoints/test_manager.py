@@ -155,6 +155,7 @@ def test_quality_prefers_bleu_then_low_loss():
     rising = [
         {"loss": 3.0},
         {"loss": 2.0},
+        {"bleu": 0.004, "loss": 1.5},  # shown as 0.00
         {"bleu": 0.0, "loss": 1.0},  # BLEU of 0 tells nothing
         {"bleu": 30.0, "loss": 9.5},
     ]
@@ -278,8 +279,9 @@ def test_a_full_disk_is_a_clear_error_and_the_last_checkpoint_stays(tmp_path):
     assert saved(tmp_path) == [2]  # no remains of the failed save
 
 
-def test_a_full_disk_has_a_plain_message(tmp_path):
-    error = write_failure("x", tmp_path, ValueError("RESOURCE_EXHAUSTED: Error writing"))
+@pytest.mark.parametrize("reason", ["RESOURCE_EXHAUSTED: Error writing", "File too large"])
+def test_a_full_disk_has_a_plain_message(tmp_path, reason):
+    error = write_failure("x", tmp_path, ValueError(reason))
     assert "the disk is full" in str(error) and "free some space" in str(error)
 
 

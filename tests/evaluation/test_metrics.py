@@ -83,6 +83,23 @@ def test_a_nearly_right_sentence_without_spaces_scores(language, reference, hypo
     assert bleu([hypothesis], [reference]).value == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "tokenize"),
+    [
+        ("我们必须保护环境。", "zh"),
+        ("我々は環境を守らなければならない。", "char"),
+        ("ꪎꪴ ผมอ่านหนังสือเล่มนี้ทุกวัน", "char"),
+        ("Wir lesen 人民日报 jeden Tag.", "13a"),
+        ("환경을 보호해야 한다. 1 2 3", "13a"),
+        ("", "13a"),
+    ],
+)
+def test_letters_decide_if_the_code_is_unknown_or_that_of_another_language(text, tokenize) -> None:
+    for code in ("de", "Chinese", "jp", ""):
+        assert default_tokenize(code, text=[text]) == tokenize
+    assert default_tokenize("zh", text=[text]) == "zh"  # a known code decides
+
+
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_scores_of_parts_are_those_of_the_whole(lowercase):
     rng = random.Random(0)

@@ -101,7 +101,7 @@ def test_a_lock_that_nobody_renews_expires(bucket, monkeypatch, capsys):
         assert str(os.getpid()) in path.read_text()
         threading.Event().wait(1)
         assert '"renewal"' in path.read_text()
-    assert "waiting for up to 2 s" in capsys.readouterr().out
+    assert "waiting for up to 2 s" in capsys.readouterr().err
 
 
 def test_a_bucket_that_does_not_exist_is_named(bucket):

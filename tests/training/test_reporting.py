@@ -188,6 +188,6 @@ def test_a_full_disk_names_the_workdir(tmp_path):
     reporter._file.close()
     with open("/dev/full", "wb", buffering=0) as full:
         reporter._file = io.TextIOWrapper(full, write_through=True)
-        with pytest.raises(OSError, match=f"could not write to {tmp_path}: No space left"):
+        with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
             reporter.train(1, {"loss": 1.0})
     reporter.close()

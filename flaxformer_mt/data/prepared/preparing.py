@@ -39,6 +39,7 @@ from flaxformer_mt.data.prepared.shards import (
     ShardCounts,
     ShardWriter,
     read_counts,
+    save_array,
     shard_directory,
 )
 from flaxformer_mt.data.prepared.work import Encode, EncodeTask, Screen
@@ -287,7 +288,7 @@ def _finish(
         total.add(own)
     found = read_json(how.output / INPUTS)
     counted = _merged(lengths)
-    np.save(how.output / "lengths.npy", counted)
+    save_array(how.output / "lengths.npy", counted)
     return Manifest(
         settings=found["settings"],
         inputs=found["inputs"],

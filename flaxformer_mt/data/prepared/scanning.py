@@ -14,6 +14,7 @@ from flaxformer_mt.data.prepared.manifest import fingerprint_file
 from flaxformer_mt.data.prepared.work import Screen
 from flaxformer_mt.data.sources.quarantine import check_bad_share, quarantine_line
 from flaxformer_mt.data.worker_processes import Workers
+from flaxformer_mt.storage.paths import naming
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -52,6 +53,7 @@ def scan_corpora(
     with ThreadPoolExecutor(1) as thread:
         prints = [thread.submit(fingerprint_file, file) for file in files if file.exists()]
         with (
+            naming(quarantine),
             open(quarantine, "w", encoding="utf-8") as bad_lines,
             tqdm(
                 desc="reading", unit=" pairs", unit_scale=True, disable=not show_progress

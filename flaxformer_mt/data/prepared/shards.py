@@ -11,6 +11,7 @@ A shard is written beside its place and renamed, so that it is complete or absen
 import contextlib
 import dataclasses
 import functools
+import io
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.prepared.work import Encoded
 from flaxformer_mt.data.report import MAX_PAIRS_NAMED
 from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.storage.paths import naming, write_file
 
 IDS = ("source.ids", "target.ids")
 LENGTHS, TEXT, TEXT_LENGTHS, COUNTS = "lengths.npy", "text", "text_lengths.npy", "shard.json"
@@ -99,7 +101,8 @@ class ShardWriter:
         sides = (pairs.inputs, pairs.targets)
         lengths = pairs.source_lengths, pairs.target_lengths
         for side, (ids, file) in enumerate(zip(sides, self._ids, strict=True)):
-            file.write(ids.astype(self._types[0]).data)
+            with naming(self._directory):
+                file.write(ids.astype(self._types[0]).data)
             counts.tokens[side] += len(ids) - len(pairs)
             counts.unknown[side] += int(np.count_nonzero(ids == self._unk_ids[side]))
             left = MAX_PAIRS_NAMED - named_before[side] - counts.pairs_with_unknown[side]
@@ -119,20 +122,29 @@ class ShardWriter:
             self._text = self._open(TEXT)
         for pair in texts:
             sides = [side.encode() for side in pair]
-            self._text.write(b"".join(sides))
+            with naming(self._directory):
+                self._text.write(b"".join(sides))
             self._text_lengths.append([len(side) for side in sides])
 
     def finish(self) -> ShardCounts:
         """Completes the shard, and returns its counts."""
         none = np.empty((0, 2), self._types[1])
-        np.save(self._partial / LENGTHS, np.concatenate([none, *self._lengths]))
+        save_array(self._partial / LENGTHS, np.concatenate([none, *self._lengths]))
         if self._text is not None:
-            np.save(self._partial / TEXT_LENGTHS, np.array(self._text_lengths, np.uint32))
+            save_array(self._partial / TEXT_LENGTHS, np.array(self._text_lengths, np.uint32))
         values = json.dumps(vars(self.counts), ensure_ascii=False)
-        (self._partial / COUNTS).write_text(values, encoding="utf-8")
-        self._files.close()
+        write_file(self._partial / COUNTS, values.encode())
+        with naming(self._directory):
+            self._files.close()
         self._partial.rename(self._directory)
         return self.counts
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Writes an array as .npy. NumPy's own error for a full disk says neither that nor where."""
+    content = io.BytesIO()
+    np.save(content, array)
+    write_file(path, content.getvalue())
 
 
 def shard_directory(corpus: Path, number: int) -> Path:

@@ -194,7 +194,8 @@ def jsonl_pairs(
             bad[index], texts = _bad_line(lines, index, path, "bad JSON", str(error)), ("", "")
         for blob, text in zip(blobs, texts, strict=True):
             blob += one_line(text).encode() + b"\n"
-    return TextPairs(*(pack_lines(bytes(blob)) for blob in blobs), (path, path), bad)
+    sources, targets = (pack_lines(bytes(blob)) for blob in blobs)
+    return TextPairs(sources, targets, (path, path), bad)
 
 
 def record_pair(record: Any, source_language: str, target_language: str) -> Pair:

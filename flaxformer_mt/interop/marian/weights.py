@@ -43,8 +43,14 @@ def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
 
 
 def write_tensors(file: Path, tensors: Tensors) -> None:
-    """Writes a safetensors file that transformers reads."""
-    _safetensors().save_file(dict(tensors), file, metadata={"format": "pt"})
+    """Writes a safetensors file that transformers reads. Raises OSError if it cannot."""
+    library = _safetensors()
+    try:
+        library.save_file(dict(tensors), file, metadata={"format": "pt"})
+    except Exception as error:  # safetensors' own error derives from Exception alone
+        raise OSError(
+            f"could not write {file}: {error}. Free some space there, or choose another disk"
+        ) from error
 
 
 def to_params(

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from flaxformer_mt.storage.paths import naming
+
 _DAMAGED = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -44,7 +46,7 @@ def extract(archive: Path, members: Mapping[str, Path]) -> None:
                         f"{archive} has several members {pattern!r}: {found[pattern]}, {name}."
                     )
                 found[pattern] = name
-                with open(path, "wb") as out:
+                with naming(path), open(path, "wb") as out:
                     shutil.copyfileobj(file, out, 1 << 20)
             if len(found) == len(members) and not any(map(_is_pattern, members)):
                 return

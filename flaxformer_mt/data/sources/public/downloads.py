@@ -18,6 +18,8 @@ import portalocker
 import requests
 import urllib3
 
+from flaxformer_mt.storage.paths import naming
+
 HOME = "FLAXFORMER_MT_CORPORA"
 CHECKSUMS = "FLAXFORMER_MT_CHECKSUMS"
 
@@ -142,7 +144,7 @@ def _save(response: requests.Response, partial: Path, *, start: int, total: int 
         desc=partial.name.removesuffix(".part"),
         disable=not sys.stderr.isatty(),
     )
-    with bar, open(partial, "ab" if start else "wb") as file:
+    with bar, naming(partial), open(partial, "ab" if start else "wb") as file:
         for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
             file.write(block)
             bar.update(len(block))

@@ -1,6 +1,7 @@
 """Downloads from a local server: resumed, checked, shared by processes."""
 
 import hashlib
+import resource
 import threading
 
 import numpy as np
@@ -61,6 +62,19 @@ def test_the_next_start_continues_and_the_last_one_downloads_nothing(web, monkey
     assert web.requests[1][1].startswith("bytes=")
     assert fetch(URL).read_bytes() == OLD
     assert web.count(URL) == 2
+
+
+def test_a_full_disk_names_the_file_and_the_next_start_continues(web):
+    web.serve({URL: OLD})
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(OLD) // 2, unlimited[1]))
+        with pytest.raises(OSError, match=r"File too large: '.*\.part'"):
+            fetch(URL)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert fetch(URL).read_bytes() == OLD
+    assert web.requests[1][1].startswith("bytes=")
 
 
 def test_parts_of_two_versions_are_not_joined(web, monkeypatch):
