@@ -28,7 +28,7 @@ class Text(NamedTuple):
 
 
 def read_text(path: str) -> Text:
-    """Returns the lines of a UTF-8 file (also .gz, .xz), or of standard input if `path` is empty.
+    """Returns the lines of a UTF-8 file (also packed), or of standard input if `path` is empty.
 
     Raises FileNotFoundError (the message lists similar files), or ValueError with the number of
     the first line that is not UTF-8.

@@ -12,7 +12,7 @@ _BLOCK = 1 << 20  # bytes
 
 
 class TextFile:
-    """The lines of a UTF-8 file (also .gz, .xz), checked at once and read in parts.
+    """The lines of a UTF-8 file (also .gz, .xz, .zst), checked at once and read in parts.
 
     A pipe, which can be read once, is kept in memory.
     """

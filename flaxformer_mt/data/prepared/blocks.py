@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import io
 import itertools
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,12 +22,15 @@ from flaxformer_mt.data.sources.text_files import (
     check_equal_counts,
     check_not_utf16,
     empty_file,
-    open_bytes,
+    open_packed,
     pack_lines,
+    unpacked,
 )
 from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file
 
 Languages = tuple[str, str]
+
+_PACKED = (".gz", ".xz", ".zst", ".parquet")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,6 +44,8 @@ class Block:
     first: int
     """Number of its first record in the source, from 0."""
     size: int
+    share: float
+    """The share of the source up to its end, about."""
     read: Callable[[], PairSource]
     """Returns at least `size` records."""
 
@@ -60,17 +67,22 @@ class PairStream:
     """The number of records to use; 0 = all."""
     files: tuple[Path, ...]
     """The files that it reads, so that a change of them is noticed; none = not files."""
-    parts: Callable[[int], Iterator[tuple[int, Callable[[], PairSource]]]]
-    """Yields for each block of the given size: its number of records, and how to read it."""
+    parts: Callable[[int], Iterator[tuple[int, float, Callable[[], PairSource]]]]
+    """Yields for each block of the given size: its number of records, the share of the source up
+    to its end, and how to read it."""
 
     def blocks(self, size: int) -> Iterator[Block]:
         """Yields blocks of `size` records; the last one may be smaller."""
         first = 0
-        for found, read in self.parts(size):
+        for found, share, read in self.parts(size):
             count = min(found, self.limit - first) if self.limit else found
             if not count:
                 return
-            yield Block(name=self.name, tag=self.tag, first=first, size=count, read=read)
+            if self.limit:
+                share = max(share, (first + count) / self.limit)
+            yield Block(
+                name=self.name, tag=self.tag, first=first, size=count, share=share, read=read
+            )
             first += count
 
 
@@ -106,6 +118,14 @@ def open_streams(
     ]
 
 
+def num_text_bytes(stream: PairStream) -> int:
+    """Returns about how many bytes of text a stream has. Reads no text file."""
+    if not stream.files:
+        return 200 * sum(count for count, *_ in stream.parts(sys.maxsize))
+    sizes = {file: file.stat().st_size for file in stream.files if file.exists()}
+    return sum(size * (4 if file.suffix in _PACKED else 1) for file, size in sizes.items())
+
+
 def _stream_of(
     spec: str, base: AnyPath, languages: Languages
 ) -> tuple[tuple[Path, ...], Callable[..., Iterator]]:
@@ -122,9 +142,13 @@ def _stream_of(
     return (), functools.partial(_range_parts, spec, base, languages)
 
 
-def _line_blocks(path: Path, size: int) -> Iterator[list[bytes]]:
-    """Yields the lines of a file, with their line ends, in lists of `size`."""
-    with open_bytes(path) as file:
+def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
+    """Yields the lines of a file, with their line ends, in lists of `size`.
+
+    Before each list is the share of the file that has been read.
+    """
+    with open_packed(path) as packed, unpacked(packed, path) as file:
+        num_bytes = max(os.fstat(packed.fileno()).st_size, 1)
         # The iterators of Python's gzip and lzma files are slow.
         lines = iter(io.BufferedReader(file, 1 << 20))  # pyright: ignore[reportArgumentType]
         block = list(itertools.islice(lines, size))
@@ -134,7 +158,7 @@ def _line_blocks(path: Path, size: int) -> Iterator[list[bytes]]:
         if not b"".join(block):
             raise empty_file(path)
         while block:
-            yield block
+            yield packed.tell() / num_bytes, block
             block = list(itertools.islice(lines, size))
 
 
@@ -142,11 +166,12 @@ def _parallel_parts(files: tuple[Path, Path], size: int) -> Iterator:
     """Yields blocks of two files. Raises ValueError if their numbers of lines differ."""
     counts = [0, 0]
     sides = [_line_blocks(file, size) for file in files]
-    for source, target in itertools.zip_longest(*sides, fillvalue=()):
+    for (share, source), (_, target) in itertools.zip_longest(*sides, fillvalue=(1.0, ())):
         counts = [counts[0] + len(source), counts[1] + len(target)]
         if len(source) == len(target):
             yield (
                 len(source),
+                share,
                 functools.partial(_parallel_pairs, b"".join(source), b"".join(target), files),
             )
     check_equal_counts(files, counts)
@@ -158,10 +183,11 @@ def _parallel_pairs(source: bytes, target: bytes, files: tuple[Path, Path]) -> P
 
 def _line_parts(request: SourceRequest, spec: str, size: int) -> Iterator:
     """Yields blocks of a file with a pair a line."""
-    for lines in _line_blocks(local_file(request.file), size):
+    for share, lines in _line_blocks(local_file(request.file), size):
         blob = b"".join(lines)
         yield (
             len(lines),
+            share,
             functools.partial(_parsed_pairs, blob, spec, request.directory, request.languages),
         )
 
@@ -177,7 +203,8 @@ def _range_parts(spec: str, base: AnyPath, languages: Languages, size: int) -> I
     total = len(_open(spec, base, languages))
     for start in range(0, total, size):
         count = min(size, total - start)
-        yield count, functools.partial(_range_pairs, spec, base, languages, start, count)
+        read = functools.partial(_range_pairs, spec, base, languages, start, count)
+        yield count, (start + count) / total, read
 
 
 def _range_pairs(

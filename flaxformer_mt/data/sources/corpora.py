@@ -25,7 +25,8 @@ class CorpusConfig:
     """Which sentence pairs make up a set: any mix of text files and other sources."""
 
     source: tuple[str, ...] = ()
-    """Text files in the source language: one sentence a line, UTF-8, or packed as .gz or .xz."""
+    """Text files in the source language: one sentence a line, UTF-8, or packed as .gz, .xz or
+    .zst."""
     target: tuple[str, ...] = ()
     """Their translations, file by file and line by line."""
     pairs: tuple[str, ...] = ()

@@ -70,6 +70,7 @@ class SourceKind:
     """Whether the data is on this machine. Must not download anything."""
 
 
+_PACKED = r"(\.gz|\.xz|\.zst)?"
 _NAME = r"\w[\w.+-]*"
 
 
@@ -181,14 +182,14 @@ SOURCE_KINDS = (
         open=lambda request: open_parquet(request.file, request.languages),
     ),
     SourceKind(
-        pattern=r".*\.tsv(\.gz|\.xz)?",
-        form='"file.tsv" (also .gz, .xz)',
+        pattern=rf".*\.tsv{_PACKED}",
+        form='"file.tsv" (also .gz, .xz, .zst)',
         open=lambda request: read_tsv(request.file),
         parse=lambda lines, request: tsv_pairs(lines, request.file),
     ),
     SourceKind(
-        pattern=r".*\.jsonl(\.gz|\.xz)?",
-        form='"file.jsonl" (also .gz, .xz)',
+        pattern=rf".*\.jsonl{_PACKED}",
+        form='"file.jsonl" (also .gz, .xz, .zst)',
         open=lambda request: read_jsonl(request.file, *request.languages),
         parse=lambda lines, request: jsonl_pairs(lines, request.file, *request.languages),
     ),
