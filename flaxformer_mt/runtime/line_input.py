@@ -39,7 +39,7 @@ class TextFile:
         if self._kept is not None:
             yield from itertools.islice(self._kept, first, None)
             return
-        from flaxformer_mt.data.sources.text_files import open_bytes
+        from flaxformer_mt.data.sources.files import open_bytes
 
         with open_bytes(as_path(self.path)) as file:
             for number, line in enumerate(file):
@@ -81,7 +81,8 @@ def shard_of(text: str, num_lines: int) -> range:
 
 def _scan(path: AnyPath) -> tuple[int, bool, str]:
     """Returns the number of lines, whether the last one has a newline, and a hash of all."""
-    from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8, open_bytes
+    from flaxformer_mt.data.sources.files import open_bytes
+    from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8
 
     digest, decoder = hashlib.blake2b(digest_size=16), codecs.getincrementaldecoder("utf-8")()
     newlines, last = 0, b""

@@ -12,9 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.files import matching_pairs, open_packed, unpacked
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.records import parquet_parts
-from flaxformer_mt.data.sources.registry import SourceRequest, find_source, open_source
+from flaxformer_mt.data.sources.registry import (
+    SourceRequest,
+    find_source,
+    matching_specs,
+    open_source,
+)
 from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.sources.text_files import (
     UTF8_MARK,
@@ -22,9 +28,7 @@ from flaxformer_mt.data.sources.text_files import (
     check_equal_counts,
     check_not_utf16,
     empty_file,
-    open_packed,
     pack_lines,
-    unpacked,
 )
 from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file
 
@@ -38,7 +42,7 @@ class Block:
     """Consecutive records of a source. Any process can load it."""
 
     name: str
-    """Of the corpus."""
+    """Of the file or source, for messages."""
     tag: str
     """The target language that the tags of its source texts name; "" = no tags."""
     first: int
@@ -58,32 +62,49 @@ class Block:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """A source of sentence pairs, or one of several files of a source."""
+
+    name: str
+    files: tuple[Path, ...]
+    """The files that it reads, so that a change of them is noticed; none = not files."""
+    blocks: Callable[[int], Iterator[tuple[int, float, Callable[[], PairSource]]]]
+    """Yields for each block of the given size: its number of records, the share of the source up
+    to its end, and how to read it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PairStream:
-    """A source of sentence pairs that is read in blocks."""
+    """A corpus that is read in blocks."""
 
     name: str
     tag: str
     limit: int
     """The number of records to use; 0 = all."""
-    files: tuple[Path, ...]
-    """The files that it reads, so that a change of them is noticed; none = not files."""
-    parts: Callable[[int], Iterator[tuple[int, float, Callable[[], PairSource]]]]
-    """Yields for each block of the given size: its number of records, the share of the source up
-    to its end, and how to read it."""
+    parts: tuple[Part, ...]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that it reads."""
+        return tuple(file for part in self.parts for file in part.files)
 
     def blocks(self, size: int) -> Iterator[Block]:
         """Yields blocks of `size` records; the last one may be smaller."""
-        first = 0
-        for found, share, read in self.parts(size):
-            count = min(found, self.limit - first) if self.limit else found
-            if not count:
-                return
-            if self.limit:
-                share = max(share, (first + count) / self.limit)
-            yield Block(
-                name=self.name, tag=self.tag, first=first, size=count, share=share, read=read
-            )
-            first += count
+        total = 0
+        for number, part in enumerate(self.parts):
+            first = 0
+            for found, share, read in part.blocks(size):
+                count = min(found, self.limit - total) if self.limit else found
+                if not count:
+                    return
+                total += count
+                share = (number + share) / len(self.parts)
+                if self.limit:
+                    share = max(share, total / self.limit)
+                yield Block(
+                    name=part.name, tag=self.tag, first=first, size=count, share=share, read=read
+                )
+                first += count
 
 
 def open_streams(
@@ -95,51 +116,54 @@ def open_streams(
     """
     base = as_path(directory)
     languages = config.languages(source_language, target_language)
-    files = [
-        (local_file(join(base, source)), local_file(join(base, target)))
+    found = [
+        [_text_part(base, *pair) for pair in matching_pairs(base, source, target)]
         for source, target in zip(config.source, config.target, strict=True)
     ]
-    found = [(pair, functools.partial(_parallel_parts, pair)) for pair in files]
-    found += [
-        _stream_of(spec, base, of)
-        for spec, of in zip(config.pairs, languages[len(files) :], strict=True)
-    ]
+    for spec in config.pairs:
+        of = languages[len(found)]
+        found.append([_part_of(one, base, of) for one in matching_specs(spec, base)])
     return [
         PairStream(
             name=name,
             tag=target if config.target_languages else "",
             limit=config.limit,
-            files=read_files,
-            parts=parts,
+            parts=tuple(parts),
         )
-        for name, (_, target), (read_files, parts) in zip(
-            config.names, languages, found, strict=True
-        )
+        for name, (_, target), parts in zip(config.names, languages, found, strict=True)
     ]
 
 
 def num_text_bytes(stream: PairStream) -> int:
     """Returns about how many bytes of text a stream has. Reads no text file."""
     if not stream.files:
-        return 200 * sum(count for count, *_ in stream.parts(sys.maxsize))
+        counts = (found for part in stream.parts for found, *_ in part.blocks(sys.maxsize))
+        return 200 * sum(counts)
     sizes = {file: file.stat().st_size for file in stream.files if file.exists()}
     return sum(size * (4 if file.suffix in _PACKED else 1) for file, size in sizes.items())
 
 
-def _stream_of(
-    spec: str, base: AnyPath, languages: Languages
-) -> tuple[tuple[Path, ...], Callable[..., Iterator]]:
-    """Returns the files and the parts of the source that a specification names."""
+def _text_part(base: AnyPath, source: str, target: str) -> Part:
+    files = local_file(join(base, source)), local_file(join(base, target))
+    read = functools.partial(_parallel_parts, files)
+    return Part(name=f"{source} | {target}", files=files, blocks=read)
+
+
+def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
+    """Returns the source that a specification names."""
     kind, request = find_source(spec, base, languages)
+    files: tuple[Path, ...] = ()
+    blocks: Callable[[int], Iterator] = functools.partial(_range_parts, spec, base, languages)
     if kind.text_files:
-        files = kind.text_files(request)
-        return files, functools.partial(_parallel_parts, files)
-    if kind.parse:
-        return (local_file(request.file),), functools.partial(_line_parts, request, spec)
-    if spec.endswith(".parquet"):
-        file = local_file(request.file)
-        return (file,), functools.partial(parquet_parts, file, languages)
-    return (), functools.partial(_range_parts, spec, base, languages)
+        files = both = kind.text_files(request)
+        blocks = functools.partial(_parallel_parts, both)
+    elif kind.parse:
+        files = (local_file(request.file),)
+        blocks = functools.partial(_line_parts, request, spec)
+    elif spec.endswith(".parquet"):
+        files = (local_file(request.file),)
+        blocks = functools.partial(parquet_parts, files[0], languages)
+    return Part(name=spec, files=files, blocks=blocks)
 
 
 def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:

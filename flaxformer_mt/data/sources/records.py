@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
-from flaxformer_mt.data.sources.text_files import missing_file, record_pair
+from flaxformer_mt.data.sources.text_files import record_pair
 from flaxformer_mt.storage.paths import AnyPath, local_file
 
 

@@ -4,23 +4,19 @@ Half a million Python strings would take several times their size on disk.
 """
 
 import codecs
-import contextlib
 import dataclasses
-import gzip
-import io
 import json
-import lzma
-import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
 
+from flaxformer_mt.data.sources.files import open_bytes
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
-from flaxformer_mt.storage.paths import AnyPath, local_file
+from flaxformer_mt.storage.paths import AnyPath
 
 _NEWLINE, _TAB = ord("\n"), ord("\t")
 UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
@@ -227,83 +223,6 @@ def record_pair(record: Any, source_language: str, target_language: str) -> Pair
 def one_line(text: str) -> str:
     """Returns `text` with line breaks as spaces, because a sentence is one line."""
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-
-
-def missing_file(path: AnyPath) -> FileNotFoundError:
-    """Returns an error that lists the files in the folder of `path`."""
-    folder = path.parent
-    while not folder.is_dir():
-        if folder == folder.parent:
-            return FileNotFoundError(f"there is no file {path}, and no bucket {folder}.")
-        folder = folder.parent
-    names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
-    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return FileNotFoundError(
-        f"there is no file {path}; {folder.resolve()} holds: {shown or 'nothing'}."
-    )
-
-
-@contextlib.contextmanager
-def open_bytes(path: AnyPath) -> Iterator[BinaryIO]:
-    """Opens a file, and unpacks `.gz`, `.xz` and `.zst`.
-
-    Raises FileNotFoundError (with the files that are there instead), or ValueError for a directory
-    or, while it is read, for a damaged archive.
-    """
-    with open_packed(path) as packed, unpacked(packed, path) as file:
-        yield file
-
-
-@contextlib.contextmanager
-def open_packed(path: AnyPath) -> Iterator[BinaryIO]:
-    """Opens a file as it is. Raises as `open_bytes`."""
-    try:
-        file = open(local_file(path), "rb")  # noqa: SIM115 - closed below
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise missing_file(path) from error
-    except IsADirectoryError as error:
-        raise ValueError(f"{path} is a directory; expected a file of sentences.") from error
-    with file:
-        yield file
-
-
-@contextlib.contextmanager
-def unpacked(file: BinaryIO, path: AnyPath) -> Iterator[BinaryIO]:
-    """Unpacks an open file as the suffix of its path says. Raises as `open_bytes`."""
-    opener: Any = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zstandard}.get(path.suffix)
-    try:
-        with opener(file) if opener else contextlib.nullcontext(file) as content:
-            yield content
-    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, _ZstandardError) as error:
-        raise ValueError(
-            f"{path} cannot be unpacked as its suffix {path.suffix} says: {error}"
-        ) from error
-
-
-class _ZstandardError(ValueError):
-    """A damaged `.zst` file."""
-
-
-class _Zstandard(io.RawIOBase):
-    """The content of a `.zst` file. A file of several frames is one text."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        import pyarrow  # takes a tenth of a second
-
-        self._stream = pyarrow.input_stream(file, compression="zstd")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return self._stream.readinto(buffer)
-        except OSError as error:
-            raise _ZstandardError(str(error)) from error
-
-
-def _open_zstandard(file: BinaryIO) -> BinaryIO:
-    return io.BufferedReader(_Zstandard(file), 1 << 20)
 
 
 def _read_bytes(path: AnyPath, *, may_be_empty: bool) -> bytes:

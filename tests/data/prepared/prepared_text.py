@@ -5,6 +5,7 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.pipeline import Data, build_data
@@ -17,9 +18,12 @@ def sentences(seed: int, count: int) -> list[str]:
 
 
 def write(file: Path, lines: list[str]) -> None:
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "wb") as out:
-        out.write("".join(f"{line}\n" for line in lines).encode())
+    content = "".join(f"{line}\n" for line in lines).encode()
+    if file.suffix == ".gz":
+        content = gzip.compress(content)
+    if file.suffix == ".zst":
+        content = pyarrow.compress(content, codec="zstd", asbytes=True)
+    file.write_bytes(content)
 
 
 def build(config: DataConfig, directory: Path, **options) -> Data:

@@ -38,6 +38,10 @@ def directory(tmp_path_factory) -> Path:
     write(directory / "c.jsonl", texts)
     records[9] = {"en": None, "de": "x"}
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records[:300]), directory / "d.parquet")
+    for part in "12":
+        write(directory / f"p-{part}.en", sentences(ord(part), 150))
+        write(directory / f"p-{part}.de.zst", sentences(ord(part) + 9, 150))
+        write(directory / f"q-{part}.tsv", [*lines[int(part) :: 3], "no tab", "", " \tempty"])
     write(directory / "test.en", ["im test", *sentences(6, 10)])
     write(directory / "test.de", ["x", *sentences(7, 10)])
     write(directory / "val.en", sentences(8, 10))
@@ -79,12 +83,19 @@ VARIANTS = {
     "temperature": {"temperature": 5.0},
     "tags": {"languages": True},
     "sampling": {"sampling_alpha": 0.2},
+    "patterns": {
+        "limit": 270,
+        "weights": (2.0, 1.0),
+        "text": {"source": ("p-*.en",), "target": ("p-?.de.zst",), "pairs": ("q-*.tsv",)},
+    },
 }
 
 
 def variant(config: DataConfig, name: str) -> DataConfig:
     """Returns a config for text of any kind with the changes of a variant."""
     changes = dict(VARIANTS[name])
+    if text := changes.pop("text", None):
+        config = dataclasses.replace(config, train=CorpusConfig(**text))
     for key in ("limit", "weights", "temperature"):
         if key in changes:
             train = dataclasses.replace(config.train, **{key: changes.pop(key)})
@@ -117,7 +128,14 @@ def test_batches_and_report_are_those_of_the_text(config, tmp_path, name):
             "source longer than 100 tokens": 1,
         }
     prepared = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
-    assert_same(build(config, tmp_path / "a"), build(prepared, tmp_path / "b"))
+    text = build(config, tmp_path / "a", quarantine=tmp_path / "quarantine.jsonl")
+    assert_same(text, build(prepared, tmp_path / "b"))
+    listed = (tmp_path / "prepared" / "quarantine.jsonl").read_text()
+    assert listed == (tmp_path / "quarantine.jsonl").read_text()
+    assert listed.count("\n") == 5
+    if name == "patterns":
+        assert "q-2.tsv, line 134" in listed.replace('", "line": ', ", line ")
+        assert [corpus.pairs for corpus in manifest.corpora] == [270, 265]
 
 
 def test_processes_change_nothing(config, tmp_path, monkeypatch):
@@ -128,16 +146,6 @@ def test_processes_change_nothing(config, tmp_path, monkeypatch):
     for file in sorted((tmp_path / "alone" / "shards").rglob("*.*")):
         name = file.relative_to(tmp_path / "alone")
         assert file.read_bytes() == (tmp_path / "shared" / name).read_bytes(), name
-
-
-def test_bad_records_are_listed_as_for_text(config, tmp_path):
-    prepare(config, tmp_path / "prepared")
-    build(config, tmp_path / "tokenizer", quarantine=tmp_path / "quarantine.jsonl")
-    found, expected = (
-        (path / "quarantine.jsonl").read_text() for path in (tmp_path / "prepared", tmp_path)
-    )
-    assert found == expected
-    assert found.count("\n") == 5
 
 
 def test_too_many_bad_records_are_refused_with_the_first(config, tmp_path):

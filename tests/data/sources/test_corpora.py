@@ -1,3 +1,4 @@
+import dataclasses
 import pickle
 from pathlib import Path
 
@@ -140,6 +141,30 @@ def test_the_first_missing_text_is_named(folder, monkeypatch):
     assert missing(source=("a.en",), target=("b.de",), pairs=("c.tsv",)) == "b.de"
     assert missing(pairs=("b.tsv", "d.jsonl.gz")) == "d.jsonl.gz"
     assert missing(pairs=("tfds:wmt14_translate/de-en:train",)).startswith("tfds:wmt14")
+
+
+def test_a_pattern_is_one_corpus_of_its_files_in_order(tmp_path):
+    for name, lines in (("1", "a\n"), ("2", "b\nc\n"), ("3", "d\n")):
+        (tmp_path / f"{name}.en").write_text(lines)
+        (tmp_path / f"{name}.de").write_text(lines.upper())
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{x}\t{x}\n" for x in lines.split()))
+    config = CorpusConfig(source=("*.en",), target=("?.de",), pairs=("[12].tsv",), weights=(2, 1))
+    corpus = opened(config, tmp_path)
+    assert [[pair.source for pair in source] for source in corpus.sources] == [
+        ["a", "b", "c", "d"],
+        ["a", "b", "c"],
+    ]
+    assert corpus.sources[0][2] == Pair("c", "C")
+    assert corpus.names == ("*.en | ?.de", "[12].tsv")
+    assert first_missing(config, directory=str(tmp_path)) == ""
+    limited = opened(dataclasses.replace(config, limit=2), tmp_path)
+    assert [[pair.source for pair in source] for source in limited.sources] == [["a", "b"]] * 2
+    (tmp_path / "3.de").unlink()
+    with pytest.raises(ValueError, match="matches 3 files but .* matches 2"):
+        opened(config, tmp_path)
+    with pytest.raises(FileNotFoundError, match="no file matches .*x-"):
+        opened(CorpusConfig(pairs=("x-*.tsv",)), tmp_path)
+    assert first_missing(CorpusConfig(pairs=("x-*.tsv",)), directory=str(tmp_path)) == "x-*.tsv"
 
 
 @pytest.fixture(scope="module")
