@@ -12,7 +12,7 @@ from flaxformer_mt.data.prepared.preparing import SHARD_SIZE, Preparation, prepa
 from flaxformer_mt.data.prepared.remote import RemoteOutput
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.storage.paths import as_path
+from flaxformer_mt.storage.paths import join
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def prepare(arguments: PrepareArguments) -> None:
     from flaxformer_mt.checkpoints.workdir import make_workdir
     from flaxformer_mt.runtime.workdir_lock import own_directory
 
-    output = as_path(arguments.output).expanduser()
+    output = join(".", arguments.output)
     config = arguments.as_config()
     make_workdir(output.absolute())
     with own_directory(output):

@@ -37,8 +37,8 @@ class RemoteOutput:
         if INPUTS not in sizes or not self._has(INPUTS):  # other text was prepared here
             remove_tree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        if MANIFEST in sizes:
-            sizes = {name: sizes[name] for name in (INPUTS, MANIFEST)}
+        if MANIFEST in sizes:  # nothing is left to do: the shards are not needed here
+            sizes = {n: size for n, size in sizes.items() if not n.startswith("shards/")}
         for name in sorted(sizes, key=_completes):
             is_half = "/" in name and f"{name.rpartition('/')[0]}/{COUNTS}" not in sizes
             if not (name.startswith("shards/") and is_half):
