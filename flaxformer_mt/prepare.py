@@ -57,21 +57,24 @@ def prepare(arguments: PrepareArguments) -> None:
     config = arguments.as_config()
     make_workdir(output.absolute())
     with own_directory(output):
-        remote = None if isinstance(output, Path) else RemoteOutput(output)
-        folder = output if remote is None else remote.folder
+        if isinstance(output, Path):
+            folder, remote = output, None
+        else:
+            remote = RemoteOutput(output)
+            folder = remote.folder
         if config.training.init_from:
             adopt_tokenizer(config.training.init_from, folder)
         manifest = prepare_corpus(
             Preparation(
                 config=config.data,
-                output=Path(folder),
+                output=folder,
                 num_processes=arguments.num_workers or num_cpus(),
                 shard_size=arguments.shard_size,
-                **({} if remote is None else {"after_shard": remote.copy}),
+                after_shard=remote.copy if remote else None,
             )
         )
         save_config(config, str(folder))
-        if remote is not None:
+        if remote:
             remote.finish()
     print("\n".join(manifest.describe()))
     print(

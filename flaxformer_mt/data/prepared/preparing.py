@@ -62,7 +62,7 @@ class Preparation:
     shard_size: int = SHARD_SIZE
     """Records of a shard. A killed run repeats at most so many, and keeps the size."""
     show_progress: bool = True
-    after_shard: Callable[[], None] = lambda: None
+    after_shard: Callable[[], None] | None = None
     """Called when a shard is complete."""
 
     @property
@@ -223,7 +223,8 @@ def _encode(
                 counts = writer.finish()
                 done.append(counts)
                 total.add(counts)
-                how.after_shard()
+                if how.after_shard:
+                    how.after_shard()
             shards.append(done)
     if not total.pairs:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.dropped.items())

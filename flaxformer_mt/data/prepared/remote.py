@@ -94,7 +94,9 @@ def local_copy(prepared: UPath, *, with_text: bool) -> Path:
         if with_text or name.rpartition("/")[2] not in (TEXT, TEXT_LENGTHS)
     ]
     folder = working_copy(prepared)
-    if MANIFEST in names:
-        with lock(folder), ThreadPoolExecutor(_NUM_THREADS) as threads:
-            list(threads.map(lambda name: local_file(prepared / name), names))
+    if MANIFEST not in names:  # not complete, or removed: nor is the copy
+        (folder / MANIFEST).unlink(missing_ok=True)
+        return folder
+    with lock(folder), ThreadPoolExecutor(_NUM_THREADS) as threads:
+        list(threads.map(lambda name: local_file(prepared / name), names))
     return folder

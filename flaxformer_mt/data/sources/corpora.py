@@ -155,7 +155,7 @@ def open_corpus(
     """
     base = as_path(directory)
     languages = config.languages(source_language, target_language)
-    opened = [
+    opened: list[list[tuple[PairSource, str]]] = [
         [
             (read_text_pair(join(base, one), join(base, other)), f"{one} | {other}")
             for one, other in matching_pairs(base, source, target)

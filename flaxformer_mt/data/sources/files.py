@@ -8,7 +8,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from flaxformer_mt.storage.paths import AnyPath, PathLike, join, local_file
 
@@ -60,7 +60,7 @@ def missing_file(path: AnyPath) -> FileNotFoundError:
 
 
 @contextlib.contextmanager
-def open_bytes(path: AnyPath) -> Iterator[BinaryIO]:
+def open_bytes(path: AnyPath) -> Iterator[io.BufferedIOBase]:
     """Opens a file, and unpacks `.gz`, `.xz` and `.zst`.
 
     Raises FileNotFoundError (with the files that are there instead), or ValueError for a directory
@@ -71,7 +71,7 @@ def open_bytes(path: AnyPath) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def open_packed(path: AnyPath) -> Iterator[BinaryIO]:
+def open_packed(path: AnyPath) -> Iterator[io.BufferedIOBase]:
     """Opens a file as it is. Raises as `open_bytes`."""
     try:
         file = open(local_file(path), "rb")  # noqa: SIM115 - closed below
@@ -84,7 +84,7 @@ def open_packed(path: AnyPath) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def unpacked(file: BinaryIO, path: AnyPath) -> Iterator[BinaryIO]:
+def unpacked(file: io.BufferedIOBase, path: AnyPath) -> Iterator[io.BufferedIOBase]:
     """Unpacks an open file as the suffix of its path says. Raises as `open_bytes`."""
     opener: Any = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zstandard}.get(path.suffix)
     try:
@@ -103,7 +103,7 @@ class _ZstandardError(ValueError):
 class _Zstandard(io.RawIOBase):
     """The content of a `.zst` file. A file of several frames is one text."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: io.BufferedIOBase) -> None:
         import pyarrow  # takes a tenth of a second
 
         self._stream = pyarrow.input_stream(file, compression="zstd")
@@ -118,5 +118,5 @@ class _Zstandard(io.RawIOBase):
             raise _ZstandardError(str(error)) from error
 
 
-def _open_zstandard(file: BinaryIO) -> BinaryIO:
+def _open_zstandard(file: io.BufferedIOBase) -> io.BufferedIOBase:
     return io.BufferedReader(_Zstandard(file), 1 << 20)

@@ -148,7 +148,9 @@ def test_a_pattern_is_one_corpus_of_its_files_in_order(tmp_path):
         (tmp_path / f"{name}.en").write_text(lines)
         (tmp_path / f"{name}.de").write_text(lines.upper())
         (tmp_path / f"{name}.tsv").write_text("".join(f"{x}\t{x}\n" for x in lines.split()))
-    config = CorpusConfig(source=("*.en",), target=("?.de",), pairs=("[12].tsv",), weights=(2, 1))
+    config = CorpusConfig(
+        source=("*.en",), target=("?.de",), pairs=("[12].tsv",), weights=(2.0, 1.0)
+    )
     corpus = opened(config, tmp_path)
     assert [[pair.source for pair in source] for source in corpus.sources] == [
         ["a", "b", "c", "d"],
