@@ -74,6 +74,7 @@ def test_the_command_prepares_and_says_what_comes_next(tmp_path, capsys):
     assert "text.tsv, line 301" in captured.out
     assert "--data.prepared" in captured.out
     assert "pairs/s" in captured.err
+    assert "reading: 100%" in captured.err  # of the bytes, so that it shows the time left
     before = files_of(tmp_path / "prepared")
     assert prepare.main(command) == 0  # nothing left to do
     assert files_of(tmp_path / "prepared") == before

@@ -58,8 +58,8 @@ def scan_corpora(
                 desc="reading", unit=" pairs", unit_scale=True, disable=not show_progress
             ) as progress,
         ):
-            sizes = np.array([num_text_bytes(stream) for stream in streams], float)
-            starts = np.cumsum([0, *sizes]) / max(sizes.sum(), 1)
+            sizes = [max(num_text_bytes(stream), 1) for stream in streams]
+            starts = np.cumsum([0, *sizes]) / sum(sizes)
             scans = [
                 _scan(stream, screen, block_size, workers, bad_lines, progress, starts[i : i + 2])
                 for i, stream in enumerate(streams)
