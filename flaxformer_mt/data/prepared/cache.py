@@ -46,7 +46,7 @@ def prepare_large_text(
         target_language=config.target_language,
     )
     megabytes = sum(map(num_text_bytes, streams)) / 1e6
-    if megabytes <= config.in_memory_mb:
+    if megabytes < config.in_memory_mb:
         return config
     folder = _folder(config, held_out, streams, tokenizer_directory, cache)
     with lock(folder):
