@@ -9,9 +9,10 @@ from pathlib import Path
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import ConfigArguments, save_config
 from flaxformer_mt.data.prepared.preparing import SHARD_SIZE, Preparation, prepare_corpus
+from flaxformer_mt.data.prepared.remote import RemoteOutput
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.storage.paths import is_remote
+from flaxformer_mt.storage.paths import join
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,8 +24,8 @@ class PrepareArguments(ConfigArguments):
     """
 
     output: str
-    """Directory of the prepared corpus: token ids, tokenizer, and manifest.json, which is written
-    last."""
+    """Directory or address of the prepared corpus: token ids, tokenizer, and manifest.json, which
+    is written last."""
     num_workers: int = 0
     """Processes that tokenize; 0 = one for each CPU core."""
     shard_size: int = SHARD_SIZE
@@ -52,26 +53,29 @@ def prepare(arguments: PrepareArguments) -> None:
     from flaxformer_mt.checkpoints.workdir import make_workdir
     from flaxformer_mt.runtime.workdir_lock import own_directory
 
-    if is_remote(arguments.output):
-        raise ValueError(
-            f"--output {arguments.output} is an address, but a corpus is prepared in a folder of "
-            "this machine: name one, and copy it there. `train --data.prepared` takes an address"
-        )
-    output = Path(arguments.output).expanduser()
+    output = join(".", arguments.output)
     config = arguments.as_config()
     make_workdir(output.absolute())
     with own_directory(output):
+        if isinstance(output, Path):
+            folder, remote = output, None
+        else:
+            remote = RemoteOutput(output)
+            folder = remote.folder
         if config.training.init_from:
-            adopt_tokenizer(config.training.init_from, output)
+            adopt_tokenizer(config.training.init_from, folder)
         manifest = prepare_corpus(
             Preparation(
                 config=config.data,
-                output=output,
+                output=folder,
                 num_processes=arguments.num_workers or num_cpus(),
                 shard_size=arguments.shard_size,
+                after_shard=remote.copy if remote else None,
             )
         )
-        save_config(config, str(output))
+        save_config(config, str(folder))
+        if remote:
+            remote.finish()
     print("\n".join(manifest.describe()))
     print(
         f"prepared in {output}. Train on it:\n"

@@ -26,6 +26,7 @@ from flaxformer_mt.checkpoints.workdir import (
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, ConfigArguments, shipped_name
 from flaxformer_mt.data.pipeline import Data, build_data
+from flaxformer_mt.data.prepared.cache import PreparedCache
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.inspection.run_pictures import save_pictures
@@ -34,6 +35,7 @@ from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches, train_program
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.compilation_cache import keep_programs
+from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.host_memory import share_freed_memory
 from flaxformer_mt.runtime.processes import (
     connect,
@@ -231,6 +233,7 @@ def prepare_data(config: Config, workdir: str) -> Data:
         tokenizer_directory=f"{workdir}/tokenizer",
         seed=config.seed,
         quarantine=as_path(workdir) / "quarantine.jsonl" if is_first() else None,
+        cache=PreparedCache(num_processes=num_cpus()),
     )
     if is_first():
         check_workdir(workdir, config, data.tokenizer.fingerprint)

@@ -5,7 +5,6 @@ import importlib
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,9 +29,7 @@ TOY = """
 def commands_of(page: str) -> list[list[str]]:
     """Returns the words of each `python -m flaxformer_mt...` of a page, from the name on."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = re.findall(
-        r"^ {4,}.*?(?:python -m flaxformer_mt\.|gcloud storage (?=cp))([^\n>]+)", text, re.MULTILINE
-    )
+    lines = re.findall(r"^ {4,}.*?python -m flaxformer_mt\.([^\n>]+)", text, re.MULTILINE)
     return [shlex.split(line) for line in lines]
 
 
@@ -44,8 +41,6 @@ def test_the_commands_have_these_flags(page, monkeypatch, tmp_path):
     assert {"plan", "rehearse", "prepare", "train", "evaluate", "translate"} <= set(names)
     assert names.count("train") == 2
     for name, *words in commands:
-        if name == "cp":
-            continue
         module = importlib.import_module(f"flaxformer_mt.{name}")
         (kind,) = (
             value
@@ -68,9 +63,6 @@ def test_the_commands_run_in_order(page, tmp_path):
         if name in ("plan", "rehearse"):
             continue  # they have tests of their own
         words = [word.replace("$BUCKET", str(tmp_path / "bucket")) for word in words]
-        if name == "cp":
-            shutil.copytree(tmp_path / words[-2], words[-1])
-            continue
         command = [sys.executable, "-m", f"flaxformer_mt.{name}", *words]
         together = name == "train" and num_trainings == 0
         if name in ("prepare", "train"):

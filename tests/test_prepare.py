@@ -15,7 +15,11 @@ import tiny_run
 
 from flaxformer_mt import prepare
 from flaxformer_mt.config import load_config, save_config
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.storage.paths import as_path, file_sizes
 from flaxformer_mt.train import train
 
 WORDS = [
@@ -44,7 +48,7 @@ def write_pairs(file: Path, number: int, words: int = 8) -> None:
             lines.write(f"{source} {index}\t{target}\n")
 
 
-def arguments(text: Path, output: Path, *more: str) -> list[str]:
+def arguments(text: Path, output: Path | str, *more: str) -> list[str]:
     return [
         *("--data.train.pairs", str(text), "--data.tokenizer.vocab-size", "300"),
         *("--data.tokenizer.max-lines", "1000", "--output", str(output), *more),
@@ -70,6 +74,7 @@ def test_the_command_prepares_and_says_what_comes_next(tmp_path, capsys):
     assert "text.tsv, line 301" in captured.out
     assert "--data.prepared" in captured.out
     assert "pairs/s" in captured.err
+    assert "reading: 100%" in captured.err  # of the bytes, so that it shows the time left
     before = files_of(tmp_path / "prepared")
     assert prepare.main(command) == 0  # nothing left to do
     assert files_of(tmp_path / "prepared") == before
@@ -98,6 +103,54 @@ def test_unusable_arguments_are_refused(tmp_path, capsys):
     short = arguments(text, tmp_path / "prepared", "--data.max-source-length", "2")
     assert prepare.main(short) == 2
     assert "no training pair is left of 10" in capsys.readouterr().err
+
+
+def test_another_machine_continues_in_a_bucket(bucket, tmp_path, monkeypatch):
+    write_pairs(tmp_path / "text.tsv", 300)
+    more = ("--shard-size", "100")
+    assert prepare.main(arguments(tmp_path / "text.tsv", tmp_path / "here", *more)) == 0
+    command = arguments(tmp_path / "text.tsv", f"{bucket}/prepared", *more)
+    assert prepare.main(command) == 0
+    there = as_path(f"{bucket}/prepared")
+    expected = files_of(tmp_path / "here")
+
+    def uploaded() -> dict[str, bytes]:
+        names = [name for name in file_sizes(there) if name not in ("owner.lock", "inputs.json")]
+        return {name: (there / name).read_bytes() for name in names}
+
+    def same() -> bool:
+        found = uploaded()
+        return found.keys() == expected.keys() and all(
+            found[name] == expected[name] for name in found if name != "config.json"
+        )
+
+    assert same()
+    # Killed in the second of three shards, on a machine that is gone.
+    kept = there.fs.modified(f"{there.path}/shards/00000/source.ids")
+    for name in ("manifest.json", "shards/00001/shard.json", "shards/00002/shard.json"):
+        (there / name).unlink()
+    (there / "shards" / "00001" / "source.ids").write_bytes(b"half")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache of another machine"))
+    assert prepare.main(command) == 0
+    assert same()
+    assert there.fs.modified(f"{there.path}/shards/00000/source.ids") == kept
+    assert prepare.main(command) == 0  # nothing left to do
+    assert not list((tmp_path / "cache of another machine").rglob("preparing/**/*.ids"))
+    config = DataConfig(
+        prepared=f"{bucket}/prepared", tokenizer=TokenizerConfig(vocab_size=300, max_lines=1000)
+    )
+    data, local = (
+        build_data(
+            dataclasses.replace(config, prepared=str(name)),
+            tokenizer_directory=str(tmp_path / "tokenizer"),
+            seed=0,
+        )
+        for name in (config.prepared, tmp_path / "here")
+    )
+    assert data.fingerprints == local.fingerprints
+    (there / "manifest.json").unlink()
+    with pytest.raises(ValueError, match=f"{bucket}/prepared contains no complete prepared"):
+        build_data(config, tokenizer_directory=str(tmp_path / "tokenizer"), seed=0)
 
 
 @pytest.mark.slow
@@ -199,7 +252,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
 
 
 @pytest.mark.slow
-def test_training_on_a_prepared_corpus_equals_training_on_its_text(tmp_path):
+def test_training_on_a_prepared_corpus_equals_training_on_its_text(tmp_path, monkeypatch):
     config = dataclasses.replace(
         tiny_run.CONFIG,
         data=dataclasses.replace(tiny_run.CONFIG.data, validation=CorpusConfig()),
@@ -210,8 +263,12 @@ def test_training_on_a_prepared_corpus_equals_training_on_its_text(tmp_path):
         ["--config", str(tmp_path / "config.json"), "--output", str(tmp_path / "prepared")]
     ) == 0  # fmt: skip
     data = dataclasses.replace(config.data, prepared=str(tmp_path / "prepared"))
-    for name, this in (("text", config.data), ("ids", data)):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cached = dataclasses.replace(config.data, in_memory_mb=0)
+    for name, this in (("text", config.data), ("ids", data), ("cached", cached)):
         train(dataclasses.replace(config, data=this), str(tmp_path / name), quiet=True)
-    text, ids = (tiny_run.losses(tmp_path / name) for name in ("text", "ids"))
-    np.testing.assert_array_equal(text, ids)
-    assert len(ids) == config.training.num_steps
+    text, *others = (tiny_run.losses(tmp_path / name) for name in ("text", "ids", "cached"))
+    for losses in others:
+        np.testing.assert_array_equal(text, losses)
+    assert len(text) == config.training.num_steps
+    assert list((tmp_path / "cache" / "flaxformer_mt" / "prepared").glob("*/manifest.json"))

@@ -28,6 +28,10 @@ class DataConfig:
     prepared: str = ""
     """Directory that `python -m flaxformer_mt.prepare` wrote. Training reads its token ids in place
     of the text of data.train, and needs little memory for any number of pairs."""
+    in_memory_mb: int = 32
+    """Training text of more megabytes (packed text counts four times) is prepared by the first
+    start of `train`, once, in ~/.cache/flaxformer_mt/prepared. Less text is tokenized at each start
+    and kept in memory, which takes seconds. The batches are the same (see docs/scale.md)."""
     exclude: tuple[Literal["validation", "test"], ...] = ()
     """Drop training pairs whose source line is also in these sets."""
     max_bad_share: str = "5%"
@@ -61,6 +65,7 @@ class DataConfig:
             ("tokens_per_batch", 1),
             ("num_buckets", 1),
             ("num_workers", 0),
+            ("in_memory_mb", 0),
         ):
             if getattr(self, name) < least:
                 raise ValueError(

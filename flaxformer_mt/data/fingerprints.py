@@ -55,7 +55,8 @@ def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
         elif before[name] != now[name]:
             lines.append(
                 "the way from pairs to batches has changed: the seed, the lengths and sizes of "
-                "batches, bucketing or packing, the corpora and their weights, or sampling"
+                "batches, bucketing or packing, the corpora and their weights, sampling, or the "
+                "parts of an epoch (text that was in memory is prepared: see data.in_memory_mb)"
                 if name == BATCHES
                 else f"{name} has changed"
             )

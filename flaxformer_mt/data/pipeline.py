@@ -29,6 +29,7 @@ from flaxformer_mt.data.batching.plan import (
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import fingerprint_data
 from flaxformer_mt.data.held_out import read_held_out
+from flaxformer_mt.data.prepared.cache import PreparedCache, prepare_large_text
 from flaxformer_mt.data.report import DataReport, SplitCounts
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenized import SubwordSampler, TokenizedPairs
@@ -100,6 +101,7 @@ def build_data(
     seed: int,
     shard_rows: ShardRows | None = None,
     quarantine: AnyPath | None = None,
+    cache: PreparedCache | None = None,
 ) -> Data:
     """Reads and tokenizes the text, and chooses the batch shapes.
 
@@ -111,6 +113,8 @@ def build_data(
         not change the batches.
       quarantine: file to list the bad records of the training text in; None = they are counted
         only.
+      cache: where training text of more than `config.in_memory_mb` is prepared, once; None = text
+        of any size is read into memory.
 
     Raises:
       ValueError: unusable text or settings, or no pair to train on.
@@ -119,6 +123,8 @@ def build_data(
     if seed < 0:
         raise ValueError(f"the seed must not be negative, got {seed}.")
     held_out = read_held_out(config)
+    if cache and not config.prepared:
+        config = prepare_large_text(config, held_out, tokenizer_directory, cache, quarantine)
     if config.prepared:
         tokenizer, train = read_prepared(config, held_out, tokenizer_directory)
     else:

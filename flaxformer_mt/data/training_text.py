@@ -11,6 +11,7 @@ from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import open_set
 from flaxformer_mt.data.prepared.manifest import Manifest, setting_changes, settings_of, side_of
 from flaxformer_mt.data.prepared.reader import PreparedPairs, PreparedText
+from flaxformer_mt.data.prepared.remote import local_copy
 from flaxformer_mt.data.report import Side, SplitCounts, describe_side
 from flaxformer_mt.data.sources.corpora import set_aside
 from flaxformer_mt.data.sources.pair import Pair, PairSource
@@ -22,7 +23,7 @@ from flaxformer_mt.data.tokenization.tokenizer import (
     build_tokenizer,
     check_same_settings,
 )
-from flaxformer_mt.storage.paths import AnyPath, as_path, local_folder
+from flaxformer_mt.storage.paths import AnyPath, as_path
 
 HeldOut = Mapping[str, Sequence[Pair]]
 _PART_SIZE = {"bucket": 1 << 23, "pack": 1 << 20}
@@ -97,12 +98,16 @@ def read_prepared(
 
     Raises ValueError if it is not complete, or was prepared with other settings.
     """
-    directory = local_folder(config.prepared).expanduser()
+    path = as_path(config.prepared)
+    if isinstance(path, Path):
+        directory = path.expanduser()
+    else:
+        directory = local_copy(path, with_text=config.tokenizer.sampling_alpha > 0)
     manifest = Manifest.load(directory)
     if manifest is None:
         raise ValueError(
-            f"{directory} contains no complete prepared corpus (manifest.json is missing). Run "
-            f"`python -m flaxformer_mt.prepare --config CONFIG --output {directory}`, which also "
+            f"{path} contains no complete prepared corpus (manifest.json is missing). Run "
+            f"`python -m flaxformer_mt.prepare --config CONFIG --output {path}`, which also "
             "continues an interrupted preparation."
         )
     tokenizer = _prepared_tokenizer(config, directory, manifest, tokenizer_directory)

@@ -29,7 +29,7 @@ class Text(NamedTuple):
 
 
 class TextFile:
-    """The lines of a UTF-8 file (also .gz, .xz), checked at once and read in parts.
+    """The lines of a UTF-8 file (also .gz, .xz, .zst), checked at once and read in parts.
 
     A pipe, which can be read once, is kept in memory, as is standard input (an empty path).
     """
@@ -55,7 +55,7 @@ class TextFile:
         if self._kept is not None:
             yield from itertools.islice(self._kept, first, None)
             return
-        from flaxformer_mt.data.sources.text_files import open_bytes
+        from flaxformer_mt.data.sources.files import open_bytes
 
         with open_bytes(as_path(self.path)) as file:
             for number, line in enumerate(file):
@@ -110,7 +110,8 @@ def _read_pipe(path: str) -> Text:
 
 def _scan(path: AnyPath) -> tuple[int, bool, str]:
     """Returns the number of lines, whether the last one has a newline, and a hash of all."""
-    from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8, open_bytes
+    from flaxformer_mt.data.sources.files import open_bytes
+    from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8
 
     digest, decoder = hashlib.blake2b(digest_size=16), codecs.getincrementaldecoder("utf-8")()
     newlines, last = 0, b""

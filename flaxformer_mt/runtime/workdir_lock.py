@@ -59,9 +59,8 @@ def own_directory(directory: PathLike) -> Iterator[None]:
 
     Raises OSError as `own_workdir`.
     """
-    path = as_path(directory) / LOCK_FILE
-    assert isinstance(path, Path)
-    release = _lock(path, uuid.uuid4().hex)
+    path, token = as_path(directory) / LOCK_FILE, uuid.uuid4().hex
+    release = _lock(path, token) if isinstance(path, Path) else _lock_in_bucket(path, token)
     try:
         yield
     finally:

@@ -196,15 +196,15 @@ def working_copy(path: AnyPath) -> Path:
     """Returns the path itself, or for an address one in an existing folder of this machine."""
     if isinstance(path, Path):
         return path
-    copy = cache_folder() / path.protocol / path.path.lstrip("/")
+    copy = cache_folder("remote") / path.protocol / path.path.lstrip("/")
     copy.parent.mkdir(parents=True, exist_ok=True)
     return copy
 
 
-def cache_folder() -> Path:
-    """Returns the folder for copies of remote files."""
+def cache_folder(name: str) -> Path:
+    """Returns a folder of the user's cache, such as "remote" for copies of remote files."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "flaxformer_mt", "remote")
+    return Path(caches, "flaxformer_mt", name)
 
 
 def remote_problem(error: BaseException) -> str:

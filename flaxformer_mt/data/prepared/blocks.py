@@ -4,15 +4,23 @@ import dataclasses
 import functools
 import io
 import itertools
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.files import matching_pairs, open_packed, unpacked
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.records import parquet_parts
-from flaxformer_mt.data.sources.registry import SourceRequest, find_source, open_source
+from flaxformer_mt.data.sources.registry import (
+    SourceRequest,
+    find_source,
+    matching_specs,
+    open_source,
+)
 from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.sources.text_files import (
     UTF8_MARK,
@@ -20,12 +28,13 @@ from flaxformer_mt.data.sources.text_files import (
     check_equal_counts,
     check_not_utf16,
     empty_file,
-    open_bytes,
     pack_lines,
 )
 from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file
 
 Languages = tuple[str, str]
+
+_PACKED = (".gz", ".xz", ".zst", ".parquet")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,12 +42,14 @@ class Block:
     """Consecutive records of a source. Any process can load it."""
 
     name: str
-    """Of the corpus."""
+    """Of the file or source, for messages."""
     tag: str
     """The target language that the tags of its source texts name; "" = no tags."""
     first: int
     """Number of its first record in the source, from 0."""
     size: int
+    share: float
+    """The share of the source up to its end, about."""
     read: Callable[[], PairSource]
     """Returns at least `size` records."""
 
@@ -51,27 +62,49 @@ class Block:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """A source of sentence pairs, or one of several files of a source."""
+
+    name: str
+    files: tuple[Path, ...]
+    """The files that it reads, so that a change of them is noticed; none = not files."""
+    blocks: Callable[[int], Iterator[tuple[int, float, Callable[[], PairSource]]]]
+    """Yields for each block of the given size: its number of records, the share of the source up
+    to its end, and how to read it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PairStream:
-    """A source of sentence pairs that is read in blocks."""
+    """A corpus that is read in blocks."""
 
     name: str
     tag: str
     limit: int
     """The number of records to use; 0 = all."""
-    files: tuple[Path, ...]
-    """The files that it reads, so that a change of them is noticed; none = not files."""
-    parts: Callable[[int], Iterator[tuple[int, Callable[[], PairSource]]]]
-    """Yields for each block of the given size: its number of records, and how to read it."""
+    parts: tuple[Part, ...]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that it reads."""
+        return tuple(file for part in self.parts for file in part.files)
 
     def blocks(self, size: int) -> Iterator[Block]:
         """Yields blocks of `size` records; the last one may be smaller."""
-        first = 0
-        for found, read in self.parts(size):
-            count = min(found, self.limit - first) if self.limit else found
-            if not count:
-                return
-            yield Block(name=self.name, tag=self.tag, first=first, size=count, read=read)
-            first += count
+        total = 0
+        for number, part in enumerate(self.parts):
+            first = 0
+            for found, share, read in part.blocks(size):
+                count = min(found, self.limit - total) if self.limit else found
+                if not count:
+                    return
+                total += count
+                share = (number + share) / len(self.parts)
+                if self.limit:
+                    share = max(share, total / self.limit)
+                yield Block(
+                    name=part.name, tag=self.tag, first=first, size=count, share=share, read=read
+                )
+                first += count
 
 
 def open_streams(
@@ -83,48 +116,65 @@ def open_streams(
     """
     base = as_path(directory)
     languages = config.languages(source_language, target_language)
-    files = [
-        (local_file(join(base, source)), local_file(join(base, target)))
+    found = [
+        [_text_part(base, *pair) for pair in matching_pairs(base, source, target)]
         for source, target in zip(config.source, config.target, strict=True)
     ]
-    found = [(pair, functools.partial(_parallel_parts, pair)) for pair in files]
-    found += [
-        _stream_of(spec, base, of)
-        for spec, of in zip(config.pairs, languages[len(files) :], strict=True)
-    ]
+    for spec in config.pairs:
+        of = languages[len(found)]
+        found.append([_part_of(one, base, of) for one in matching_specs(spec, base)])
     return [
         PairStream(
             name=name,
             tag=target if config.target_languages else "",
             limit=config.limit,
-            files=read_files,
-            parts=parts,
+            parts=tuple(parts),
         )
-        for name, (_, target), (read_files, parts) in zip(
-            config.names, languages, found, strict=True
-        )
+        for name, (_, target), parts in zip(config.names, languages, found, strict=True)
     ]
 
 
-def _stream_of(
-    spec: str, base: AnyPath, languages: Languages
-) -> tuple[tuple[Path, ...], Callable[..., Iterator]]:
-    """Returns the files and the parts of the source that a specification names."""
+def num_text_bytes(stream: PairStream) -> int:
+    """Returns about how many bytes of text a stream has. Reads no text file."""
+    if stream.name.startswith("demo:"):  # small: not worth unpacking
+        return 0
+    if not stream.files:
+        counts = (found for part in stream.parts for found, *_ in part.blocks(sys.maxsize))
+        return 200 * sum(counts)
+    sizes = {file: file.stat().st_size for file in stream.files if file.exists()}
+    return sum(size * (4 if file.suffix in _PACKED else 1) for file, size in sizes.items())
+
+
+def _text_part(base: AnyPath, source: str, target: str) -> Part:
+    files = local_file(join(base, source)), local_file(join(base, target))
+    read = functools.partial(_parallel_parts, files)
+    return Part(name=f"{source} | {target}", files=files, blocks=read)
+
+
+def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
+    """Returns the source that a specification names."""
     kind, request = find_source(spec, base, languages)
+    files: tuple[Path, ...] = ()
+    blocks: Callable[[int], Iterator] = functools.partial(_range_parts, spec, base, languages)
     if kind.text_files:
-        files = kind.text_files(request)
-        return files, functools.partial(_parallel_parts, files)
-    if kind.parse:
-        return (local_file(request.file),), functools.partial(_line_parts, request, spec)
-    if spec.endswith(".parquet"):
-        file = local_file(request.file)
-        return (file,), functools.partial(parquet_parts, file, languages)
-    return (), functools.partial(_range_parts, spec, base, languages)
+        files = both = kind.text_files(request)
+        blocks = functools.partial(_parallel_parts, both)
+    elif kind.parse:
+        files = (local_file(request.file),)
+        blocks = functools.partial(_line_parts, request, spec)
+    elif spec.endswith(".parquet"):
+        files = (local_file(request.file),)
+        blocks = functools.partial(parquet_parts, files[0], languages)
+    return Part(name=spec, files=files, blocks=blocks)
 
 
-def _line_blocks(path: Path, size: int) -> Iterator[list[bytes]]:
-    """Yields the lines of a file, with their line ends, in lists of `size`."""
-    with open_bytes(path) as file:
+def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
+    """Yields the lines of a file, with their line ends, in lists of `size`.
+
+    Before each list is the share of the file that has been read.
+    """
+    with open_packed(path) as packed, unpacked(packed, path) as file:
+        num_bytes = max(os.fstat(packed.fileno()).st_size, 1)
         # The iterators of Python's gzip and lzma files are slow.
         lines = iter(io.BufferedReader(file, 1 << 20))  # pyright: ignore[reportArgumentType]
         block = list(itertools.islice(lines, size))
@@ -134,7 +184,7 @@ def _line_blocks(path: Path, size: int) -> Iterator[list[bytes]]:
         if not b"".join(block):
             raise empty_file(path)
         while block:
-            yield block
+            yield packed.tell() / num_bytes, block
             block = list(itertools.islice(lines, size))
 
 
@@ -142,11 +192,12 @@ def _parallel_parts(files: tuple[Path, Path], size: int) -> Iterator:
     """Yields blocks of two files. Raises ValueError if their numbers of lines differ."""
     counts = [0, 0]
     sides = [_line_blocks(file, size) for file in files]
-    for source, target in itertools.zip_longest(*sides, fillvalue=()):
+    for (share, source), (_, target) in itertools.zip_longest(*sides, fillvalue=(1.0, ())):
         counts = [counts[0] + len(source), counts[1] + len(target)]
         if len(source) == len(target):
             yield (
                 len(source),
+                share,
                 functools.partial(_parallel_pairs, b"".join(source), b"".join(target), files),
             )
     check_equal_counts(files, counts)
@@ -158,10 +209,11 @@ def _parallel_pairs(source: bytes, target: bytes, files: tuple[Path, Path]) -> P
 
 def _line_parts(request: SourceRequest, spec: str, size: int) -> Iterator:
     """Yields blocks of a file with a pair a line."""
-    for lines in _line_blocks(local_file(request.file), size):
+    for share, lines in _line_blocks(local_file(request.file), size):
         blob = b"".join(lines)
         yield (
             len(lines),
+            share,
             functools.partial(_parsed_pairs, blob, spec, request.directory, request.languages),
         )
 
@@ -177,7 +229,8 @@ def _range_parts(spec: str, base: AnyPath, languages: Languages, size: int) -> I
     total = len(_open(spec, base, languages))
     for start in range(0, total, size):
         count = min(size, total - start)
-        yield count, functools.partial(_range_pairs, spec, base, languages, start, count)
+        read = functools.partial(_range_pairs, spec, base, languages, start, count)
+        yield count, (start + count) / total, read
 
 
 def _range_pairs(

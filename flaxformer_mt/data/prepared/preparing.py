@@ -11,7 +11,7 @@ Each stage leaves a result, so that a killed run continues after the last one. M
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,8 @@ class Preparation:
     shard_size: int = SHARD_SIZE
     """Records of a shard. A killed run repeats at most so many, and keeps the size."""
     show_progress: bool = True
+    after_shard: Callable[[], None] | None = None
+    """Called when a shard is complete."""
 
     @property
     def block_size(self) -> int:
@@ -222,6 +224,8 @@ def _encode(
                 counts = writer.finish()
                 done.append(counts)
                 total.add(counts)
+                if how.after_shard:
+                    how.after_shard()
             shards.append(done)
     if not total.pairs:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.dropped.items())

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 from tqdm import tqdm
 
-from flaxformer_mt.data.prepared.blocks import PairStream
+from flaxformer_mt.data.prepared.blocks import PairStream, num_text_bytes
 from flaxformer_mt.data.prepared.manifest import fingerprint_file
 from flaxformer_mt.data.prepared.work import Screen
 from flaxformer_mt.data.sources.quarantine import check_bad_share, quarantine_line
@@ -59,9 +60,11 @@ def scan_corpora(
                 desc="reading", unit=" pairs", unit_scale=True, disable=not show_progress
             ) as progress,
         ):
+            sizes = [max(num_text_bytes(stream), 1) for stream in streams]
+            starts = np.cumsum([0, *sizes]) / sum(sizes)
             scans = [
-                _scan(stream, screen, block_size, workers, bad_lines, progress)
-                for stream in streams
+                _scan(stream, screen, block_size, workers, bad_lines, progress, starts[i : i + 2])
+                for i, stream in enumerate(streams)
             ]
         inputs = {str(file): found.result() for file, found in zip(files, prints, strict=True)}
     if not any(scan.bad for scan in scans):
@@ -80,7 +83,9 @@ def _scan(
     workers: Workers,
     bad_lines: TextIO,
     progress: tqdm,
+    shares: np.ndarray,
 ) -> CorpusScan:
+    """Counts the records of a stream, the part of all text between two shares."""
     scan = CorpusScan(name=stream.name)
     for found in workers.map(screen, stream.blocks(block_size)):
         scan.records += found.num_records
@@ -89,5 +94,7 @@ def _scan(
             scan.first_bad = scan.first_bad or str(found.bad[0])
             scan.bad.update(record.kind for record in found.bad)
             bad_lines.writelines(map(quarantine_line, found.bad))
+        read = shares[0] + found.share * (shares[1] - shares[0])
+        progress.total = round((progress.n + found.num_records) / max(read, 1e-9))  # an estimate
         progress.update(found.num_records)
     return scan

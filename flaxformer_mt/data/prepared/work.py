@@ -16,6 +16,7 @@ from flaxformer_mt.data.sources.language_tags import TaggedPairs
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.quarantine import BadRecord, screen
 from flaxformer_mt.data.sources.selection import exclude_lines
+from flaxformer_mt.data.sources.text_files import TextPairs
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs, tokenize_source
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 
@@ -29,7 +30,9 @@ class Screen:
 
     def pairs(self, block: Block) -> tuple[PairSource, list[BadRecord], Counter[str]]:
         """Returns the good pairs, the bad records, and how many pairs were excluded."""
-        good, bad = screen(block.load(), block.name)
+        records = block.load()
+        pairs = records.read_all() if isinstance(records, TextPairs) else None
+        good, bad = screen(pairs or records, block.name)
         if block.tag:
             good = TaggedPairs(good, block.tag)
         good, excluded = exclude_lines(good, self.exclude)
@@ -38,7 +41,7 @@ class Screen:
     def __call__(self, block: Block) -> "Scanned":
         """Counts the records of a block."""
         good, bad, excluded = self.pairs(block)
-        return Scanned(block.size, len(good), bad, excluded)
+        return Scanned(block.size, len(good), bad, excluded, block.share)
 
 
 class Scanned(NamedTuple):
@@ -48,6 +51,8 @@ class Scanned(NamedTuple):
     num_good: int
     bad: list[BadRecord]
     excluded: Counter[str]
+    share: float
+    """The share of the source that has been read."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

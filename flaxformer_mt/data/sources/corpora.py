@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from flaxformer_mt.data.sources.files import matching_pairs
 from flaxformer_mt.data.sources.language_tags import TaggedPairs, check_language
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.quarantine import (
@@ -14,8 +15,8 @@ from flaxformer_mt.data.sources.quarantine import (
     screen,
     write_quarantine,
 )
-from flaxformer_mt.data.sources.registry import find_source_kind, open_source
-from flaxformer_mt.data.sources.selection import SelectedPairs
+from flaxformer_mt.data.sources.registry import find_source_kind, matching_specs, open_source
+from flaxformer_mt.data.sources.selection import JoinedPairs, SelectedPairs
 from flaxformer_mt.data.sources.text_files import read_text_pair
 from flaxformer_mt.storage.paths import AnyPath, as_path, join
 
@@ -25,15 +26,16 @@ class CorpusConfig:
     """Which sentence pairs make up a set: any mix of text files and other sources."""
 
     source: tuple[str, ...] = ()
-    """Text files in the source language: one sentence a line, UTF-8, or packed as .gz or .xz."""
+    """Text files in the source language: one sentence a line, UTF-8, or packed as .gz, .xz or
+    .zst. A pattern such as "part-*.en" names all its files as one corpus."""
     target: tuple[str, ...] = ()
     """Their translations, file by file and line by line."""
     pairs: tuple[str, ...] = ()
     """Sources with both sides: "file.tsv" (source<TAB>target), "file.jsonl" (one object a line,
-    keyed by language code), "file.parquet", "file.zip" (of OPUS), public corpora such as
-    "wmt:europarl_v7", "opus:Europarl/v8" or "sacrebleu:wmt14/full" (docs/corpora.md),
-    "tfds:NAME:SPLIT" (TensorFlow Datasets), "hf:NAME:SPLIT" (Hugging Face), "demo:SPLIT" or
-    "demo:SPLIT:COUNT" (the demo's English-German text)."""
+    keyed by language code), "file.parquet" (these also as a pattern, "part-*.tsv"), "file.zip" (of
+    OPUS), public corpora such as "wmt:europarl_v7", "opus:Europarl/v8" or "sacrebleu:wmt14/full"
+    (docs/corpora.md), "tfds:NAME:SPLIT" (TensorFlow Datasets), "hf:NAME:SPLIT" (Hugging Face),
+    "demo:SPLIT" or "demo:SPLIT:COUNT" (the demo's English-German text)."""
     weights: tuple[float, ...] = ()
     """How often an epoch contains each corpus (0.5 = a random half, 2 = twice): one number for each
     pair of text files, then one for each of `pairs`. Empty = once each."""
@@ -147,21 +149,28 @@ def open_corpus(
         name, split or language.
     """
     base = as_path(directory)
-    sources: list[PairSource] = [
-        read_text_pair(join(base, source), join(base, target))
+    languages = config.languages(source_language, target_language)
+    opened: list[list[tuple[PairSource, str]]] = [
+        [
+            (read_text_pair(join(base, one), join(base, other)), f"{one} | {other}")
+            for one, other in matching_pairs(base, source, target)
+        ]
         for source, target in zip(config.source, config.target, strict=True)
     ]
-    languages = config.languages(source_language, target_language)
     for spec in config.pairs:
-        sources.append(open_source(spec, base, languages[len(sources)]))
+        of = languages[len(opened)]
+        opened.append([(open_source(one, base, of), one) for one in matching_specs(spec, base)])
     if config.limit:
-        sources = [
-            SelectedPairs(source, np.arange(min(config.limit, len(source)))) for source in sources
-        ]
-    bad: tuple[Sequence[BadRecord], ...] = ()
-    if screened and sources:
-        found = [screen(*of) for of in zip(sources, config.names, strict=True)]
-        sources, bad = [good for good, _ in found], tuple(records for _, records in found)
+        opened = [_first(parts, config.limit) for parts in opened]
+    bad: list[Sequence[BadRecord]] = []
+    sources: list[PairSource] = []
+    for parts in opened:
+        if screened:
+            found = [screen(*part) for part in parts]
+            bad.append([record for _, records in found for record in records])
+            parts = [(good, "") for good, _ in found]
+        of_files = [source for source, _ in parts]
+        sources.append(of_files[0] if len(of_files) == 1 else JoinedPairs(of_files))
     if config.target_languages:
         tagged = zip(sources, config.target_languages, strict=True)
         sources = [TaggedPairs(source, language) for source, language in tagged]
@@ -170,8 +179,18 @@ def open_corpus(
         weights=config.weights or (1.0,) * len(config.names),
         names=config.names,
         languages=tuple(dict.fromkeys(config.target_languages)),
-        bad=bad,
+        bad=tuple(bad),
     )
+
+
+def _first(parts: Sequence[tuple[PairSource, str]], limit: int) -> list[tuple[PairSource, str]]:
+    """Returns the first `limit` pairs of sources with their names."""
+    found, left = [], limit
+    for source, name in parts:
+        count = min(left, len(source))
+        found.append((SelectedPairs(source, np.arange(count)), name))
+        left -= count
+    return found
 
 
 def set_aside(corpus: Corpus, max_bad_share: str, file: AnyPath | None) -> list[BadRecord]:

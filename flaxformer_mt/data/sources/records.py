@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
-from flaxformer_mt.data.sources.text_files import missing_file, record_pair
+from flaxformer_mt.data.sources.text_files import record_pair
 from flaxformer_mt.storage.paths import AnyPath, local_file
 
 
@@ -57,23 +58,27 @@ def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
 
 def parquet_parts(
     path: Path, languages: tuple[str, str], size: int
-) -> Iterator[tuple[int, Callable[[], RecordPairs]]]:
-    """Yields a Parquet file in parts of `size` rows: the number of rows, and how to read them."""
+) -> Iterator[tuple[int, float, Callable[[], RecordPairs]]]:
+    """Yields a Parquet file in parts of `size` rows.
+
+    Each is the number of rows, the share of the file up to its end, and how to read it.
+    """
     import pyarrow
     import pyarrow.parquet
 
     if not path.exists():
         raise missing_file(path)
-    empty = True
+    done = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(size):
-                empty = False
+                done += len(batch)
                 pairs = RecordPairs(batch.to_pylist(), languages, str(path))
-                yield len(pairs), functools.partial(_itself, pairs)
+                share = done / file.metadata.num_rows
+                yield len(pairs), share, functools.partial(_itself, pairs)
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
-    if empty:
+    if not done:
         raise ValueError(f"{path} is empty; expected one pair a row.")
 
 

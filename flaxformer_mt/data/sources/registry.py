@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flaxformer_mt.data.sources.demo_text import open_demo
+from flaxformer_mt.data.sources.files import matching_files
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.public.mtdata_corpora import mtdata_text
 from flaxformer_mt.data.sources.public.multi30k import multi30k_text
@@ -65,8 +66,11 @@ class SourceKind:
     read without all of them in memory."""
     parse: Parser | None = None
     """Returns the pairs of some lines, if the source is one file with a pair a line."""
+    is_file: bool = False
+    """Whether the specification is the name of a file, or a pattern that matches several."""
 
 
+_PACKED = r"(\.gz|\.xz|\.zst)?"
 _NAME = r"\w[\w.+-]*"
 
 
@@ -154,17 +158,20 @@ SOURCE_KINDS = (
     SourceKind(
         pattern=r".*\.parquet",
         form='"file.parquet"',
+        is_file=True,
         open=lambda request: open_parquet(request.file, request.languages),
     ),
     SourceKind(
-        pattern=r".*\.tsv(\.gz|\.xz)?",
-        form='"file.tsv" (also .gz, .xz)',
+        pattern=rf".*\.tsv{_PACKED}",
+        form='"file.tsv" (also .gz, .xz, .zst)',
+        is_file=True,
         open=lambda request: read_tsv(request.file),
         parse=lambda lines, request: tsv_pairs(lines, request.file),
     ),
     SourceKind(
-        pattern=r".*\.jsonl(\.gz|\.xz)?",
-        form='"file.jsonl" (also .gz, .xz)',
+        pattern=rf".*\.jsonl{_PACKED}",
+        form='"file.jsonl" (also .gz, .xz, .zst)',
+        is_file=True,
         open=lambda request: read_jsonl(request.file, *request.languages),
         parse=lambda lines, request: jsonl_pairs(lines, request.file, *request.languages),
     ),
@@ -180,6 +187,12 @@ def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
             return kind, match
     forms = "; ".join(kind.form for kind in SOURCE_KINDS if kind.form)
     raise ValueError(f"{spec!r} is not a source of sentence pairs; expected one of: {forms}.")
+
+
+def matching_specs(spec: str, directory: AnyPath) -> list[str]:
+    """Returns the specifications of the files that a pattern matches; another one as it is."""
+    kind, _ = find_source_kind(spec)
+    return matching_files(directory, spec) if kind.is_file else [spec]
 
 
 def find_source(

@@ -1,8 +1,9 @@
 """A subset of the pairs of a source."""
 
 import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import numpy as np
 from jaxtyping import Int64
@@ -23,6 +24,26 @@ class SelectedPairs:
 
     def __getitem__(self, index: int) -> Pair:
         return self.source[int(self.indices[index])]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JoinedPairs:
+    """The pairs of several sources, one after the other. A `PairSource`."""
+
+    sources: Sequence[PairSource]
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, index: int) -> Pair:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return self.sources[number][index - int(self._starts[number])]
+
+    @functools.cached_property
+    def _starts(self) -> Int64[np.ndarray, "starts"]:
+        return np.cumsum([0, *map(len, self.sources)])
 
 
 def source_lines(pairs: Iterable[Pair]) -> frozenset[str]:

@@ -4,21 +4,18 @@ Half a million Python strings would take several times their size on disk.
 """
 
 import codecs
-import contextlib
 import dataclasses
-import gzip
 import json
-import lzma
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
 
+from flaxformer_mt.data.sources.files import open_bytes
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
-from flaxformer_mt.storage.paths import AnyPath, local_file
+from flaxformer_mt.storage.paths import AnyPath
 
 _NEWLINE, _TAB = ord("\n"), ord("\t")
 UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
@@ -46,6 +43,13 @@ class PackedText(NamedTuple):
         """Returns sentence `index`, without the carriage return of Windows line ends."""
         return self.line(index).removesuffix(b"\r").decode("utf-8")
 
+    def sentences(self) -> list[str]:
+        """Returns all sentences, faster than one by one."""
+        blob, borders = self.blob, zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        if b"\r" in blob:
+            return [blob[start:end].removesuffix(b"\r").decode() for start, end in borders]
+        return [blob[start:end].decode() for start, end in borders]
+
     def line(self, index: int) -> bytes:
         """Returns the bytes of sentence `index`."""
         return self.blob[self.starts[index] : self.ends[index]]
@@ -72,6 +76,15 @@ class TextPairs:
             _sentence(self.source, index, self.files[0]),
             _sentence(self.target, index, self.files[1]),
         )
+
+    def read_all(self) -> list[Pair] | None:
+        """Returns all pairs, faster than one by one; None if one of them is a bad record."""
+        if self.bad:
+            return None
+        try:
+            return list(map(Pair, self.source.sentences(), self.target.sentences()))
+        except UnicodeDecodeError:
+            return None
 
 
 def _sentence(text: PackedText, index: int, file: AnyPath) -> str:
@@ -107,7 +120,7 @@ def check_equal_counts(files: tuple[AnyPath, AnyPath], counts: Sequence[int]) ->
 
 
 def read_lines(path: AnyPath, *, may_be_empty: bool = False, check: bool = True) -> PackedText:
-    """Reads one sentence a line, split at "\\n" only; unpacks `.gz` and `.xz`.
+    """Reads one sentence a line, split at "\\n" only; unpacks `.gz`, `.xz` and `.zst`.
 
     `check` looks for invalid UTF-8; without it, `PackedText.sentence` finds it.
     Raises FileNotFoundError (with the files that are there instead), or ValueError for an empty
@@ -209,41 +222,6 @@ def record_pair(record: Any, source_language: str, target_language: str) -> Pair
 def one_line(text: str) -> str:
     """Returns `text` with line breaks as spaces, because a sentence is one line."""
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-
-
-def missing_file(path: AnyPath) -> FileNotFoundError:
-    """Returns an error that lists the files in the folder of `path`."""
-    folder = path.parent
-    while not folder.is_dir():
-        if folder == folder.parent:
-            return FileNotFoundError(f"there is no file {path}, and no bucket {folder}.")
-        folder = folder.parent
-    names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
-    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return FileNotFoundError(
-        f"there is no file {path}; {folder.resolve()} holds: {shown or 'nothing'}."
-    )
-
-
-@contextlib.contextmanager
-def open_bytes(path: AnyPath) -> Iterator[BinaryIO]:
-    """Opens a file, and unpacks `.gz` and `.xz`.
-
-    Raises FileNotFoundError (with the files that are there instead), or ValueError for a directory
-    or, while it is read, for a damaged archive.
-    """
-    opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
-    try:
-        with opener(local_file(path), "rb") as file:
-            yield file
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise missing_file(path) from error
-    except IsADirectoryError as error:
-        raise ValueError(f"{path} is a directory; expected a file of sentences.") from error
-    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
-        raise ValueError(
-            f"{path} cannot be unpacked as its suffix {path.suffix} says: {error}"
-        ) from error
 
 
 def _read_bytes(path: AnyPath, *, may_be_empty: bool) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, SupportsInt
 
 from sentencepiece import SentencePieceProcessor
 
-from flaxformer_mt.data.sources.text_files import missing_file
+from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import load_model
 from flaxformer_mt.data.tokenization.vocabulary import until_end, without_line_breaks
 from flaxformer_mt.storage.paths import PathLike, as_path

@@ -129,6 +129,11 @@ class SentencePieceVocabulary:
 
     def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the same for many texts, on all cores."""
+        if not self._tags:
+            without_eos = self._processor.encode(list(texts))
+            for ids in without_eos:
+                ids.append(self.eos_id)
+            return without_eos
         tags_and_texts = [self._split_tag(text) for text in texts]
         found = self._processor.encode([text for _, text in tags_and_texts])
         return [self._join(tag, ids) for (tag, _), ids in zip(tags_and_texts, found, strict=True)]

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -148,35 +148,52 @@ def tokenize_source(
 
     Both limits include EOS.
     """
-    inputs, targets, kept = _TokenBuffer(), _TokenBuffer(), array("q")
+    parts: list[TokenizedPairs] = []
+    kept: list[np.ndarray] = []
     dropped: Counter[str] = Counter()
-    for index, (source_ids, target_ids) in enumerate(_tokenize_pairs(source, tokenizer)):
-        # EOS alone: blank text, or text that becomes empty when it is normalised.
-        if len(source_ids) <= 1 or len(target_ids) <= 1:
-            dropped["empty source" if len(source_ids) <= 1 else "empty target"] += 1
-        elif len(source_ids) > max_source_length:
-            dropped[f"source longer than {max_source_length} tokens"] += 1
-        elif len(target_ids) > max_target_length:
-            dropped[f"target longer than {max_target_length} tokens"] += 1
-        else:
-            inputs.append(source_ids)
-            targets.append(target_ids)
-            kept.append(index)
-    return TokenizedSource(_frozen(inputs, targets), np.array(kept, np.int64), dropped)
-
-
-def _tokenize_pairs(
-    source: PairSource, tokenizer: Tokenizer
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields the token ids of both sides of every pair."""
-    for start in range(0, len(source), _CHUNK_SIZE):
+    reasons = (
+        "empty source",
+        "empty target",
+        f"source longer than {max_source_length} tokens",
+        f"target longer than {max_target_length} tokens",
+    )
+    for start in range(0, max(len(source), 1), _CHUNK_SIZE):
         end = min(start + _CHUNK_SIZE, len(source))
         pairs = [source[index] for index in range(start, end)]
-        yield from zip(
-            tokenizer.source.tokenize_texts([pair.source for pair in pairs]),
-            tokenizer.target.tokenize_texts([pair.target for pair in pairs]),
-            strict=True,
-        )
+        inputs = tokenizer.source.tokenize_texts([pair.source for pair in pairs])
+        targets = tokenizer.target.tokenize_texts([pair.target for pair in pairs])
+        lengths = _lengths(inputs), _lengths(targets)
+        # EOS alone: blank text, or text that becomes empty when it is normalised.
+        conditions = [side <= 1 for side in lengths]
+        conditions += [lengths[0] > max_source_length, lengths[1] > max_target_length]
+        reason = np.select(conditions, range(len(reasons)), len(reasons))
+        here = np.flatnonzero(reason == len(reasons))
+        if len(here) < len(pairs):
+            counts = np.bincount(reason, minlength=len(reasons)).tolist()
+            dropped.update({name: n for name, n in zip(reasons, counts, strict=False) if n})
+            inputs, targets = ([side[i] for i in here.tolist()] for side in (inputs, targets))
+        parts.append(_flat(inputs, targets, *(side[here] for side in lengths)))
+        kept.append(here + start)
+    return TokenizedSource(TokenizedPairs.concatenate(parts), np.concatenate(kept), dropped)
+
+
+def _lengths(sentences: Sequence[Sequence[int]]) -> Int64[np.ndarray, "n"]:
+    return np.fromiter(map(len, sentences), np.int64, len(sentences))
+
+
+def _flat(
+    inputs: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    source_lengths: Int64[np.ndarray, "n"],
+    target_lengths: Int64[np.ndarray, "n"],
+) -> TokenizedPairs:
+    """Returns lists of token ids as flat arrays."""
+    offsets = [_offsets([lengths]) for lengths in (source_lengths, target_lengths)]
+    ids = [
+        np.fromiter(itertools.chain.from_iterable(side), np.int32, end[-1])
+        for side, end in zip((inputs, targets), offsets, strict=True)
+    ]
+    return TokenizedPairs(ids[0], offsets[0], ids[1], offsets[1])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Int
 
 from flaxformer_mt.data.sources.corpora import Corpus
+from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
-from flaxformer_mt.data.sources.text_files import missing_file
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.known_words import few_words
 from flaxformer_mt.data.tokenization.marian_vocabulary import (

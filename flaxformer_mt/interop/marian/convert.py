@@ -19,7 +19,7 @@ from typing import Any
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.data.sources.text_files import missing_file
+from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MarianVocabulary,
     parse_json_object,

@@ -9,7 +9,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Float, Int
 
-from flaxformer_mt.data.sources.text_files import missing_file
+from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.interop.marian.table import (
     ALIASES,
     OUTPUT_BIAS,

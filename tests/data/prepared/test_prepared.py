@@ -1,36 +1,22 @@
 """Prepared corpora: the same batches as from text, also after kills, and no changed input."""
 
 import dataclasses
-import gzip
 import json
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from prepared_text import assert_same, build, sentences, write
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import BATCHES
-from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.prepared import preparing
 from flaxformer_mt.data.prepared.manifest import Manifest
 from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
-
-
-def sentences(seed: int, count: int) -> list[str]:
-    rng = np.random.default_rng(seed)
-    words = ["der", "die", "ein", "hund", "katze", "baum", "rot", "blau", "sieht", "hat", "geht"]
-    return [" ".join(rng.choice(words, rng.integers(1, 12))) + f" {i}" for i in range(count)]
-
-
-def write(file: Path, lines: list[str]) -> None:
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "wb") as out:
-        out.write("".join(f"{line}\n" for line in lines).encode())
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +38,10 @@ def directory(tmp_path_factory) -> Path:
     write(directory / "c.jsonl", texts)
     records[9] = {"en": None, "de": "x"}
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records[:300]), directory / "d.parquet")
+    for part in "12":
+        write(directory / f"p-{part}.en", sentences(ord(part), 150))
+        write(directory / f"p-{part}.de.zst", sentences(ord(part) + 9, 150))
+        write(directory / f"q-{part}.tsv", [*lines[int(part) :: 3], "no tab", "", " \tempty"])
     write(directory / "test.en", ["im test", *sentences(6, 10)])
     write(directory / "test.de", ["x", *sentences(7, 10)])
     write(directory / "val.en", sentences(8, 10))
@@ -84,29 +74,6 @@ def prepare(config: DataConfig, output: Path, **options) -> Manifest:
     return prepare_corpus(Preparation(config=config, output=output, **options))
 
 
-def build(config: DataConfig, directory: Path, **options) -> Data:
-    return build_data(config, tokenizer_directory=str(directory), **{"seed": 0, **options})
-
-
-def assert_same(one: Data, other: Data, epochs: int = 2) -> None:
-    """Every batch of every process is the same, and so is everything that is reported."""
-    assert one.tokenizer.fingerprint == other.tokenizer.fingerprint
-    assert one.fingerprints == other.fingerprints
-    assert one.shapes == other.shapes
-    for field in dataclasses.fields(one.report):
-        if field.name != "quarantine":
-            assert getattr(one.report, field.name) == getattr(other.report, field.name)
-    for epoch in range(epochs):
-        plans = [data.epochs.plan(epoch) for data in (one, other)]
-        assert len(plans[0]) == len(plans[1]) > 3
-        for index in range(len(plans[0])):
-            rows = np.arange(plans[0].shape(index).rows)
-            for shard in (None, *np.array_split(rows, 8)):
-                batches = [plan.batch(index, shard) for plan in plans]
-                for a, b in zip(*batches, strict=True):
-                    np.testing.assert_array_equal(a, b)
-
-
 VARIANTS = {
     "buckets": {},
     "packed": {"batching": "pack"},
@@ -116,12 +83,19 @@ VARIANTS = {
     "temperature": {"temperature": 5.0},
     "tags": {"languages": True},
     "sampling": {"sampling_alpha": 0.2},
+    "patterns": {
+        "limit": 270,
+        "weights": (2.0, 1.0),
+        "text": {"source": ("p-*.en",), "target": ("p-?.de.zst",), "pairs": ("q-*.tsv",)},
+    },
 }
 
 
 def variant(config: DataConfig, name: str) -> DataConfig:
     """Returns a config for text of any kind with the changes of a variant."""
     changes = dict(VARIANTS[name])
+    if text := changes.pop("text", None):
+        config = dataclasses.replace(config, train=CorpusConfig(**text))
     for key in ("limit", "weights", "temperature"):
         if key in changes:
             train = dataclasses.replace(config.train, **{key: changes.pop(key)})
@@ -154,7 +128,14 @@ def test_batches_and_report_are_those_of_the_text(config, tmp_path, name):
             "source longer than 100 tokens": 1,
         }
     prepared = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
-    assert_same(build(config, tmp_path / "a"), build(prepared, tmp_path / "b"))
+    text = build(config, tmp_path / "a", quarantine=tmp_path / "quarantine.jsonl")
+    assert_same(text, build(prepared, tmp_path / "b"))
+    listed = (tmp_path / "prepared" / "quarantine.jsonl").read_text()
+    assert listed == (tmp_path / "quarantine.jsonl").read_text()
+    assert listed.count("\n") == 5
+    if name == "patterns":
+        assert "q-2.tsv, line 134" in listed.replace('", "line": ', ", line ")
+        assert [corpus.pairs for corpus in manifest.corpora] == [270, 265]
 
 
 def test_processes_change_nothing(config, tmp_path, monkeypatch):
@@ -165,16 +146,6 @@ def test_processes_change_nothing(config, tmp_path, monkeypatch):
     for file in sorted((tmp_path / "alone" / "shards").rglob("*.*")):
         name = file.relative_to(tmp_path / "alone")
         assert file.read_bytes() == (tmp_path / "shared" / name).read_bytes(), name
-
-
-def test_bad_records_are_listed_as_for_text(config, tmp_path):
-    prepare(config, tmp_path / "prepared")
-    build(config, tmp_path / "tokenizer", quarantine=tmp_path / "quarantine.jsonl")
-    found, expected = (
-        (path / "quarantine.jsonl").read_text() for path in (tmp_path / "prepared", tmp_path)
-    )
-    assert found == expected
-    assert found.count("\n") == 5
 
 
 def test_too_many_bad_records_are_refused_with_the_first(config, tmp_path):

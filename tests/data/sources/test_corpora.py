@@ -1,3 +1,4 @@
+import dataclasses
 import pickle
 from pathlib import Path
 
@@ -125,6 +126,30 @@ def test_a_new_kind_of_source_needs_one_entry(tmp_path, monkeypatch):
     assert opened(CorpusConfig(pairs=("count:3",)), tmp_path).sources[0][2] == Pair("2", "2")
     with pytest.raises(ValueError, match="count:SIZE"):
         CorpusConfig(pairs=("count:",))
+
+
+def test_a_pattern_is_one_corpus_of_its_files_in_order(tmp_path):
+    for name, lines in (("1", "a\n"), ("2", "b\nc\n"), ("3", "d\n")):
+        (tmp_path / f"{name}.en").write_text(lines)
+        (tmp_path / f"{name}.de").write_text(lines.upper())
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{x}\t{x}\n" for x in lines.split()))
+    config = CorpusConfig(
+        source=("*.en",), target=("?.de",), pairs=("[12].tsv",), weights=(2.0, 1.0)
+    )
+    corpus = opened(config, tmp_path)
+    assert [[pair.source for pair in source] for source in corpus.sources] == [
+        ["a", "b", "c", "d"],
+        ["a", "b", "c"],
+    ]
+    assert corpus.sources[0][2] == Pair("c", "C")
+    assert corpus.names == ("*.en | ?.de", "[12].tsv")
+    limited = opened(dataclasses.replace(config, limit=2), tmp_path)
+    assert [[pair.source for pair in source] for source in limited.sources] == [["a", "b"]] * 2
+    (tmp_path / "3.de").unlink()
+    with pytest.raises(ValueError, match="matches 3 files but .* matches 2"):
+        opened(config, tmp_path)
+    with pytest.raises(FileNotFoundError, match="no file matches .*x-"):
+        opened(CorpusConfig(pairs=("x-*.tsv",)), tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import re
 import tempfile
 from pathlib import Path
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,7 +48,16 @@ def test_a_byte_order_mark_is_removed(tmp_path):
     assert sentences(read_lines(file_of(tmp_path, "\ufeffone\r\ntwo\r\n"))) == ["one", "two"]
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def zstandard(content: bytes) -> bytes:
+    """Returns two frames, as after `cat a.zst b.zst`."""
+    halves = content[: len(content) // 2], content[len(content) // 2 :]
+    return b"".join(pyarrow.compress(half, codec="zstd", asbytes=True) for half in halves)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard)],
+)
 def test_compressed_files_read_like_plain_ones(tmp_path, suffix, compress):
     packed = compress("eins\nzwei ü\n".encode())
     path = file_of(tmp_path, packed, f"text{suffix}")

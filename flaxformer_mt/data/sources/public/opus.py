@@ -3,9 +3,9 @@
 import hashlib
 from pathlib import Path
 
+from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.public.archives import extract
 from flaxformer_mt.data.sources.public.text_pair import Side, download_sides, kept_text
-from flaxformer_mt.data.sources.text_files import missing_file
 
 _OPUS = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{first}-{second}.txt.zip"
 

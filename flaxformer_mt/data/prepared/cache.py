@@ -1,0 +1,122 @@
+"""The first start of a run prepares large training text, once, in a folder of this machine."""
+
+import dataclasses
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.prepared.blocks import PairStream, num_text_bytes, open_streams
+from flaxformer_mt.data.prepared.manifest import Manifest, settings_of
+from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.public.downloads import lock
+from flaxformer_mt.data.tokenization.tokenized import hash_parts
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.storage.paths import AnyPath, as_path, cache_folder, join, make_folder
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreparedCache:
+    """Where training text is prepared, and with how many processes."""
+
+    folder: Path = dataclasses.field(default_factory=lambda: cache_folder("prepared"))
+    num_processes: int = 1
+
+
+def prepare_large_text(
+    config: DataConfig,
+    held_out: Mapping[str, Sequence[Pair]],
+    tokenizer_directory: str,
+    cache: PreparedCache,
+    quarantine: AnyPath | None,
+) -> DataConfig:
+    """Returns a configuration that reads the prepared training text, which is made the first time.
+
+    Little text is not prepared: the configuration stays as it is. Several processes of a machine
+    prepare once. Raises as `prepare_corpus`.
+    """
+    streams = open_streams(
+        config.train,
+        directory=config.directory,
+        source_language=config.source_language,
+        target_language=config.target_language,
+    )
+    megabytes = sum(map(num_text_bytes, streams)) / 1e6
+    if megabytes < config.in_memory_mb:
+        return config
+    folder = _folder(config, held_out, streams, tokenizer_directory, cache)
+    with lock(folder):
+        if Manifest.load(folder):
+            print(f"The training text was prepared before: {folder}", file=sys.stderr)
+        else:
+            _prepare(config, folder, tokenizer_directory, cache, megabytes)
+    if quarantine:
+        _list_bad_records(folder / "quarantine.jsonl", quarantine)
+    return dataclasses.replace(config, prepared=str(folder))
+
+
+def _prepare(
+    config: DataConfig,
+    folder: Path,
+    tokenizer_directory: str,
+    cache: PreparedCache,
+    megabytes: float,
+) -> None:
+    print(
+        f"Preparing the training text (about {megabytes:,.0f} MB), once, in {folder}. Later starts "
+        "read it from there. Delete this folder when no run needs it. "
+        "--data.in-memory-mb sets the size from which text is prepared.",
+        file=sys.stderr,
+    )
+    started = time.monotonic()
+    if _has_tokenizer(tokenizer_directory) and not _has_tokenizer(folder / "tokenizer"):
+        Tokenizer.load(tokenizer_directory).save(folder / "tokenizer")
+    prepare_corpus(Preparation(config=config, output=folder, num_processes=cache.num_processes))
+    print(f"Prepared in {time.monotonic() - started:,.0f} s.", file=sys.stderr)
+
+
+def _folder(
+    config: DataConfig,
+    held_out: Mapping[str, Sequence[Pair]],
+    streams: Sequence[PairStream],
+    tokenizer_directory: str,
+    cache: PreparedCache,
+) -> Path:
+    """Returns the folder for this text, these settings, and the tokenizer of the run, if any."""
+    base = as_path(config.directory)
+    files = [file for stream in streams for file in stream.files]
+    files += [join(base, name) for name in config.tokenizer.existing_files() if name]
+    states = [(str(file), _state(file)) for file in files if file.exists()]
+    recipe = json.dumps([settings_of(config, held_out), states]).encode()
+    languages = f"{config.source_language}-{config.target_language}"
+    folder = cache.folder / f"{languages}-{hash_parts([recipe])}"
+    if not _has_tokenizer(tokenizer_directory):
+        return folder
+    tokenizer = Tokenizer.load(tokenizer_directory).fingerprint
+    manifest = Manifest.load(folder)
+    if manifest and manifest.tokenizer == tokenizer:  # this run learnt it from this text
+        return folder
+    return folder.with_name(f"{folder.name}-{tokenizer}")
+
+
+def _state(file: AnyPath) -> list[int]:
+    about = file.stat()
+    return [about.st_size, about.st_mtime_ns]
+
+
+def _list_bad_records(found: Path, quarantine: AnyPath) -> None:
+    """Copies the list of bad records to the workdir."""
+    if not found.exists():
+        quarantine.unlink(missing_ok=True)
+        return
+    make_folder(quarantine.parent)
+    with open(found, "rb") as source, quarantine.open("wb") as target:
+        shutil.copyfileobj(source, target)
+
+
+def _has_tokenizer(directory: str | Path) -> bool:
+    return (as_path(directory) / "tokenizer.json").exists()

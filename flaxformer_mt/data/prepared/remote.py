@@ -1,0 +1,102 @@
+"""A prepared corpus in a bucket. It is made in a folder of this machine, and copied shard by shard.
+
+The manifest is copied last. Another machine continues an unfinished preparation: it fetches what is
+in the bucket first.
+"""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from upath import UPath
+
+from flaxformer_mt.data.prepared.manifest import INPUTS, MANIFEST
+from flaxformer_mt.data.prepared.shards import COUNTS, TEXT, TEXT_LENGTHS
+from flaxformer_mt.data.sources.public.downloads import lock
+from flaxformer_mt.storage.paths import (
+    cache_folder,
+    file_sizes,
+    local_file,
+    remove_tree,
+    upload,
+    working_copy,
+)
+
+_NUM_THREADS = 8  # a request has to wait much longer than it computes
+
+
+class RemoteOutput:
+    """The output of `prepare` at an address."""
+
+    def __init__(self, target: UPath) -> None:
+        """Fetches what an earlier preparation has copied there, unless this machine has it."""
+        self._target = target
+        self.folder = cache_folder("preparing") / target.protocol / target.path.lstrip("/")
+        sizes = file_sizes(target)
+        sizes.pop("owner.lock", None)
+        if INPUTS not in sizes or not self._has(INPUTS):  # other text was prepared here
+            remove_tree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if MANIFEST in sizes:  # nothing is left to do: the shards are not needed here
+            sizes = {n: size for n, size in sizes.items() if not n.startswith("shards/")}
+        for name in sorted(sizes, key=_completes):
+            is_half = "/" in name and f"{name.rpartition('/')[0]}/{COUNTS}" not in sizes
+            if not (name.startswith("shards/") and is_half):
+                self._fetch(name)
+        self._copied = sizes
+
+    def _has(self, name: str) -> bool:
+        """Returns whether this machine has the same file as the address."""
+        file = self.folder / name
+        return file.exists() and file.read_bytes() == (self._target / name).read_bytes()
+
+    def _fetch(self, name: str) -> None:
+        file = self.folder / name
+        if file.exists():
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f".{file.name}.partial")
+        self._target.fs.get_file((self._target / name).path, str(partial))
+        partial.replace(file)
+
+    def copy(self) -> None:
+        """Copies all finished files that are not there yet."""
+        sizes = file_sizes(self.folder)
+        names = [
+            name
+            for name, size in sizes.items()
+            if self._copied.get(name) != size and name != MANIFEST and ".partial" not in name
+        ]
+        upload(self.folder, self._target, sorted(names, key=_completes))
+        self._copied |= {name: sizes[name] for name in names}
+
+    def finish(self) -> None:
+        """Copies the rest, the manifest last, and removes the folder of this machine."""
+        self.copy()
+        upload(self.folder, self._target, [MANIFEST])
+        shutil.rmtree(self.folder)
+
+
+def _completes(name: str) -> bool:
+    """Returns whether a file makes its shard complete, and must be copied after the others."""
+    return name.endswith(COUNTS)
+
+
+def local_copy(prepared: UPath, *, with_text: bool) -> Path:
+    """Returns a folder of this machine with the files of a prepared corpus that training reads.
+
+    All rows are needed, because each process reads rows from the whole corpus. The text is needed
+    for subword sampling only. Files that are here already are not copied again.
+    """
+    names = [
+        name
+        for name in file_sizes(prepared)
+        if with_text or name.rpartition("/")[2] not in (TEXT, TEXT_LENGTHS)
+    ]
+    folder = working_copy(prepared)
+    if MANIFEST not in names:  # not complete, or removed: nor is the copy
+        (folder / MANIFEST).unlink(missing_ok=True)
+        return folder
+    with lock(folder), ThreadPoolExecutor(_NUM_THREADS) as threads:
+        list(threads.map(lambda name: local_file(prepared / name), names))
+    return folder

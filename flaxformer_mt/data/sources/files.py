@@ -1,0 +1,122 @@
+"""Files of text: packed ones, patterns that name several, and messages for missing ones."""
+
+import contextlib
+import glob
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.storage.paths import AnyPath, PathLike, join, local_file
+
+
+def matching_files(folder: PathLike, name: str) -> list[str]:
+    """Returns the names of the files that a pattern such as "part-*.en" matches, in order.
+
+    A name without *, ? and [ stays as it is. Raises FileNotFoundError if no file matches.
+    """
+    if not set(name) & set("*?["):
+        return [name]
+    path = join(folder, name)
+    if isinstance(path, Path):
+        found = [name] if path.exists() else sorted(glob.glob(str(path), recursive=True))
+    else:
+        scheme: Any = path.protocol
+        found = sorted(f"{scheme}://{file}" for file in path.fs.glob(path.path))
+    if not found:
+        raise FileNotFoundError(f"no file matches {path}.")
+    return found
+
+
+def matching_pairs(folder: PathLike, source: str, target: str) -> list[tuple[str, str]]:
+    """Returns the text files that the names of both sides match.
+
+    Raises FileNotFoundError as `matching_files`, ValueError if the numbers of files differ.
+    """
+    sources, targets = matching_files(folder, source), matching_files(folder, target)
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"{source} matches {len(sources)} files but {target} matches {len(targets)}: each "
+            "source file needs the file of its translations at the same place in the alphabet."
+        )
+    return list(zip(sources, targets, strict=True))
+
+
+def missing_file(path: AnyPath) -> FileNotFoundError:
+    """Returns an error that lists the files in the folder of `path`."""
+    folder = path.parent
+    while not folder.is_dir():
+        if folder == folder.parent:
+            return FileNotFoundError(f"there is no file {path}, and no bucket {folder}.")
+        folder = folder.parent
+    names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return FileNotFoundError(
+        f"there is no file {path}; {folder.resolve()} holds: {shown or 'nothing'}."
+    )
+
+
+@contextlib.contextmanager
+def open_bytes(path: AnyPath) -> Iterator[io.BufferedIOBase]:
+    """Opens a file, and unpacks `.gz`, `.xz` and `.zst`.
+
+    Raises FileNotFoundError (with the files that are there instead), or ValueError for a directory
+    or, while it is read, for a damaged archive.
+    """
+    with open_packed(path) as packed, unpacked(packed, path) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def open_packed(path: AnyPath) -> Iterator[io.BufferedIOBase]:
+    """Opens a file as it is. Raises as `open_bytes`."""
+    try:
+        file = open(local_file(path), "rb")  # noqa: SIM115 - closed below
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise missing_file(path) from error
+    except IsADirectoryError as error:
+        raise ValueError(f"{path} is a directory; expected a file of sentences.") from error
+    with file:
+        yield file
+
+
+@contextlib.contextmanager
+def unpacked(file: io.BufferedIOBase, path: AnyPath) -> Iterator[io.BufferedIOBase]:
+    """Unpacks an open file as the suffix of its path says. Raises as `open_bytes`."""
+    opener: Any = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zstandard}.get(path.suffix)
+    try:
+        with opener(file) if opener else contextlib.nullcontext(file) as content:
+            yield content
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, _ZstandardError) as error:
+        raise ValueError(
+            f"{path} cannot be unpacked as its suffix {path.suffix} says: {error}"
+        ) from error
+
+
+class _ZstandardError(ValueError):
+    """A damaged `.zst` file."""
+
+
+class _Zstandard(io.RawIOBase):
+    """The content of a `.zst` file. A file of several frames is one text."""
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        import pyarrow  # takes a tenth of a second
+
+        self._stream = pyarrow.input_stream(file, compression="zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return self._stream.readinto(buffer)
+        except OSError as error:
+            raise _ZstandardError(str(error)) from error
+
+
+def _open_zstandard(file: io.BufferedIOBase) -> io.BufferedIOBase:
+    return io.BufferedReader(_Zstandard(file), 1 << 20)
