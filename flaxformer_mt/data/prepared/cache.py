@@ -11,7 +11,6 @@ from pathlib import Path
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.prepared.blocks import PairStream, num_text_bytes, open_streams
 from flaxformer_mt.data.prepared.manifest import Manifest, settings_of
-from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.public.downloads import lock
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
@@ -66,6 +65,9 @@ def _prepare(
     cache: PreparedCache,
     megabytes: float,
 ) -> None:
+    # Translating does not need it.
+    from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
+
     print(
         f"Preparing the training text (about {megabytes:,.0f} MB), once, in {folder}. Later starts "
         "read it from there. Delete this folder when no run needs it. "
