@@ -5,13 +5,14 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Literal
 
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import ConfigArguments, save_config
 from flaxformer_mt.data.prepared.preparing import SHARD_SIZE, Preparation, prepare_corpus
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.storage.paths import is_remote
+from flaxformer_mt.storage.paths import as_path, is_remote
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,9 +30,18 @@ class PrepareArguments(ConfigArguments):
     """Processes that tokenize; 0 = one for each CPU core."""
     shard_size: int = SHARD_SIZE
     """Records of a shard. A preparation that was stopped repeats at most so many."""
+    engine: Literal["local", "beam"] = "local"
+    """"local": processes of this machine. "beam": workers of Apache Beam (extra `beam`)."""
+    beam_options: str = ""
+    """Options of Beam, in quotes: "--runner DataflowRunner --region europe-west4 ..."."""
+    beam_folder: str = ""
+    """Folder or address for shards that Beam's workers write. They and this process share it. By
+    default in --output."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.engine != "beam" and (self.beam_options or self.beam_folder):
+            raise ValueError("--beam-options and --beam-folder need --engine beam")
         if not self.output:
             raise ValueError("--output needs the directory to write the prepared corpus to")
         if self.num_workers < 0 or self.shard_size < 1:
@@ -50,6 +60,7 @@ def prepare(arguments: PrepareArguments) -> None:
     """Prepares the corpus and prints what it contains."""
     from flaxformer_mt.checkpoints.loading import adopt_tokenizer
     from flaxformer_mt.checkpoints.workdir import make_workdir
+    from flaxformer_mt.data.prepared.beam import BeamWorkers
     from flaxformer_mt.runtime.workdir_lock import own_directory
 
     if is_remote(arguments.output):
@@ -59,6 +70,10 @@ def prepare(arguments: PrepareArguments) -> None:
         )
     output = Path(arguments.output).expanduser()
     config = arguments.as_config()
+    workers = None
+    if arguments.engine == "beam":
+        folder = as_path(arguments.beam_folder or output.absolute() / "beam")
+        workers = BeamWorkers(arguments.beam_options, folder)
     make_workdir(output.absolute())
     with own_directory(output):
         if config.training.init_from:
@@ -68,6 +83,7 @@ def prepare(arguments: PrepareArguments) -> None:
                 config=config.data,
                 output=output,
                 num_processes=arguments.num_workers or num_cpus(),
+                workers=workers,
                 shard_size=arguments.shard_size,
             )
         )

@@ -1,8 +1,9 @@
 """The first pass over a corpus: counts its records, sets bad ones aside, and notes its inputs."""
 
 import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
@@ -11,7 +12,7 @@ from tqdm import tqdm
 
 from flaxformer_mt.data.prepared.blocks import PairStream
 from flaxformer_mt.data.prepared.manifest import fingerprint_file
-from flaxformer_mt.data.prepared.work import Screen
+from flaxformer_mt.data.prepared.work import Scanned, Screen
 from flaxformer_mt.data.sources.quarantine import check_bad_share, quarantine_line
 from flaxformer_mt.data.worker_processes import Workers
 
@@ -57,9 +58,11 @@ def scan_corpora(
                 desc="reading", unit=" pairs", unit_scale=True, disable=not show_progress
             ) as progress,
         ):
+            readers = [functools.partial(stream.blocks, block_size) for stream in streams]
+            results = workers.map_each(screen, readers)
             scans = [
-                _scan(stream, screen, block_size, workers, bad_lines, progress)
-                for stream in streams
+                _scan(stream.name, blocks(), bad_lines, progress)
+                for stream, blocks in zip(streams, results, strict=True)
             ]
         inputs = {str(file): found.result() for file, found in zip(files, prints, strict=True)}
     if not any(scan.bad for scan in scans):
@@ -71,16 +74,9 @@ def scan_corpora(
     return scans, inputs
 
 
-def _scan(
-    stream: PairStream,
-    screen: Screen,
-    block_size: int,
-    workers: Workers,
-    bad_lines: TextIO,
-    progress: tqdm,
-) -> CorpusScan:
-    scan = CorpusScan(name=stream.name)
-    for found in workers.map(screen, stream.blocks(block_size)):
+def _scan(name: str, blocks: Iterable[Scanned], bad_lines: TextIO, progress: tqdm) -> CorpusScan:
+    scan = CorpusScan(name=name)
+    for found in blocks:
         scan.records += found.num_records
         scan.block_sizes.append(found.num_good)
         if found.bad:

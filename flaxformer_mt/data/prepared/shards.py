@@ -74,7 +74,7 @@ class ShardWriter:
     def __init__(
         self, directory: Path, *, id_type: str, length_type: str, unk_ids: Sequence[int]
     ) -> None:
-        """Begins a shard in `directory`, which must not exist."""
+        """Begins a shard in `directory`, which `finish` replaces if it exists."""
         self._directory = directory
         self._partial = directory.with_name(f"{directory.name}.partial")
         shutil.rmtree(self._partial, ignore_errors=True)
@@ -128,9 +128,9 @@ class ShardWriter:
         np.save(self._partial / LENGTHS, np.concatenate([none, *self._lengths]))
         if self._text is not None:
             np.save(self._partial / TEXT_LENGTHS, np.array(self._text_lengths, np.uint32))
-        values = json.dumps(vars(self.counts), ensure_ascii=False)
-        (self._partial / COUNTS).write_text(values, encoding="utf-8")
+        write_counts(self._partial, self.counts)
         self._files.close()
+        shutil.rmtree(self._directory, ignore_errors=True)  # of a run on Beam, see `beam_shards`
         self._partial.rename(self._directory)
         return self.counts
 
@@ -138,6 +138,12 @@ class ShardWriter:
 def shard_directory(corpus: Path, number: int) -> Path:
     """Returns the directory of a shard of a prepared corpus."""
     return corpus / "shards" / f"{number:05}"
+
+
+def write_counts(directory: Path, counts: ShardCounts) -> None:
+    """Writes the counts of a shard."""
+    values = json.dumps(vars(counts), ensure_ascii=False)
+    (directory / COUNTS).write_text(values, encoding="utf-8")
 
 
 def read_counts(directory: Path) -> ShardCounts | None:
