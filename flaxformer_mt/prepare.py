@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -95,7 +96,24 @@ def prepare(arguments: PrepareArguments) -> None:
     )
 
 
-main = command("prepare", PrepareArguments, prepare)
+_main = command("prepare", PrepareArguments, prepare)
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; see `cli.Main`."""
+    return _main(_with_beam_options(sys.argv[1:] if args is None else args))
+
+
+def _with_beam_options(words: list[str]) -> list[str]:
+    """Joins --beam-options with its value, which begins with "--" as flags do."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in ("--beam-options", "--beam_options"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
 
 if __name__ == "__main__":
     exit_process(main())

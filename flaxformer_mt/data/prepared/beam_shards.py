@@ -145,10 +145,10 @@ def _write_shard(
         for block in blocks:
             writer.append(block, (0, 0))
         writer.finish()
-        words = [
-            itertools.chain.from_iterable(one.unknown[side] for one in blocks) for side in (0, 1)
+        named = [
+            [words for block in blocks for words in block.unknown[side]][:MAX_PAIRS_NAMED]
+            for side in range(2)
         ]
-        named = [list(itertools.islice(of_side, MAX_PAIRS_NAMED)) for of_side in words]
         (own / UNKNOWN).write_text(json.dumps(named, ensure_ascii=False), encoding="utf-8")
         if isinstance(target, UPath):
             upload(own, target, sorted(file_sizes(own), key=UNKNOWN.__eq__))

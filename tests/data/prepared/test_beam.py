@@ -103,7 +103,7 @@ def test_processes_give_the_same_files(config, tmp_path):
     command = [
         *("--data.directory", str(tmp_path), "--data.train.source", "a.en"),
         *("--data.train.target", "a.de", "--data.train.pairs", "b.tsv"),
-        *("--data.tokenizer.vocab-size", "200", "--shard-size", "128"),
+        *("--data.tokenizer.vocab-size", "320", "--shard-size", "128"),
     ]
     assert prepare.main([*command, "--output", str(tmp_path / "local")]) == 0
     beam = "--runner FnApiRunner --direct_num_workers 2 --direct_running_mode multi_processing"
