@@ -79,7 +79,7 @@ class BeamWorkers(Workers):
         `write` also gets the number of the reader and of the group. It may run twice, at the same
         time. Raises ValueError with the message of an error that a worker raised.
         """
-        import apache_beam as beam
+        import apache_beam as beam  # pyright: ignore[reportMissingImports]
 
         job = self._new_folder()
         for name, function in {"work": work, "write": write}.items():
@@ -119,12 +119,15 @@ class BeamWorkers(Workers):
 def parse_options(options: str) -> Any:
     """Returns options of Beam as its object. Raises ValueError as `BeamWorkers`."""
     try:
-        from apache_beam.options.pipeline_options import PipelineOptions
+        from apache_beam.options import (  # pyright: ignore[reportMissingImports]
+            pipeline_options,
+        )
     except ImportError as error:
         raise ValueError(
             f"--engine beam needs Apache Beam: `pip install 'flaxformer_mt[beam]'` ({error})"
         ) from error
-    return PipelineOptions(shlex.split(options))
+    # Beam's own default downloads a program, where it can.
+    return pipeline_options.PipelineOptions(["--runner=FnApiRunner", *shlex.split(options)])
 
 
 @dataclasses.dataclass(frozen=True)

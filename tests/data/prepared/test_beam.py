@@ -149,4 +149,4 @@ def test_an_error_of_a_worker_is_named(config, tmp_path):
         lines.write("one more\n")
     config = dataclasses.replace(config, train=dataclasses.replace(config.train, limit=0))
     with pytest.raises(ValueError, match=r"a.en has 331 lines"):
-        run(config, tmp_path / "beam", IN_MEMORY)
+        run(config, tmp_path / "beam", "")
