@@ -9,6 +9,7 @@ Each stage leaves a result, so that a killed run continues after the last one. M
 """
 
 import dataclasses
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ from tqdm import tqdm
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import read_pairs
+from flaxformer_mt.data.prepared.beam import BeamWorkers
+from flaxformer_mt.data.prepared.beam_shards import worker_streams, write_shards
 from flaxformer_mt.data.prepared.blocks import PairStream, open_streams
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
@@ -45,7 +48,7 @@ from flaxformer_mt.data.prepared.shards import (
 from flaxformer_mt.data.prepared.work import Encode, EncodeTask, Screen
 from flaxformer_mt.data.report import MAX_PAIRS_NAMED, NUM_TOKENS_NAMED, Side
 from flaxformer_mt.data.sources.selection import source_lines
-from flaxformer_mt.data.tokenization.tokenized import count_lengths
+from flaxformer_mt.data.tokenization.tokenized import count_lengths, hash_parts
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
 from flaxformer_mt.data.worker_processes import Workers
 
@@ -60,6 +63,8 @@ class Preparation:
     config: DataConfig
     output: Path
     num_processes: int = 1
+    workers: Workers | None = None
+    """They do the work in place of processes of this machine."""
     shard_size: int = SHARD_SIZE
     """Records of a shard. A killed run repeats at most so many, and keeps the size."""
     show_progress: bool = True
@@ -107,7 +112,9 @@ def prepare_corpus(how: Preparation) -> Manifest:
         target_language=config.target_language,
     )
     screen = Screen({split: source_lines(held_out[split]) for split in config.exclude})
-    with Workers(how.num_processes) as workers:
+    with how.workers or Workers(how.num_processes) as workers:
+        if isinstance(workers, BeamWorkers):
+            streams = worker_streams(config, streams)
         scans = _scan(how, workers, streams, screen, settings, found)
         corpus = sampled_corpus(
             config.train,
@@ -190,6 +197,25 @@ def _encode(
         max_target_length=how.config.max_target_length,
         with_text=how.config.tokenizer.sampling_alpha > 0,
     )
+    new_writer = functools.partial(
+        ShardWriter,
+        id_type=id_type_of(tokenizer),
+        length_type=length_type_of(how.config),
+        unk_ids=(tokenizer.source.unk_id, tokenizer.target.unk_id),
+    )
+    if isinstance(workers, BeamWorkers):
+        key = hash_parts([(how.output / INPUTS).read_bytes(), tokenizer.fingerprint.encode()])
+        write_shards(
+            workers,
+            workers.folder / f"shards-{key}",
+            how.output,
+            streams,
+            [len(scan.block_sizes) for scan in scans],
+            block_size=how.block_size,
+            blocks_per_shard=how.blocks_per_shard,
+            encode=encode,
+            new_writer=new_writer,
+        )
     with tqdm(
         desc="tokenizing",
         total=sum(scan.records for scan in scans),
@@ -212,12 +238,7 @@ def _encode(
             tasks = _tasks(how, stream, of_stream, len(scan.block_sizes), len(done), total)
             encoded = workers.map(encode, tasks)
             for number, blocks in itertools.groupby(encoded, lambda block: block.shard):
-                writer = ShardWriter(
-                    shard_directory(how.output, number),
-                    id_type=id_type_of(tokenizer),
-                    length_type=length_type_of(how.config),
-                    unk_ids=(tokenizer.source.unk_id, tokenizer.target.unk_id),
-                )
+                writer = new_writer(shard_directory(how.output, number))
                 for block in blocks:
                     writer.append(block, total.pairs_with_unknown)
                     progress.update(block.num_records)
