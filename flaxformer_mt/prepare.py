@@ -14,7 +14,7 @@ from flaxformer_mt.data.prepared.preparing import SHARD_SIZE, Preparation, prepa
 from flaxformer_mt.data.prepared.remote import RemoteOutput
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.storage.paths import as_path, join
+from flaxformer_mt.storage.paths import join
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class PrepareArguments(ConfigArguments):
     beam_options: str = ""
     """Options of Beam, in quotes: "--runner DataflowRunner --region europe-west4 ..."."""
     beam_folder: str = ""
-    """Folder or address for shards that Beam's workers write. They and this process share it. By
-    default in --output."""
+    """Folder or address for the results of Beam's workers. They and this process share it. By
+    default --output with ".beam" at the end."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,7 +69,8 @@ def prepare(arguments: PrepareArguments) -> None:
     config = arguments.as_config()
     workers = None
     if arguments.engine == "beam":
-        shared = as_path(arguments.beam_folder or output.absolute() / "beam")
+        beside = str(output.absolute()).rstrip("/") + ".beam"
+        shared = join(".", arguments.beam_folder or beside).absolute()
         workers = BeamWorkers(arguments.beam_options, shared)
     make_workdir(output.absolute())
     with own_directory(output):

@@ -1,12 +1,10 @@
-"""Runs functions on Apache Beam, so that many machines share the work (extra `beam`).
-
-A job has three steps:
+"""Runs the work of a preparation on Apache Beam, so that many machines share it (extra `beam`).
 
     read     one worker reads a source, and sends its items to all workers
     work     what is done with an item: the same functions as without Beam
-    write    one worker writes the results of consecutive items
+    write    the results of consecutive items become a file in a folder that all machines share
 
-The functions are pickled into a folder that this process and all workers share.
+This process reads the results from there, and does with them what it does without Beam.
 """
 
 import contextlib
@@ -19,6 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.prepared.blocks import Block, PairStream, open_streams
+from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.worker_processes import Workers
 from flaxformer_mt.storage.paths import (
     AnyPath,
@@ -34,8 +35,8 @@ R = TypeVar("R")
 Keyed = tuple[tuple[int, int], tuple[int, Any]]
 """Number of the reader and of the group; number in the reader, and the item."""
 
-ERROR = "error"  # the message of a worker
-_GROUP = 256  # items whose results are in one file
+_ERROR = "error"  # the message of a worker
+_GROUP = 64  # items whose results are in one file
 
 
 class BeamWorkers(Workers):
@@ -51,69 +52,52 @@ class BeamWorkers(Workers):
         Raises ValueError if Beam is not installed, or does not know an option.
         """
         super().__init__(1)
-        self._options, self.folder = parse_options(options), folder
+        self._options, self._folder = parse_options(options), folder
 
     def map_each(
         self, work: Callable[[T], R], readers: Sequence[Callable[[], Iterable[T]]]
     ) -> list[Callable[[], Iterator[R]]]:
-        """As `Workers.map_each`. All readers are one job, which runs when results are wanted."""
-        results = self._new_folder()
-        save = functools.partial(_save_results, str(results))
-        run = functools.cache(lambda: self.run(readers, work, save))
+        """As `Workers.map_each`. All readers are one job, which runs when results are wanted.
+
+        Getting results raises ValueError with the message of an error that a worker raised.
+        """
+        folder = self._folder / f"job-{uuid.uuid4().hex}"
+        self._stack.callback(remove_tree, folder)
+        run = functools.cache(functools.partial(self._run, folder, readers, work))
 
         def results_of(number: int) -> Iterator[R]:
             run()
-            return _results(results, number)
+            return _results(folder / str(number))
 
         return [functools.partial(results_of, number) for number in range(len(readers))]
 
-    def run(
-        self,
-        readers: Sequence[Callable[[], Iterable[Any]]],
-        work: Callable[[Any], Any],
-        write: Callable[[tuple[int, int], list[Any]], None],
-        group_size: int = _GROUP,
+    def _run(
+        self, folder: AnyPath, readers: Sequence[Callable[[], Iterable[Any]]], work: Callable
     ) -> None:
-        """Applies `work` to all items, and `write` to the results of each `group_size` items.
-
-        `write` also gets the number of the reader and of the group. It may run twice, at the same
-        time. Raises ValueError with the message of an error that a worker raised.
-        """
         import apache_beam as beam  # pyright: ignore[reportMissingImports]
 
-        job = self._new_folder()
-        for name, function in {"work": work, "write": write}.items():
-            _dump(job / name, function)
-        for number, reader in enumerate(readers):
-            _dump(job / "readers" / str(number), reader)
         try:
             with beam.Pipeline(options=self._options) as pipeline:
                 _ = (
                     pipeline
                     | "sources" >> beam.Create(range(len(readers)))
                     | "spread sources" >> beam.Reshuffle()
-                    | "read" >> beam.FlatMap(_Read(str(job), group_size))
-                    | "spread blocks" >> beam.Reshuffle()
-                    | "work" >> beam.Map(_Work(str(job)))
+                    | "read" >> beam.FlatMap(_read, tuple(readers), str(folder))
+                    | "spread items" >> beam.Reshuffle()
+                    | "work" >> beam.Map(_work, work, str(folder))
                     | "collect" >> beam.GroupByKey()
-                    | "write" >> beam.Map(_Write(str(job)))
+                    | "write" >> beam.Map(_write, str(folder))
                 )
         except Exception as error:  # the runner's own class, with the traceback of the worker
-            if (job / ERROR).is_file():
-                raise ValueError((job / ERROR).read_text(encoding="utf-8")) from error
+            if (folder / _ERROR).is_file():
+                raise ValueError((folder / _ERROR).read_text(encoding="utf-8")) from error
             raise
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        if isinstance(self.folder, Path):
-            with contextlib.suppress(OSError):  # not empty, if the preparation is not complete
-                self.folder.rmdir()
-
-    def _new_folder(self) -> AnyPath:
-        """Returns a folder that is removed at the end."""
-        folder = self.folder / f"job-{uuid.uuid4().hex}"
-        self._stack.callback(remove_tree, folder)
-        return folder
+        if isinstance(self._folder, Path):
+            with contextlib.suppress(OSError):  # the user's own folder has other files
+                self._folder.rmdir()
 
 
 def parse_options(options: str) -> Any:
@@ -130,74 +114,93 @@ def parse_options(options: str) -> Any:
     return pipeline_options.PipelineOptions(["--runner=FnApiRunner", *shlex.split(options)])
 
 
-@dataclasses.dataclass(frozen=True)
-class _Step:
-    """A step of a job. It keeps the message of an error for the process that runs the job."""
-
-    job: str
-
-    def load(self, name: str) -> Any:
-        """Returns a pickled object of the job."""
-        return _load(f"{self.job}/{name}")
-
-    @contextlib.contextmanager
-    def reported(self) -> Iterator[None]:
-        """Keeps the message of an error about text, files or settings."""
-        try:
-            yield
-        except (ValueError, OSError) as error:
-            write_file(as_path(self.job) / ERROR, str(error).encode())
-            raise
-
-
-@dataclasses.dataclass(frozen=True)
-class _Read(_Step):
+def _read(number: int, readers: Sequence[Callable], folder: str) -> Iterator[Keyed]:
     """Yields the items of a reader, with their group and their number."""
-
-    group_size: int
-
-    def __call__(self, number: int) -> Iterator[Keyed]:
-        with self.reported():
-            for index, item in enumerate(self.load(f"readers/{number}")()):
-                yield (number, index // self.group_size), (index, item)
+    with _reported(folder):
+        for index, item in enumerate(readers[number]()):
+            yield (number, index // _GROUP), (index, item)
 
 
-class _Work(_Step):
-    """Does the work for an item."""
-
-    def __call__(self, keyed: Keyed) -> Keyed:
-        group, (index, item) = keyed
-        with self.reported():
-            return group, (index, self.load("work")(item))
+def _work(keyed: Keyed, work: Callable, folder: str) -> Keyed:
+    group, (index, item) = keyed
+    with _reported(folder):
+        return group, (index, work(item))
 
 
-class _Write(_Step):
-    """Writes the results of a group."""
+def _write(group: tuple[tuple[int, int], Iterable[tuple[int, Any]]], folder: str) -> None:
+    """Writes the results of a group. Each try has a file of its own, which is complete or absent.
 
-    def __call__(self, keyed: tuple[tuple[int, int], Iterable[tuple[int, Any]]]) -> None:
-        group, results = keyed
-        in_order = [result for _, result in sorted(results, key=lambda one: one[0])]
-        with self.reported():
-            self.load("write")(group, in_order)
-
-
-def _save_results(folder: str, group: tuple[int, int], results: list[Any]) -> None:
-    reader, number = group
-    _dump(as_path(folder) / str(reader) / f"{number:08}", results)
+    Beam repeats a failed try. Two tries may run at the same time; their results are equal.
+    """
+    (reader, number), results = group
+    in_order = [result for _, result in sorted(results, key=lambda one: one[0])]
+    file = as_path(folder) / str(reader) / f"{number:08}.{uuid.uuid4().hex}"
+    with _reported(folder):
+        make_folder(file.parent)
+        write_file(file, pickle.dumps(in_order))
 
 
-def _results(folder: AnyPath, reader: int) -> Iterator[Any]:
+def _results(folder: AnyPath) -> Iterator[Any]:
     """Yields the results of a reader."""
-    own = folder / str(reader)
-    for name in file_sizes(own):
-        yield from pickle.loads((own / name).read_bytes())
+    names = [name for name in file_sizes(folder) if not name.endswith(".partial")]
+    for name in {name.partition(".")[0]: name for name in names}.values():
+        yield from pickle.loads((folder / name).read_bytes())
 
 
-def _dump(path: AnyPath, values: Any) -> None:
-    make_folder(path.parent)
-    write_file(path, pickle.dumps(values))
+@contextlib.contextmanager
+def _reported(folder: str) -> Iterator[None]:
+    """Keeps the message of an error about text, files or settings, for the waiting process."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        make_folder(as_path(folder))
+        write_file(as_path(folder) / _ERROR, str(error).encode())
+        raise
 
 
-@functools.lru_cache(maxsize=8)
-def _load(path: str) -> Any:
-    return pickle.loads(as_path(path).read_bytes())
+def worker_streams(config: DataConfig, streams: Sequence[PairStream]) -> list[PairStream]:
+    """Returns the sources as streams that can be sent: the worker that reads one opens it."""
+    return [
+        _WorkerStream(
+            name=stream.name,
+            tag=stream.tag,
+            limit=stream.limit,
+            parts=stream.parts,
+            config=dataclasses.replace(config, train=_one_source(config.train, number)),
+        )
+        for number, stream in enumerate(streams)
+    ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _WorkerStream(PairStream):
+    """A stream that opens its files where it is read."""
+
+    config: DataConfig
+    """Names this source alone."""
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """As `PairStream.blocks`."""
+        (stream,) = open_streams(
+            self.config.train,
+            directory=self.config.directory,
+            source_language=self.config.source_language,
+            target_language=self.config.target_language,
+        )
+        return stream.blocks(size)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "parts": ()}  # they name copies of files on the machine of origin
+
+
+def _one_source(train: CorpusConfig, number: int) -> CorpusConfig:
+    """Returns a configuration with one source of another."""
+    here, pair = slice(number, number + 1), max(number - len(train.source), 0)
+    return CorpusConfig(
+        source=train.source[here],
+        target=train.target[here],
+        pairs=train.pairs[pair : pair + 1] if number >= len(train.source) else (),
+        source_languages=train.source_languages[here],
+        target_languages=train.target_languages[here],
+        limit=train.limit,
+    )

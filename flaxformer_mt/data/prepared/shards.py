@@ -76,7 +76,7 @@ class ShardWriter:
     def __init__(
         self, directory: Path, *, id_type: str, length_type: str, unk_ids: Sequence[int]
     ) -> None:
-        """Begins a shard in `directory`, which `finish` replaces if it exists."""
+        """Begins a shard in `directory`, which must not exist."""
         self._directory = directory
         self._partial = directory.with_name(f"{directory.name}.partial")
         shutil.rmtree(self._partial, ignore_errors=True)
@@ -132,10 +132,10 @@ class ShardWriter:
         save_array(self._partial / LENGTHS, np.concatenate([none, *self._lengths]))
         if self._text is not None:
             save_array(self._partial / TEXT_LENGTHS, np.array(self._text_lengths, np.uint32))
-        write_counts(self._partial, self.counts)
+        values = json.dumps(vars(self.counts), ensure_ascii=False)
+        write_file(self._partial / COUNTS, values.encode())
         with naming(self._directory):
             self._files.close()
-        shutil.rmtree(self._directory, ignore_errors=True)  # of a run on Beam, see `beam_shards`
         self._partial.rename(self._directory)
         return self.counts
 
@@ -150,12 +150,6 @@ def save_array(path: Path, array: np.ndarray) -> None:
 def shard_directory(corpus: Path, number: int) -> Path:
     """Returns the directory of a shard of a prepared corpus."""
     return corpus / "shards" / f"{number:05}"
-
-
-def write_counts(directory: Path, counts: ShardCounts) -> None:
-    """Writes the counts of a shard."""
-    values = json.dumps(vars(counts), ensure_ascii=False)
-    write_file(directory / COUNTS, values.encode())
 
 
 def read_counts(directory: Path) -> ShardCounts | None:

@@ -5,19 +5,23 @@
 
 import dataclasses
 import importlib.util
+import itertools
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
 from flaxformer_mt import prepare
+from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.prepared import beam_shards, preparing, shards
+from flaxformer_mt.data.prepared import beam, preparing, shards
 from flaxformer_mt.data.prepared.beam import BeamWorkers
 from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.storage.paths import as_path, file_sizes
 
 pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec("apache_beam"), reason="needs apache-beam"),
@@ -60,11 +64,18 @@ def config(tmp_path) -> DataConfig:
     )
 
 
-def run(config: DataConfig, output: Path, options: str | None = None) -> dict[str, bytes]:
+def run(
+    config: DataConfig, output: Path, options: str | None = None, after_shard=None
+) -> dict[str, bytes]:
     """Prepares, on Beam if there are options; returns all files."""
-    workers = None if options is None else BeamWorkers(options, output / "beam")
+    shared = output.with_name(f"{output.name}.beam")
     how = Preparation(
-        config=config, output=output, shard_size=128, show_progress=False, workers=workers
+        config=config,
+        output=output,
+        shard_size=128,
+        show_progress=False,
+        workers=None if options is None else BeamWorkers(options, shared),
+        after_shard=after_shard,
     )
     prepare_corpus(how)
     return files_of(output)
@@ -87,10 +98,11 @@ def test_every_file_is_that_of_the_local_engine(config, tmp_path, monkeypatch, k
     tokenizer = dataclasses.replace(config.tokenizer, sampling_alpha=0.2)
     if kind == "unknown words":
         # The limit is reached in the second shard, on each side.
-        for module in (preparing, shards, beam_shards):
+        for module in (preparing, shards):
             monkeypatch.setattr(module, "MAX_PAIRS_NAMED", 150)
         tokenizer = TokenizerConfig(kind="word", shared=False, vocab_size=30)
     config = dataclasses.replace(config, tokenizer=tokenizer)
+    monkeypatch.setattr(beam, "_GROUP", 3)
     expected = run(config, tmp_path / "local")
     assert_same(run(config, tmp_path / "beam", IN_MEMORY), expected)
     if kind == "unknown words":
@@ -106,42 +118,65 @@ def test_processes_give_the_same_files(config, tmp_path):
         *("--data.tokenizer.vocab-size", "320", "--shard-size", "128"),
     ]
     assert prepare.main([*command, "--output", str(tmp_path / "local")]) == 0
-    beam = "--runner FnApiRunner --direct_num_workers 2 --direct_running_mode multi_processing"
-    more = ["--engine", "beam", "--beam-options", beam, "--output", str(tmp_path / "beam")]
+    options = "--runner FnApiRunner --direct_num_workers 2 --direct_running_mode multi_processing"
+    more = ["--engine", "beam", "--beam-options", options, "--output", str(tmp_path / "beam")]
     assert prepare.main([*command, *more]) == 0
     found, expected = (files_of(tmp_path / name) for name in ("beam", "local"))
     assert_same(found, expected)
 
 
-write_shard = beam_shards._write_shard
-written: list[int] = []
+write_results = beam._write
 
 
-def write_twice(shards, new_writer, group, blocks):
-    """As if two workers wrote the same shard."""
+def write_twice(group, folder):
+    """As if a worker was killed while it wrote, and two others repeated its work."""
+    key, results = group[0], list(group[1])
     for _ in range(2):
-        write_shard(shards, new_writer, group, blocks)
-    written.append(blocks[0].shard)
+        write_results((key, results), folder)
+    Path(folder, str(key[0]), f"{key[1]:08}.x.1.partial").write_bytes(b"half")
 
 
-def write_three(*given):
-    if len(written) == 3:
-        raise OSError("no space left")
-    write_twice(*given)
-
-
-def test_a_stopped_preparation_continues_with_its_complete_shards(config, tmp_path, monkeypatch):
+def test_repeated_work_and_a_second_start_change_nothing(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(preparing, "BLOCK_SIZE", 32)
+    monkeypatch.setattr(beam, "_GROUP", 3)
     expected = run(config, tmp_path / "local")
-    output = tmp_path / "beam"
-    written.clear()
-    monkeypatch.setattr(beam_shards, "_write_shard", write_three)
-    with pytest.raises(ValueError, match="^no space left$"):
-        run(config, output, IN_MEMORY)
-    (partly,) = (output / "beam").glob("shards-*")
-    assert sorted(int(folder.name) for folder in partly.iterdir()) == sorted(written)
-    monkeypatch.setattr(beam_shards, "_write_shard", write_twice)
-    assert_same(run(config, output, IN_MEMORY), expected)
-    assert sorted(written) == list(range(7))
+    monkeypatch.setattr(beam, "_write", write_twice)
+    output = tmp_path / "output"
+    shards = itertools.count(1)
+
+    def stop():
+        if next(shards) == 3:
+            raise OSError("stopped")
+
+    with pytest.raises(OSError, match="stopped"):
+        run(config, output, IN_MEMORY, stop)
+    kept = {file: file.stat().st_mtime_ns for file in output.glob("shards/*/*")}
+    assert {file.parent.name for file in kept} == {"00000", "00001", "00002"}
+    assert_same(run(config, output, IN_MEMORY, lambda: None), expected)
+    assert kept == {file: file.stat().st_mtime_ns for file in kept}
+    assert not output.with_name("output.beam").exists()
+
+
+def test_a_corpus_and_the_results_of_workers_in_a_bucket(config, tmp_path, bucket):
+    base = tmp_path / "model"
+    save_config(Config(), str(base))
+    run(config, tmp_path / "first")
+    shutil.copytree(tmp_path / "first" / "tokenizer", base / "tokenizer")
+    command = [
+        *("--data.directory", str(tmp_path), "--data.train.pairs", "b.tsv"),
+        *("--shard-size", "64", "--training.init-from", str(base)),
+        *("--data.tokenizer.vocab-size", "120", "--data.tokenizer.max-lines", "300"),
+        *("--data.tokenizer.byte-fallback", "False"),
+    ]
+    assert prepare.main([*command, "--output", str(tmp_path / "local")]) == 0
+    assert prepare.main([*command, "--output", f"{bucket}/there/", "--engine", "beam"]) == 0
+    found = {
+        name: (as_path(bucket) / name).read_bytes()
+        for name in file_sizes(as_path(bucket))
+        if not name.endswith("owner.lock")
+    }
+    expected = {f"there/{n}": content for n, content in files_of(tmp_path / "local").items()}
+    assert_same(found, expected)
 
 
 def test_an_error_of_a_worker_is_named(config, tmp_path):
