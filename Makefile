@@ -2,6 +2,8 @@
 # make test      lint, types, and the tests that are not marked slow
 # make test-all  the slow tests: long runs, notebooks, real sizes, comparison with Hugging Face's
 #                models, recipes compiled for TPUs; installs torch and libtpu first
+# make test-beam the tests of `prepare --engine beam`, in .venv-beam: Apache Beam needs older versions
+#                of a few packages
 # make notebooks run the notebooks in colab/, store their outputs, and compare these with the stored
 #                ones (half an hour; `make notebooks ONLY=quickstart` runs one)
 # make clean     forget the demo's training run, so that `make demo` trains anew
@@ -13,7 +15,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 IN_VENV := .venv/bin/python -m
 PIP_INSTALL := $(IN_VENV) pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all notebooks clean
+.PHONY: demo test test-all test-beam notebooks clean
 
 demo: .venv/installed
 	$(IN_VENV) flaxformer_mt.train --config configs/demo.py --workdir runs/demo
@@ -29,6 +31,9 @@ test: .venv/installed-test
 
 test-all: .venv/installed-test-all
 	$(IN_VENV) pytest -n 2 --dist worksteal -m slow -o timeout=900
+
+test-beam: .venv-beam/installed
+	.venv-beam/bin/python -m pytest tests/data/prepared/test_beam.py
 
 notebooks: .venv/installed-test-all
 	$(IN_VENV) tools.notebooks $(if $(ONLY),--only $(ONLY))
@@ -52,4 +57,11 @@ clean:
 .venv/installed-test-all: .venv/installed-test
 	@echo "Installing torch, transformers and libtpu ..."
 	$(PIP_INSTALL) -e '.[parity,tpu]'
+	@touch $@
+
+.venv-beam/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-beam
+	grep -viE '^(beartype|pillow|protobuf|pyarrow)==' constraints.txt > .venv-beam/constraints.txt
+	.venv-beam/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c .venv-beam/constraints.txt -e '.[test,beam]'
 	@touch $@

@@ -4,7 +4,9 @@
 """
 
 import dataclasses
+import sys
 from pathlib import Path
+from typing import Literal
 
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import ConfigArguments, save_config
@@ -30,9 +32,18 @@ class PrepareArguments(ConfigArguments):
     """Processes that tokenize; 0 = one for each CPU core."""
     shard_size: int = SHARD_SIZE
     """Records of a shard. A preparation that was stopped repeats at most so many."""
+    engine: Literal["local", "beam"] = "local"
+    """"local": processes of this machine. "beam": workers of Apache Beam (extra `beam`)."""
+    beam_options: str = ""
+    """Options of Beam, in quotes: "--runner DataflowRunner --region europe-west4 ..."."""
+    beam_folder: str = ""
+    """Folder or address for the results of Beam's workers. They and this process share it. By
+    default --output with ".beam" at the end."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.engine != "beam" and (self.beam_options or self.beam_folder):
+            raise ValueError("--beam-options and --beam-folder need --engine beam")
         if not self.output:
             raise ValueError("--output needs the directory to write the prepared corpus to")
         if self.num_workers < 0 or self.shard_size < 1:
@@ -51,10 +62,16 @@ def prepare(arguments: PrepareArguments) -> None:
     """Prepares the corpus and prints what it contains."""
     from flaxformer_mt.checkpoints.loading import adopt_tokenizer
     from flaxformer_mt.checkpoints.workdir import make_workdir
+    from flaxformer_mt.data.prepared.beam import BeamWorkers
     from flaxformer_mt.runtime.workdir_lock import own_directory
 
     output = join(".", arguments.output)
     config = arguments.as_config()
+    workers = None
+    if arguments.engine == "beam":
+        beside = str(output.absolute()).rstrip("/") + ".beam"
+        shared = join(".", arguments.beam_folder or beside).absolute()
+        workers = BeamWorkers(arguments.beam_options, shared)
     make_workdir(output.absolute())
     with own_directory(output):
         if isinstance(output, Path):
@@ -69,6 +86,7 @@ def prepare(arguments: PrepareArguments) -> None:
                 config=config.data,
                 output=folder,
                 num_processes=arguments.num_workers or num_cpus(),
+                workers=workers,
                 shard_size=arguments.shard_size,
                 after_shard=remote.copy if remote else None,
             )
@@ -83,7 +101,24 @@ def prepare(arguments: PrepareArguments) -> None:
     )
 
 
-main = command("prepare", PrepareArguments, prepare)
+_main = command("prepare", PrepareArguments, prepare)
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs the command; see `cli.Main`."""
+    return _main(_with_beam_options(sys.argv[1:] if args is None else args))
+
+
+def _with_beam_options(words: list[str]) -> list[str]:
+    """Joins --beam-options with its value, which begins with "--" as flags do."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in ("--beam-options", "--beam_options"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
 
 if __name__ == "__main__":
     exit_process(main())

@@ -90,12 +90,13 @@ def test_the_command_prepares_and_says_what_comes_next(tmp_path, capsys):
     assert "text.tsv is gone" in capsys.readouterr().err
 
 
-def test_unusable_arguments_are_refused(tmp_path, capsys):
+def test_unusable_arguments_are_refused(tmp_path, capsys, monkeypatch):
     write_pairs(tmp_path / "text.tsv", 10)
     text = tmp_path / "text.tsv"
     for more, message in (
         (("--data.prepared", str(tmp_path)), "is prepared already"),
         (("--shard-size", "0"), "--shard-size 1 or more"),
+        (("--beam-options", "--runner X"), "need --engine beam"),
     ):
         with pytest.raises(SystemExit):
             prepare.main(arguments(text, tmp_path / "prepared", *more))
@@ -103,6 +104,10 @@ def test_unusable_arguments_are_refused(tmp_path, capsys):
     short = arguments(text, tmp_path / "prepared", "--data.max-source-length", "2")
     assert prepare.main(short) == 2
     assert "no training pair is left of 10" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "apache_beam", None)  # as if it were not installed
+    assert prepare.main(arguments(text, tmp_path / "beam", "--engine", "beam")) == 2
+    assert "pip install 'flaxformer_mt[beam]'" in capsys.readouterr().err
+    assert not (tmp_path / "beam").exists()
 
 
 def test_another_machine_continues_in_a_bucket(bucket, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
@@ -62,6 +62,12 @@ class Workers:
         yield from map(work, itertools.islice(items, self._num_here))
         for item in items:  # more than a few
             yield from self._map(work, itertools.chain([item], items))
+
+    def map_each(
+        self, work: Callable[[T], R], readers: Sequence[Callable[[], Iterable[T]]]
+    ) -> list[Callable[[], Iterator[R]]]:
+        """Returns for each reader how to get `work(item)` of each of its items, in order."""
+        return [lambda read=read: self.map(work, read()) for read in readers]
 
     def _map(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         if self._pool is None:

@@ -9,6 +9,7 @@ Each stage leaves a result, so that a killed run continues after the last one. M
 """
 
 import dataclasses
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,8 @@ from tqdm import tqdm
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import read_pairs
-from flaxformer_mt.data.prepared.blocks import PairStream, open_streams
+from flaxformer_mt.data.prepared.beam import BeamWorkers, worker_streams
+from flaxformer_mt.data.prepared.blocks import Block, PairStream, open_streams
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
     CorpusEntry,
@@ -60,6 +62,8 @@ class Preparation:
     config: DataConfig
     output: Path
     num_processes: int = 1
+    workers: Workers | None = None
+    """They do the work in place of processes of this machine."""
     shard_size: int = SHARD_SIZE
     """Records of a shard. A killed run repeats at most so many, and keeps the size."""
     show_progress: bool = True
@@ -107,7 +111,9 @@ def prepare_corpus(how: Preparation) -> Manifest:
         target_language=config.target_language,
     )
     screen = Screen({split: source_lines(held_out[split]) for split in config.exclude})
-    with Workers(how.num_processes) as workers:
+    with how.workers or Workers(how.num_processes) as workers:
+        if isinstance(workers, BeamWorkers):
+            streams = worker_streams(config, streams)
         scans = _scan(how, workers, streams, screen, settings, found)
         corpus = sampled_corpus(
             config.train,
@@ -180,9 +186,28 @@ def _encode(
     tokenizer: Tokenizer,
 ) -> list[list[ShardCounts]]:
     """Writes the shards that are missing; returns the counts of all shards of each corpus."""
+    total, numbers = ShardCounts(), itertools.count()
     shards: list[list[ShardCounts]] = []
-    numbers = itertools.count()
-    total = ShardCounts()
+    unfinished: list[tuple[list[ShardCounts], Callable[[], Iterator[EncodeTask]]]] = []
+    for stream, scan in zip(streams, scans, strict=True):
+        count = -(-len(scan.block_sizes) // how.blocks_per_shard)
+        of_stream = list(itertools.islice(numbers, count))
+        found = (read_counts(shard_directory(how.output, number)) for number in of_stream)
+        done = [counts for counts in itertools.takewhile(bool, found) if counts]
+        for counts in done:
+            total.add(counts)
+        shards.append(done)
+        if len(done) < count:
+            tasks = functools.partial(
+                _tasks,
+                functools.partial(stream.blocks, how.block_size),
+                of_stream[len(done) :],
+                len(done) * how.blocks_per_shard,
+                len(scan.block_sizes),
+                how.blocks_per_shard,
+                total,
+            )
+            unfinished.append((done, tasks))
     encode = Encode(
         screen=screen,
         tokenizer=tokenizer,
@@ -190,28 +215,17 @@ def _encode(
         max_target_length=how.config.max_target_length,
         with_text=how.config.tokenizer.sampling_alpha > 0,
     )
+    results = workers.map_each(encode, [tasks for _, tasks in unfinished])
     with tqdm(
         desc="tokenizing",
+        initial=total.records,
         total=sum(scan.records for scan in scans),
         unit=" pairs",
         unit_scale=True,
         disable=not how.show_progress,
     ) as progress:
-        for stream, scan in zip(streams, scans, strict=True):
-            count = -(-len(scan.block_sizes) // how.blocks_per_shard)
-            of_stream = list(itertools.islice(numbers, count))
-            done: list[ShardCounts] = []
-            for number in of_stream:
-                counts = read_counts(shard_directory(how.output, number))
-                if counts is None:
-                    break
-                done.append(counts)
-                total.add(counts)
-            progress.update(sum(one.records for one in done))
-            progress.initial = progress.n  # the speed is that of this run
-            tasks = _tasks(how, stream, of_stream, len(scan.block_sizes), len(done), total)
-            encoded = workers.map(encode, tasks)
-            for number, blocks in itertools.groupby(encoded, lambda block: block.shard):
+        for (done, _), encoded in zip(unfinished, results, strict=True):
+            for number, blocks in itertools.groupby(encoded(), lambda block: block.shard):
                 writer = ShardWriter(
                     shard_directory(how.output, number),
                     id_type=id_type_of(tokenizer),
@@ -226,7 +240,6 @@ def _encode(
                 total.add(counts)
                 if how.after_shard:
                     how.after_shard()
-            shards.append(done)
     if not total.pairs:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.dropped.items())
         raise ValueError(
@@ -242,22 +255,17 @@ def length_type_of(config: DataConfig) -> str:
 
 
 def _tasks(
-    how: Preparation,
-    stream: PairStream,
+    read: Callable[[], Iterator[Block]],
     numbers: Sequence[int],
-    num_blocks: int,
-    num_done: int,
+    start: int,
+    end: int,
+    per_shard: int,
     total: ShardCounts,
 ) -> Iterator[EncodeTask]:
-    """Yields the blocks of the shards that are not done yet."""
-    if num_done == len(numbers):
-        return
-    per_shard = how.blocks_per_shard
-    blocks = itertools.islice(stream.blocks(how.block_size), num_blocks)
-    for index, block in enumerate(blocks):
-        if index >= num_done * per_shard:
-            named = min(total.pairs_with_unknown)
-            yield EncodeTask(numbers[index // per_shard], block, named < MAX_PAIRS_NAMED)
+    """Yields the blocks of the shards with these numbers, from `start` on."""
+    for index, block in enumerate(itertools.islice(read(), start, end)):
+        named = min(total.pairs_with_unknown)
+        yield EncodeTask(numbers[index // per_shard], block, named < MAX_PAIRS_NAMED)
 
 
 def _finish(

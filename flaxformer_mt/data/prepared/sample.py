@@ -1,7 +1,7 @@
 """The text that a vocabulary is learnt from: chosen pairs of a corpus of any size."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -29,14 +29,18 @@ def sampled_corpus(
     They are the same as from text in memory, so that the same tokenizer is learnt.
     """
     chosen = choose_pairs(sum(scan.good for scan in scans), max_lines)
-    sources, start = [], 0
+    tasks, start = [], 0
     for stream, scan in zip(streams, scans, strict=True):
-        tasks = _Tasks(stream, scan, None if chosen is None else chosen - start, block_size)
-        sources.append(_Ascending(scan.good, tasks, Pick(screen), workers))
+        inside = chosen
+        if chosen is not None:
+            first, last = np.searchsorted(chosen, [start, start + scan.good])
+            inside = chosen[first:last] - start
+        tasks.append(_Tasks(stream, scan, inside, block_size))
         start += scan.good
+    picked = workers.map_each(Pick(screen), [one.blocks for one in tasks])
     return Corpus(
-        sources=tuple(sources),
-        weights=(1.0,) * len(sources),
+        sources=tuple(map(_Ascending, (scan.good for scan in scans), tasks, picked)),
+        weights=(1.0,) * len(streams),
         names=config.names,
         languages=tuple(dict.fromkeys(config.target_languages)),
     )
@@ -55,7 +59,8 @@ class _Tasks:
         self._stream, self._scan = stream, scan
         self._chosen, self._block_size = chosen, block_size
 
-    def __iter__(self) -> Iterator[tuple[Block, np.ndarray]]:
+    def blocks(self) -> Iterator[tuple[Block, np.ndarray]]:
+        """Yields each block with its numbers."""
         blocks = self._stream.blocks(self._block_size)
         for (start, size), block in zip(self._starts(), blocks, strict=False):
             numbers = self._numbers(start, size)
@@ -81,9 +86,10 @@ class _Tasks:
 class _Ascending:
     """A `PairSource` of chosen pairs that are asked for in ascending order, again and again."""
 
-    def __init__(self, size: int, tasks: _Tasks, pick: Pick, workers: Workers) -> None:
-        self._size, self._tasks, self._pick = size, tasks, pick
-        self._workers = workers
+    def __init__(
+        self, size: int, tasks: _Tasks, picked: Callable[[], Iterator[list[Pair]]]
+    ) -> None:
+        self._size, self._tasks, self._picked = size, tasks, picked
         self._last, self._pairs = size, iter(())
 
     def __len__(self) -> int:
@@ -99,6 +105,5 @@ class _Ascending:
         raise IndexError(f"pair {index} was not chosen")
 
     def _pass(self) -> Iterator[tuple[int, Pair]]:
-        blocks = self._workers.map(self._pick, self._tasks)
-        pairs = itertools.chain.from_iterable(blocks)
+        pairs = itertools.chain.from_iterable(self._picked())
         yield from zip(self._tasks.numbers(), pairs, strict=True)

@@ -1,8 +1,9 @@
 """The first pass over a corpus: counts its records, sets bad ones aside, and notes its inputs."""
 
 import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
@@ -12,7 +13,7 @@ from tqdm import tqdm
 
 from flaxformer_mt.data.prepared.blocks import PairStream, num_text_bytes
 from flaxformer_mt.data.prepared.manifest import fingerprint_file
-from flaxformer_mt.data.prepared.work import Screen
+from flaxformer_mt.data.prepared.work import Scanned, Screen
 from flaxformer_mt.data.sources.quarantine import check_bad_share, quarantine_line
 from flaxformer_mt.data.worker_processes import Workers
 from flaxformer_mt.storage.paths import naming
@@ -60,11 +61,13 @@ def scan_corpora(
                 desc="reading", unit=" pairs", unit_scale=True, disable=not show_progress
             ) as progress,
         ):
+            readers = [functools.partial(stream.blocks, block_size) for stream in streams]
+            results = workers.map_each(screen, readers)
             sizes = [max(num_text_bytes(stream), 1) for stream in streams]
             starts = np.cumsum([0, *sizes]) / sum(sizes)
             scans = [
-                _scan(stream, screen, block_size, workers, bad_lines, progress, starts[i : i + 2])
-                for i, stream in enumerate(streams)
+                _scan(stream.name, blocks(), bad_lines, progress, starts[i : i + 2])
+                for i, (stream, blocks) in enumerate(zip(streams, results, strict=True))
             ]
         inputs = {str(file): found.result() for file, found in zip(files, prints, strict=True)}
     if not any(scan.bad for scan in scans):
@@ -77,17 +80,11 @@ def scan_corpora(
 
 
 def _scan(
-    stream: PairStream,
-    screen: Screen,
-    block_size: int,
-    workers: Workers,
-    bad_lines: TextIO,
-    progress: tqdm,
-    shares: np.ndarray,
+    name: str, blocks: Iterable[Scanned], bad_lines: TextIO, progress: tqdm, shares: np.ndarray
 ) -> CorpusScan:
     """Counts the records of a stream, the part of all text between two shares."""
-    scan = CorpusScan(name=stream.name)
-    for found in workers.map(screen, stream.blocks(block_size)):
+    scan = CorpusScan(name=name)
+    for found in blocks:
         scan.records += found.num_records
         scan.block_sizes.append(found.num_good)
         if found.bad:
