@@ -31,7 +31,7 @@ def test_the_local_devices(capsys):
     assert "Estimates of the compiler, not measurements" in text
     assert "Batch shapes: ASSUMED" in text and "a vocabulary of 100" in text
     programs = [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| 8 x cpu")]
-    assert programs[-1] == "train 64 x (32 -> 32)" and len(programs) == 2
+    assert programs[-1] == "train 32 x (32 -> 32)" and len(programs) == 2
     assert "the memory of a device is not known" in text
 
 
@@ -40,7 +40,7 @@ def test_a_memory_limit(capsys):
     assert run(*TINY, *words) == 0
     text = capsys.readouterr().out
     assert "tokens a device; peak memory of a device by the compiler's estimate" in text
-    assert "1 x 64 rows" in text
+    assert "1 x 32 rows" in text
 
 
 def test_a_mesh_that_does_not_fit(capsys):
