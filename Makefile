@@ -13,7 +13,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 IN_VENV := .venv/bin/python -m
-PIP_INSTALL := $(IN_VENV) pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP_INSTALL := $(IN_VENV) pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-all test-beam notebooks clean
 

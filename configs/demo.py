@@ -2,12 +2,11 @@
 
     python -m flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
-An epoch has 1,130 batches, so training sees each of the 80,000 pairs once or twice. It
-needs no dropout.
+An epoch has 1,130 batches, so training sees most of the 80,000 pairs once. It needs no dropout.
 
 The held-out pairs, beam 4, the mean of the last 5 checkpoints:
 
-    BLEU 97.06   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+    BLEU 96.10   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 
     python -m tools.demo_text.check --workdir runs/demo
 
@@ -38,10 +37,10 @@ config = Config(
     ),
     model=dataclasses.replace(preset("tiny"), dropout=0.0),
     training=TrainingConfig(
-        num_steps=1400,
+        num_steps=1200,
         learning_rate=4e-3,
         warmup_steps=300,
-        validate_every=700,
+        validate_every=600,
         validation_beam_size=4,
         validation_pairs=200,
         checkpoint_every=50,

@@ -39,10 +39,15 @@ def programs_of_a_module() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def quick_compilation() -> Iterator[None]:
-    """Compiles without optimizations in a module of small programs that run once or twice."""
+    """Compiles without optimizations in a module of small programs that run once or twice.
+
+    This holds for this process and for commands that it starts.
+    """
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+        yield
     jax.config.update("jax_disable_most_optimizations", before)
 
 
