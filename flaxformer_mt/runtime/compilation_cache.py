@@ -12,6 +12,8 @@ from typing import Any
 
 import jax
 
+from flaxformer_mt.storage.paths import cache_folder
+
 MAX_BYTES = 1 << 29
 """Room for about a thousand compiled searches of a small model."""
 
@@ -29,7 +31,7 @@ def keep_programs() -> None:
     if decided or not settings.jax_enable_compilation_cache or jax.process_count() > 1:
         return
     try:
-        folder = user_cache()
+        folder = cache_folder("programs")
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # RuntimeError: the user has no home directory
         return
@@ -40,12 +42,6 @@ def keep_programs() -> None:
     jax.config.update(
         "jax_persistent_cache_min_compile_time_secs", 0.0
     )  # many short compilations add up
-
-
-def user_cache() -> Path:
-    """Returns the cache folder; raises RuntimeError for a user without a home directory."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "flaxformer_mt", "programs")
 
 
 def delete_oldest(folder: Path, max_bytes: int = MAX_BYTES) -> None:

@@ -18,6 +18,7 @@ from flaxformer_mt.runtime.line_input import is_regular
 from flaxformer_mt.storage.paths import (
     as_path,
     is_remote,
+    lock_file,
     move_file,
     naming,
     working_copy,
@@ -188,24 +189,6 @@ def line_output(
             raise
     move_file(partial, final)
     _record(partial).unlink(missing_ok=True)
-
-
-def lock_file(file: Any) -> bool:
-    """Locks an open file until it is closed; returns whether its file system has locks.
-
-    Raises BlockingIOError if another process holds the lock.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        return False
-    return True
 
 
 def _finished(file: BinaryIO, item_of: Callable[[str], Hashable] | None) -> tuple[int, int]:

@@ -25,8 +25,8 @@ import jax
 from jax import export
 from jax.experimental import serialize_executable
 
-from flaxformer_mt.runtime.compilation_cache import delete_oldest, user_cache
-from flaxformer_mt.storage.paths import write_file
+from flaxformer_mt.runtime.compilation_cache import delete_oldest
+from flaxformer_mt.storage.paths import cache_folder, write_file
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ def _folder(leaves: list[Any]) -> Path | None:
     if not settings.jax_enable_compilation_cache or jax.process_count() > 1:
         return None
     try:
-        folder = settings.jax_compilation_cache_dir or str(user_cache())
+        folder = settings.jax_compilation_cache_dir or str(cache_folder("programs"))
     except RuntimeError:  # the user has no home directory
         return None
     devices = {device for x in leaves if isinstance(x, jax.Array) for device in x.devices()}

@@ -19,9 +19,8 @@ from typing import Any
 
 from upath import UPath
 
-from flaxformer_mt.runtime.line_output import lock_file
 from flaxformer_mt.runtime.processes import check_shared, first_then_others, is_first
-from flaxformer_mt.storage.paths import PathLike, as_path, naming, write_file
+from flaxformer_mt.storage.paths import PathLike, as_path, lock_file, naming, write_file
 
 LOCK_FILE = "owner.lock"
 RENEWAL = 5.0  # seconds

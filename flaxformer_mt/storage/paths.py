@@ -89,6 +89,24 @@ def naming(path: PathLike) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+def lock_file(file: Any) -> bool:
+    """Locks an open file until it is closed; returns whether its file system has locks.
+
+    Raises BlockingIOError if another process holds the lock.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
 def contains(folder: AnyPath, path: AnyPath) -> bool:
     """Returns whether a path is a folder itself, or in it."""
     return f"{path.resolve()}/".startswith(f"{folder.resolve()}/")
@@ -202,7 +220,10 @@ def working_copy(path: AnyPath) -> Path:
 
 
 def cache_folder(name: str) -> Path:
-    """Returns a folder of the user's cache, such as "remote" for copies of remote files."""
+    """Returns a folder of the user's cache, such as "remote" for copies of remote files.
+
+    Raises RuntimeError for a user without a home directory.
+    """
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches, "flaxformer_mt", name)
 

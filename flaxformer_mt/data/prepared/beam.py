@@ -8,7 +8,6 @@ This process reads the results from there, and does with them what it does witho
 """
 
 import contextlib
-import dataclasses
 import functools
 import pickle
 import shlex
@@ -17,9 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.prepared.blocks import Block, PairStream, open_streams
-from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.worker_processes import Workers
 from flaxformer_mt.storage.paths import (
     AnyPath,
@@ -156,51 +152,3 @@ def _reported(folder: str) -> Iterator[None]:
         make_folder(as_path(folder))
         write_file(as_path(folder) / _ERROR, str(error).encode())
         raise
-
-
-def worker_streams(config: DataConfig, streams: Sequence[PairStream]) -> list[PairStream]:
-    """Returns the sources as streams that can be sent: the worker that reads one opens it."""
-    return [
-        _WorkerStream(
-            name=stream.name,
-            tag=stream.tag,
-            limit=stream.limit,
-            parts=stream.parts,
-            config=dataclasses.replace(config, train=_one_source(config.train, number)),
-        )
-        for number, stream in enumerate(streams)
-    ]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class _WorkerStream(PairStream):
-    """A stream that opens its files where it is read."""
-
-    config: DataConfig
-    """Names this source alone."""
-
-    def blocks(self, size: int) -> Iterator[Block]:
-        """As `PairStream.blocks`."""
-        (stream,) = open_streams(
-            self.config.train,
-            directory=self.config.directory,
-            source_language=self.config.source_language,
-            target_language=self.config.target_language,
-        )
-        return stream.blocks(size)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "parts": ()}  # they name copies of files on the machine of origin
-
-
-def _one_source(train: CorpusConfig, number: int) -> CorpusConfig:
-    """Returns a configuration with one source of another."""
-    here, pair = slice(number, number + 1), max(number - len(train.source), 0)
-    return CorpusConfig(
-        source=train.source[here],
-        target=train.target[here],
-        pairs=train.pairs[pair : pair + 1] if number >= len(train.source) else (),
-        source_languages=train.source_languages[here],
-        target_languages=train.target_languages[here],
-        limit=train.limit,
-    )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.sources.files import matching_pairs, open_packed, unpacked
+from flaxformer_mt.data.sources.files import PACKED, matching_pairs, open_packed, unpacked
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.records import parquet_parts
 from flaxformer_mt.data.sources.registry import (
@@ -33,8 +33,6 @@ from flaxformer_mt.data.sources.text_files import (
 from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file
 
 Languages = tuple[str, str]
-
-_PACKED = (".gz", ".xz", ".zst", ".parquet")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,13 +73,17 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PairStream:
-    """A corpus that is read in blocks."""
+    """A corpus that is read in blocks. Another process that gets it opens it again there."""
 
     name: str
     tag: str
     limit: int
     """The number of records to use; 0 = all."""
     parts: tuple[Part, ...]
+    reopen: Callable[[], "PairStream"]
+
+    def __reduce__(self) -> tuple[Callable[[], "PairStream"], tuple[()]]:
+        return self.reopen, ()
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -129,20 +131,52 @@ def open_streams(
             tag=target if config.target_languages else "",
             limit=config.limit,
             parts=tuple(parts),
+            reopen=functools.partial(
+                _open_stream,
+                _one_source(config, number),
+                directory,
+                source_language,
+                target_language,
+            ),
         )
-        for name, (_, target), parts in zip(config.names, languages, found, strict=True)
+        for number, (name, (_, target), parts) in enumerate(
+            zip(config.names, languages, found, strict=True)
+        )
     ]
+
+
+def _open_stream(
+    config: CorpusConfig, directory: str, source_language: str, target_language: str
+) -> PairStream:
+    (stream,) = open_streams(
+        config,
+        directory=directory,
+        source_language=source_language,
+        target_language=target_language,
+    )
+    return stream
+
+
+def _one_source(config: CorpusConfig, number: int) -> CorpusConfig:
+    """Returns a configuration with one source of another."""
+    here, pair = slice(number, number + 1), max(number - len(config.source), 0)
+    return CorpusConfig(
+        source=config.source[here],
+        target=config.target[here],
+        pairs=config.pairs[pair : pair + 1] if number >= len(config.source) else (),
+        source_languages=config.source_languages[here],
+        target_languages=config.target_languages[here],
+        limit=config.limit,
+    )
 
 
 def num_text_bytes(stream: PairStream) -> int:
     """Returns about how many bytes of text a stream has. Reads no text file."""
-    if stream.name.startswith("demo:"):  # small: not worth unpacking
-        return 0
     if not stream.files:
         counts = (found for part in stream.parts for found, *_ in part.blocks(sys.maxsize))
         return 200 * sum(counts)
-    sizes = {file: file.stat().st_size for file in stream.files if file.exists()}
-    return sum(size * (4 if file.suffix in _PACKED else 1) for file, size in sizes.items())
+    sizes = [(file, file.stat().st_size) for file in stream.files if file.exists()]
+    return sum(4 * size if file.suffix in (*PACKED, ".parquet") else size for file, size in sizes)
 
 
 def _text_part(base: AnyPath, source: str, target: str) -> Part:

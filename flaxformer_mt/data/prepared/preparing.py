@@ -21,7 +21,6 @@ from tqdm import tqdm
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import read_pairs
-from flaxformer_mt.data.prepared.beam import BeamWorkers, worker_streams
 from flaxformer_mt.data.prepared.blocks import Block, PairStream, open_streams
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
@@ -112,8 +111,6 @@ def prepare_corpus(how: Preparation) -> Manifest:
     )
     screen = Screen({split: source_lines(held_out[split]) for split in config.exclude})
     with how.workers or Workers(how.num_processes) as workers:
-        if isinstance(workers, BeamWorkers):
-            streams = worker_streams(config, streams)
         scans = _scan(how, workers, streams, screen, settings, found)
         corpus = sampled_corpus(
             config.train,

@@ -12,6 +12,9 @@ from typing import Any
 
 from flaxformer_mt.storage.paths import AnyPath, PathLike, join, local_file
 
+PACKED = (".gz", ".xz", ".zst")
+"""Suffixes of files that are unpacked while they are read."""
+
 
 def matching_files(folder: PathLike, name: str) -> list[str]:
     """Returns the names of the files that a pattern such as "part-*.en" matches, in order.
@@ -86,7 +89,8 @@ def open_packed(path: AnyPath) -> Iterator[io.BufferedIOBase]:
 @contextlib.contextmanager
 def unpacked(file: io.BufferedIOBase, path: AnyPath) -> Iterator[io.BufferedIOBase]:
     """Unpacks an open file as the suffix of its path says. Raises as `open_bytes`."""
-    opener: Any = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zstandard}.get(path.suffix)
+    openers: Any = zip(PACKED, (gzip.open, lzma.open, _open_zstandard), strict=True)
+    opener = dict(openers).get(path.suffix)
     try:
         with opener(file) if opener else contextlib.nullcontext(file) as content:
             yield content

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flaxformer_mt.data.sources.demo_text import open_demo
-from flaxformer_mt.data.sources.files import matching_files
+from flaxformer_mt.data.sources.files import PACKED, matching_files
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.public.mtdata_corpora import mtdata_text
 from flaxformer_mt.data.sources.public.multi30k import multi30k_text
@@ -70,7 +70,7 @@ class SourceKind:
     """Whether the specification is the name of a file, or a pattern that matches several."""
 
 
-_PACKED = r"(\.gz|\.xz|\.zst)?"
+_PACKED = f"({'|'.join(map(re.escape, PACKED))})?"
 _NAME = r"\w[\w.+-]*"
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
@@ -17,6 +16,8 @@ from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.worker_processes import Workers
 
+Ids = Sequence[int] | Int32[np.ndarray, "_"]
+"""The token ids of a sentence."""
 # Pairs tokenized in one call: enough to use all cores, few enough to need little memory.
 _CHUNK_SIZE = 4096
 # Pairs sampled in one call: a twentieth of a second of work.
@@ -177,17 +178,17 @@ def tokenize_source(
     return TokenizedSource(TokenizedPairs.concatenate(parts), np.concatenate(kept), dropped)
 
 
-def _lengths(sentences: Sequence[Sequence[int]]) -> Int64[np.ndarray, "n"]:
+def _lengths(sentences: Sequence[Ids]) -> Int64[np.ndarray, "n"]:
     return np.fromiter(map(len, sentences), np.int64, len(sentences))
 
 
 def _flat(
-    inputs: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]],
+    inputs: Sequence[Ids],
+    targets: Sequence[Ids],
     source_lengths: Int64[np.ndarray, "n"],
     target_lengths: Int64[np.ndarray, "n"],
 ) -> TokenizedPairs:
-    """Returns lists of token ids as flat arrays."""
+    """Returns the token ids of sentences as flat arrays."""
     offsets = [_offsets([lengths]) for lengths in (source_lengths, target_lengths)]
     ids = [
         np.fromiter(itertools.chain.from_iterable(side), np.int32, end[-1])
@@ -241,7 +242,8 @@ class SubwordSampler:
         self, epoch: int, numbers: Sequence[int] | Integer[np.ndarray, "m"]
     ) -> TokenizedPairs:
         """Returns the pairs of this epoch with the given numbers."""
-        inputs, targets = _TokenBuffer(), _TokenBuffer()
+        inputs: list[Ids] = []
+        targets: list[Ids] = []
         for index in map(int, numbers):
             pair, plain = self._text(index), self.plain.example(index)
             random = _numbers(np.random.default_rng((self.seed, epoch, index)))
@@ -251,7 +253,7 @@ class SubwordSampler:
             targets.append(
                 target_ids if len(target_ids) <= self.max_target_length else plain.targets
             )
-        return _frozen(inputs, targets)
+        return _flat(inputs, targets, _lengths(inputs), _lengths(targets))
 
     def _text(self, index: int) -> Pair:
         for text in self.texts:
@@ -264,27 +266,6 @@ class SubwordSampler:
 def _numbers(rng: np.random.Generator) -> Callable[[], float]:
     """Returns a function that returns the numbers of `rng.random`, computed in blocks for speed."""
     return itertools.chain.from_iterable(iter(lambda: rng.random(64).tolist(), None)).__next__
-
-
-class _TokenBuffer:
-    """Collects token ids, four bytes each."""
-
-    def __init__(self) -> None:
-        self.ids = array("i")
-        self.offsets = array("q", [0])
-
-    def append(self, ids: Sequence[int] | Int32[np.ndarray, "_"]) -> None:
-        self.ids.extend(ids)
-        self.offsets.append(len(self.ids))
-
-
-def _frozen(inputs: _TokenBuffer, targets: _TokenBuffer) -> TokenizedPairs:
-    return TokenizedPairs(
-        inputs=np.array(inputs.ids, np.int32),
-        inputs_offsets=np.array(inputs.offsets, np.int64),
-        targets=np.array(targets.ids, np.int32),
-        targets_offsets=np.array(targets.offsets, np.int64),
-    )
 
 
 def _offsets(lengths: Sequence[Int64[np.ndarray, "_"]]) -> Int64[np.ndarray, "offsets"]:

@@ -18,7 +18,7 @@ import portalocker
 import requests
 import urllib3
 
-from flaxformer_mt.storage.paths import naming
+from flaxformer_mt.storage.paths import cache_folder, naming
 
 HOME = "FLAXFORMER_MT_CORPORA"
 CHECKSUMS = "FLAXFORMER_MT_CHECKSUMS"
@@ -39,8 +39,7 @@ def corpora_home() -> Path:
         if "://" in home:
             raise ValueError(f"{HOME} must be a folder of this machine, got {home}.")
         return Path(home).expanduser()
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "flaxformer_mt", "corpora")
+    return cache_folder("corpora")
 
 
 def fetch(url: str, checksum: str = "") -> Path:
