@@ -12,6 +12,9 @@
 PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
+# The first import of a module writes its bytecode, also where the environment forbids it.
+export PYTHONDONTWRITEBYTECODE :=
+
 IN_VENV := .venv/bin/python -m
 PIP_INSTALL := $(IN_VENV) pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 

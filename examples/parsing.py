@@ -10,7 +10,7 @@ The target is the tree as a sequence, with the words of the sentence in their pl
 
 `WellFormed` is a rule of the search, as the rules for prefixes and repetitions are. It allows only
 tokens that can still end in one tree over the given words. So each output is a tree, and its words
-are those of the sentence. Training has sentences of up to 10 words, the test longer ones too.
+are those of the sentence. Training has sentences of up to 20 words, the test longer ones too.
 """
 
 import dataclasses
@@ -168,19 +168,19 @@ def is_tree(tokens: Sequence[str], words: Sequence[str]) -> bool:
         return False
 
 
-def demonstrate(num_steps: int = 500) -> None:
+def demonstrate(num_steps: int = 2000) -> None:
     """Trains on the grammar's trees, and prints labelled F1 on longer sentences."""
-    training = draw_trees(10_000, 0, shortest=2, longest=10)
+    training = draw_trees(40_000, 0, shortest=2, longest=20)
     model, params, vocabulary = train(training, num_steps=num_steps)
     seen = {str(tree) for tree in training}
     rows = []
-    for shortest, longest in ((2, 10), (11, 12), (13, 14)):
+    for shortest, longest in ((2, 20), (21, 22), (23, 24), (25, 28)):
         drawn = draw_trees(300, 1, shortest=shortest, longest=longest)
         gold = [tree for tree in drawn if str(tree) not in seen][:100]
         words = [tree.words for tree in gold]
-        free = parse(model, params, vocabulary, words, max_length=64, constrained=False)
+        free = parse(model, params, vocabulary, words, max_length=128, constrained=False)
         percent = np.mean([is_tree(*pair) for pair in zip(free, words, strict=True)]) * 100
-        found = parse(model, params, vocabulary, words, max_length=64)
+        found = parse(model, params, vocabulary, words, max_length=128)
         trees = [tree_of(*pair) for pair in zip(found, words, strict=True)]
         result = score(gold, trees)
         name = f"{shortest} to {longest} words"

@@ -14,6 +14,8 @@ from tiny_run import two_processes
 
 from flaxformer_mt.cli import parse_arguments
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 ROOT = Path(__file__).parents[1]
 PAGES = ("tpu_vm", "gpu")
 TOY = """

@@ -22,6 +22,8 @@ from flaxformer_mt.runtime.sharding import MeshConfig
 from flaxformer_mt.storage.paths import as_path, file_sizes, write_file
 from flaxformer_mt.train import train
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 LINES = [f"The dog number {number} sleeps in the house.\n" for number in range(60)]
 
 

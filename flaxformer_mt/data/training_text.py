@@ -26,8 +26,7 @@ from flaxformer_mt.data.tokenization.tokenizer import (
 from flaxformer_mt.storage.paths import AnyPath, as_path
 
 HeldOut = Mapping[str, Sequence[Pair]]
-_PART_SIZE = {"bucket": 1 << 23, "pack": 1 << 20}
-_SAMPLED_PART_SIZE = 1 << 20  # their tokens are in memory
+_PART_SIZE = 1 << 20  # pairs that are planned together: a second, and 60 MB
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,9 +131,7 @@ def read_prepared(
         sides=(side_of(manifest.sides["source"]), side_of(manifest.sides["target"])),
         first_bad=manifest.first_bad,
         quarantine=str(directory / "quarantine.jsonl") if manifest.first_bad else "",
-        part_size=(
-            _SAMPLED_PART_SIZE if config.tokenizer.sampling_alpha else _PART_SIZE[config.batching]
-        ),
+        part_size=_PART_SIZE,
     )
 
 

@@ -137,3 +137,17 @@ def _do(work_file: str, item: Any) -> Any:
 def _load(work_file: str) -> Callable[[Any], Any]:
     with open(work_file, "rb") as file:
         return pickle.load(file)
+
+
+def in_thread(work: Callable[[], R]) -> R:
+    """Returns the result of `work`, which runs in a thread: the main thread answers signals."""
+    result: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()  # an executor would wait for it at exit
+    return result.result()

@@ -9,11 +9,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
 
+from flaxformer_mt.data.worker_processes import in_thread
 from flaxformer_mt.runtime.line_input import is_regular
 from flaxformer_mt.storage.paths import (
     as_path,
@@ -164,7 +164,8 @@ def line_output(
             lock_file(file)
         except BlockingIOError:
             raise OSError(
-                f"another process writes {partial}: wait for its end, or choose another file"
+                f"another process writes {partial}: wait for its end, or choose another file "
+                "(processes with --shard write one file each)"
             ) from None
         num_done, size = _finished(file, item_of)
         if file.seek(0, os.SEEK_END) and not resume:
@@ -237,20 +238,7 @@ def interruptible() -> Iterator[Run]:
         heard = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
         earlier = {number: signal.signal(number, interrupt) for number in heard}
     try:
-        yield _in_thread
+        yield in_thread
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-
-
-def _in_thread(work: Callable[[], Any]) -> Any:
-    result: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(work())
-        except BaseException as error:
-            result.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()  # an executor would wait for it at exit
-    return result.result()

@@ -53,6 +53,11 @@ class CorpusConfig:
     """Use the first `limit` pairs of each corpus; 0 = all."""
 
     def __post_init__(self) -> None:
+        if "" in (*self.source, *self.target, *self.pairs):
+            raise ValueError(
+                "a name in source, target or pairs is empty; a flag without a value, such as "
+                "--data.validation.pairs, lists nothing."
+            )
         if len(self.source) != len(self.target):
             raise ValueError(
                 f"source files and target files come in pairs, but there are {len(self.source)} "

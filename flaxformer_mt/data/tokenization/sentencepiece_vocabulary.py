@@ -18,6 +18,7 @@ from flaxformer_mt.data.tokenization.vocabulary import (
     until_end,
     without_line_breaks,
 )
+from flaxformer_mt.data.worker_processes import in_thread
 
 _SPACE = "▁"  # SentencePiece's character for a space inside pieces
 
@@ -85,7 +86,8 @@ class SentencePieceVocabulary:
         """
         model = io.BytesIO()
         try:
-            SentencePieceTrainer.train(
+            train = functools.partial(
+                SentencePieceTrainer.train,
                 sentence_iterator=iter(lines),
                 model_writer=model,
                 model_type=model_type,
@@ -101,6 +103,7 @@ class SentencePieceVocabulary:
                 eos_id=EOS_ID,
                 minloglevel=2,  # errors only
             )
+            in_thread(train)  # takes minutes if the vocabulary is large
         except RuntimeError as error:
             if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
                 raise ValueError(

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -227,6 +228,8 @@ def _learn_or_read(
     if file:
         return _read(join(base, file), config.kind, config.sampling_alpha)
     tags = [] if side == "target" else [tag_of(language) for language in corpus.languages]
+    text = "both languages" if side == "both" else f"the {side} text"
+    print(f"learning the vocabulary of {text}", file=sys.stderr, flush=True)
     if config.kind == "word":
         lines = _lines(corpus, side, max_lines=0)
         return WordVocabulary.learn(

@@ -82,6 +82,7 @@ def test_files_of_unequal_length_are_reported_with_counts_and_names(folder):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"source": ("",), "target": ("",)}, "a name in source, target or pairs is empty"),
         ({"source": ("a", "b"), "target": ("c",)}, r"2 source files \(a, b\) and 1 target files"),
         ({"pairs": ("a.tsv",), "weights": (1.0, 2.0)}, "1 other sources, but 2 weights"),
         ({"pairs": ("a.tsv",), "weights": (0.0,)}, "weights must be positive"),

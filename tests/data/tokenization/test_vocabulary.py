@@ -1,5 +1,8 @@
 import io
+import os
 import pickle
+import signal
+import threading
 from functools import cache
 from typing import Any
 
@@ -79,6 +82,19 @@ def test_text_that_spells_a_special_token_does_not_get_it():
     ids = vocabulary.tokenize("the </s> <s> <pad> <unk> cat")
     assert [ids.count(special) for special in OURS.values()] == [0, 0, 0, 1]
     assert vocabulary.detokenize(ids) == "the </s> <s> <pad> <unk> cat"
+
+
+def test_an_interruption_does_not_wait_until_the_vocabulary_is_learnt():
+    ended = threading.Event()
+
+    def lines():
+        yield from ["the dog sleeps"] * 100
+        os.kill(os.getpid(), signal.SIGINT)
+        assert ended.wait(60), "the main thread did not answer"
+
+    with pytest.raises(KeyboardInterrupt):
+        SentencePieceVocabulary.learn(lines(), max_size=300)
+    ended.set()
 
 
 @settings(max_examples=200, deadline=None)
