@@ -169,11 +169,11 @@ def is_tree(tokens: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def demonstrate(num_steps: int = 2000) -> None:
-    """Trains on the grammar's trees, and prints labelled F1 on longer sentences."""
+    """Trains on the grammar's trees; prints labelled F1 on longer sentences, and a tree of one."""
     training = draw_trees(40_000, 0, shortest=2, longest=20)
     model, params, vocabulary = train(training, num_steps=num_steps)
     seen = {str(tree) for tree in training}
-    rows = []
+    rows, shown = [], []
     for shortest, longest in ((2, 20), (21, 22), (23, 24), (25, 28)):
         drawn = draw_trees(300, 1, shortest=shortest, longest=longest)
         gold = [tree for tree in drawn if str(tree) not in seen][:100]
@@ -182,12 +182,13 @@ def demonstrate(num_steps: int = 2000) -> None:
         percent = np.mean([is_tree(*pair) for pair in zip(free, words, strict=True)]) * 100
         found = parse(model, params, vocabulary, words, max_length=128)
         trees = [tree_of(*pair) for pair in zip(found, words, strict=True)]
+        shown.append(trees[0])
         result = score(gold, trees)
         name = f"{shortest} to {longest} words"
         rows.append((name, float(percent), 100.0, result.recall, result.precision, result.f1))
     header = ("% trees, free", "% trees, rule", "recall", "precision", "F1")
     show(("sentences", *header), rows)
-    print(trees[0])
+    print(shown[1])
 
 
 def write_text(treebank: Path, output: Path) -> None:
