@@ -21,7 +21,7 @@ import sys
 import textwrap
 import typing
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, cast, runtime_checkable
 
 import tyro
@@ -34,6 +34,7 @@ from flaxformer_mt.runtime.command import (
     message_of,
     platform_problem,
     prepare_process,
+    second_interrupt_ends,
 )
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
 from flaxformer_mt.runtime.old_names import refuse_old_flags
@@ -133,12 +134,13 @@ def exit_code(work: Callable[[], int | None]) -> int:
     prepare_process()
     warnings.formatwarning, python_format = _format_warning, warnings.formatwarning
     try:
-        return work() or 0
+        with second_interrupt_ends():
+            return work() or 0
     except BrokenPipeError:  # the reader has ended, as in `... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # 128 + SIGPIPE, as a shell reports it
     except KeyboardInterrupt as interrupt:
-        print("interrupted", file=sys.stderr)
+        print("interrupted", file=sys.stderr, flush=True)
         number, *_ = interrupt.args or (signal.SIGINT,)  # see `line_output.interruptible`
         return 128 + number
     except (ValueError, OSError) as error:
@@ -272,8 +274,10 @@ WITHOUT_EFFECT = ("decoding.tokens_per_batch", "decoding.max_rows_per_batch")
 """Arguments that change speed and memory, but no result."""
 
 
-def first_process_output(path: str) -> str:
-    """Connects the processes of this run. Returns `path` in the first one, else /dev/null."""
+def first_process_output(path: str, *, inputs: Sequence[str] = ()) -> str:
+    """Connects the processes. Returns `path`, which is none of the `inputs`, in the first one."""
+    if path and os.path.realpath(path) in {os.path.realpath(file) for file in inputs if file}:
+        raise ValueError(f"--output {path} is also an input; choose another file")
     import jax  # not above: --help does not need it
 
     from flaxformer_mt.runtime.compilation_cache import keep_programs

@@ -80,7 +80,9 @@ def evaluate(arguments: EvaluateArguments) -> None:
 
     config = workdir_config(arguments.workdir[0])
     test_set = _test_set(arguments, config.data)
-    path = first_process_output(arguments.output or os.devnull)
+    path = first_process_output(
+        arguments.output or os.devnull, inputs=(arguments.source, arguments.reference)
+    )
     tokenize = arguments.tokenize
     if tokenize == "auto":
         given = arguments.target_language or (arguments.source and config.data.target_language)

@@ -72,6 +72,8 @@ def prepare(arguments: PrepareArguments) -> None:
         beside = str(output.absolute()).rstrip("/") + ".beam"
         shared = join(".", arguments.beam_folder or beside).absolute()
         workers = BeamWorkers(arguments.beam_options, shared)
+    if (output / "checkpoints").exists():
+        raise ValueError(f"{output} is the workdir of a training; choose another --output")
     make_workdir(output.absolute())
     with own_directory(output):
         if isinstance(output, Path):

@@ -50,7 +50,7 @@ def score(arguments: ScoreArguments) -> None:
     if not files[0].num_lines:
         raise ValueError(f"{arguments.source} and {arguments.target} are empty")
     numbers = shard_of(arguments.shard, files[0].num_lines)
-    path = first_process_output(arguments.output)
+    path = first_process_output(arguments.output, inputs=(arguments.source, arguments.target))
     with interruptible() as run, line_output(path, resume=arguments.resume) as output:
         translator = load_translator(arguments)
         digests = {

@@ -24,7 +24,7 @@ from flaxformer_mt.checkpoints.workdir import (
     was_validated,
 )
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, ConfigArguments, shipped_name
+from flaxformer_mt.config import CONFIG_FILE, Config, ConfigArguments, shipped_name
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.prepared.cache import PreparedCache
 from flaxformer_mt.data.sources.corpora import CorpusConfig
@@ -52,7 +52,7 @@ from flaxformer_mt.runtime.sharding import (
     process_rows,
 )
 from flaxformer_mt.runtime.workdir_lock import own_workdir
-from flaxformer_mt.storage.paths import as_path
+from flaxformer_mt.storage.paths import as_path, join
 from flaxformer_mt.training.adapting import make_adaptation
 from flaxformer_mt.training.loop import Ending, Loop, Run, start_or_resume
 from flaxformer_mt.training.optimizer import make_optimizer
@@ -78,6 +78,14 @@ class TrainArguments(ConfigArguments):
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the values of the config file, and the workdir of a shipped config."""
+        prepared = values_of("--data.prepared")
+        if prepared and not values_of("--config"):
+            file = join(".", prepared[0]) / CONFIG_FILE
+            if not file.is_file():
+                raise FileNotFoundError(
+                    f"there is no {file}: --data.prepared must name the output of "
+                    "`python -m flaxformer_mt.prepare`"
+                )
         values = super().defaults(values_of)
         name = shipped_name(values["config"])
         return values | ({"workdir": f"runs/{name}"} if name else {})

@@ -76,7 +76,9 @@ def translate(arguments: TranslateArguments) -> None:
 
     names = [name for name in ("prefix", "constraints") if getattr(arguments, name)]
     text = TextFile(arguments.input) if arguments.input else None
-    path = first_process_output(arguments.output)
+    path = first_process_output(
+        arguments.output, inputs=(arguments.input, arguments.prefix, arguments.constraints)
+    )
     if text is None and (names or arguments.shard or jax.process_count() > 1):
         text = TextFile("")
     demands = {name: _open_beside(text, getattr(arguments, name)) for name in names if text}

@@ -317,6 +317,17 @@ class TestExitCode:
         with pytest.raises(ValueError):
             cli.exit_code(refuse)
 
+    def test_a_second_interruption_ends_the_process(self) -> None:
+        def work() -> None:
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:
+                assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+        assert cli.exit_code(work) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
     def test_bugs_keep_their_traceback(self) -> None:
         with pytest.raises(ZeroDivisionError):
             cli.exit_code(lambda: print(1 // 0))
@@ -627,6 +638,19 @@ class TestTranslate:
                 assert translate.main(args) == 2
                 assert "another process writes" in capsys.readouterr().err
         assert (work / "out").read_text() == "A\n"
+
+    def test_an_input_is_never_the_output(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for name in ("in", "t"):
+            (work / name).write_text("a\n")
+        (work / "link").symlink_to("in")
+        for output in ("in", "./in", "link"):
+            assert translate.main(["--workdir=w", "--input=in", f"--output={output}"]) == 2
+            assert "is also an input" in capsys.readouterr().err
+        assert score.main(["--workdir=w", "--source=in", "--target=t", "--output=t"]) == 2
+        assert "--output t is also an input" in capsys.readouterr().err
+        assert (work / "in").read_text() == (work / "t").read_text() == "a\n"
 
     def test_memory_does_not_grow_with_the_file(
         self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch

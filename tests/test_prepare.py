@@ -20,6 +20,7 @@ from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.storage.paths import as_path, file_sizes
+from flaxformer_mt.train import main as train_command
 from flaxformer_mt.train import train
 
 WORDS = [
@@ -187,6 +188,36 @@ def test_a_kill_at_any_moment_changes_nothing(tmp_path):
     found, wanted = files_of(tmp_path / "killed"), files_of(tmp_path / "expected")
     assert sorted(found) == sorted(wanted)
     assert {name for name in found if found[name] != wanted[name]} <= {"config.json"}
+
+
+def test_a_damaged_corpus_is_named(tmp_path, capsys):
+    write_pairs(tmp_path / "text.tsv", 300)
+    prepared = tmp_path / "prepared"
+    assert prepare.main(arguments(tmp_path / "text.tsv", prepared)) == 0
+    file = prepared / "shards" / "00000" / "target.ids"
+    content = file.read_bytes()
+    for damage in (lambda: file.write_bytes(content[:-2]), file.unlink):
+        damage()
+        assert prepare.main(arguments(tmp_path / "text.tsv", prepared)) == 2
+        assert f"damaged: {file} is missing or has lost data" in capsys.readouterr().err
+        with pytest.raises(ValueError, match="is damaged"):
+            build_data(
+                dataclasses.replace(
+                    load_config(str(prepared / "config.json")).data, prepared=str(prepared)
+                ),
+                tokenizer_directory=str(tmp_path / "tokenizer"),
+                seed=0,
+            )
+
+
+def test_a_workdir_is_no_prepared_corpus(tmp_path, capsys):
+    write_pairs(tmp_path / "text.tsv", 20)
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    assert prepare.main(arguments(tmp_path / "text.tsv", tmp_path / "run")) == 2
+    assert "is the workdir of a training" in capsys.readouterr().err
+    assert list((tmp_path / "run").iterdir()) == [tmp_path / "run" / "checkpoints"]
+    assert train_command(["--data.prepared", str(tmp_path / "run"), "--workdir", "w"]) == 2
+    assert "--data.prepared must name the output of" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ def make_workdir(workdir: AnyPath) -> None:
     The lock of a workdir in a bucket shows whether that is writable.
     """
     if workdir.exists() and not workdir.is_dir():
-        raise NotADirectoryError(f"{workdir} is a file; --workdir must name a directory")
+        raise NotADirectoryError(f"{workdir} is a file; expected a directory")
     try:
         make_folder(workdir)
         if isinstance(workdir, Path):

@@ -10,7 +10,7 @@ from flaxformer_mt.data.batching.mixture import temperature_weights
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import open_set
 from flaxformer_mt.data.prepared.manifest import Manifest, setting_changes, settings_of, side_of
-from flaxformer_mt.data.prepared.reader import PreparedPairs, PreparedText
+from flaxformer_mt.data.prepared.reader import PreparedPairs, PreparedText, check_whole
 from flaxformer_mt.data.prepared.remote import local_copy
 from flaxformer_mt.data.report import Side, SplitCounts, describe_side
 from flaxformer_mt.data.sources.corpora import set_aside
@@ -109,6 +109,7 @@ def read_prepared(
             f"`python -m flaxformer_mt.prepare --config CONFIG --output {path}`, which also "
             "continues an interrupted preparation."
         )
+    check_whole(directory, manifest)
     tokenizer = _prepared_tokenizer(config, directory, manifest, tokenizer_directory)
     _check_settings(config, held_out, directory, manifest)
     pairs = PreparedPairs(directory, manifest)
@@ -217,6 +218,6 @@ def _check_settings(
         raise ValueError(
             f"{directory} was prepared with other settings:\n  "
             + "\n  ".join(changes)
-            + "\nLeave out --config, so that those of the prepared corpus are taken, set them "
-            "back, or prepare into a new directory."
+            + "\nLeave out --config and the flags of these settings, so that those of the prepared "
+            "corpus are taken, or prepare into a new directory."
         )

@@ -1,11 +1,16 @@
 """Settings of a whole process: only commands change them, never an import or a library function."""
 
 import atexit
+import contextlib
 import functools
 import gc
 import logging
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any, NoReturn
 
 import absl.logging  # noqa: F401 - creates the logger "absl"
@@ -90,6 +95,26 @@ def message_of(error: Exception) -> str:
     )
 
 
+@contextlib.contextmanager
+def second_interrupt_ends() -> Iterator[None]:
+    """Lets a second ctrl-C end the process at once, also while the first one cleans up."""
+    default = signal.default_int_handler
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not default:
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, default)
+
+
 def exit_process(status: int) -> NoReturn:
     """Ends a command: `sys.exit(status)`, but after a signal (130, 141, 143) without C's handlers.
 
@@ -98,6 +123,7 @@ def exit_process(status: int) -> NoReturn:
     """
     if status <= 128:
         sys.exit(status)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second ctrl-C ends the process at once
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     try:
         sys.stdout.flush()

@@ -101,9 +101,14 @@ def _answer(reader: int, signals: Sequence[int]) -> None:
         if number not in signals:
             continue
         received += 1
-        if received > 1:
-            os._exit(128 + number)
         name = signal.Signals(number).name
+        if received > 1:
+            print(
+                f"{name}: quit without saving; the same command goes on from the last checkpoint",
+                file=sys.stderr,
+                flush=True,
+            )
+            os._exit(128 + number)
         again = "press again to quit now" if number == signal.SIGINT else "again to quit now"
         print(f"\n{name}: stopping after this update; {again}", file=sys.stderr, flush=True)
 

@@ -32,7 +32,7 @@ from flaxformer_mt.data.prepared.manifest import (
     settings_of,
     write_json,
 )
-from flaxformer_mt.data.prepared.reader import fingerprint_shards
+from flaxformer_mt.data.prepared.reader import check_whole, fingerprint_shards
 from flaxformer_mt.data.prepared.sample import sampled_corpus
 from flaxformer_mt.data.prepared.scanning import CorpusScan, scan_corpora
 from flaxformer_mt.data.prepared.shards import (
@@ -101,6 +101,8 @@ def prepare_corpus(how: Preparation) -> Manifest:
         _check_same(setting_changes(found["settings"], settings), output)
         _check_same(input_changes(found["inputs"]), output)
     if manifest := Manifest.load(output):
+        if not how.after_shard:  # else the shards are elsewhere
+            check_whole(output, manifest)
         return manifest
     output.mkdir(parents=True, exist_ok=True)
     streams = open_streams(

@@ -10,7 +10,7 @@ from jaxtyping import Integer
 
 from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.prepared.manifest import Manifest
-from flaxformer_mt.data.prepared.shards import Shard, shard_directory
+from flaxformer_mt.data.prepared.shards import IDS, LENGTHS, Shard, read_counts, shard_directory
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
 
@@ -96,6 +96,27 @@ class PreparedText:
 
     def __getitem__(self, index: int) -> Pair:
         return self.pairs.pair(self.start + index)
+
+
+def check_whole(directory: Path, manifest: Manifest) -> None:
+    """Raises ValueError if a file of a shard is missing, or has another size than it was given."""
+    size_of_id = np.dtype(manifest.id_type).itemsize
+    for number in range(sum(len(corpus.shards) for corpus in manifest.corpora)):
+        shard = shard_directory(directory, number)
+        counts = read_counts(shard)
+        sizes = {name: None for name in (*IDS, LENGTHS)}
+        if counts:
+            sizes |= {
+                name: (tokens + counts.pairs) * size_of_id
+                for name, tokens in zip(IDS, counts.tokens, strict=True)
+            }
+        for name, size in sizes.items():
+            file = shard / name
+            if not file.exists() or (size is not None and file.stat().st_size != size):
+                raise ValueError(
+                    f"the prepared corpus {directory} is damaged: {file} is missing or has lost "
+                    f"data. Delete {directory}, and prepare again."
+                )
 
 
 def fingerprint_shards(shards: Sequence[Shard]) -> str:
