@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 import pytest
 
-WITHOUT_OUTPUTS = {"own_data", "tpu"}  # `make notebooks` stores them
+WITHOUT_OUTPUTS = {"tpu"}  # `make notebooks` stores them
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "colab").glob("*.ipynb"))
 
 
