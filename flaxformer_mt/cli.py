@@ -140,7 +140,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # 128 + SIGPIPE, as a shell reports it
     except KeyboardInterrupt as interrupt:
-        print("interrupted", file=sys.stderr, flush=True)
+        print("interrupted", file=sys.stderr)
         number, *_ = interrupt.args or (signal.SIGINT,)  # see `line_output.interruptible`
         return 128 + number
     except (ValueError, OSError) as error:

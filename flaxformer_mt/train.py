@@ -128,7 +128,7 @@ def train(
     Args:
       config: all settings of the run.
       workdir: directory of all files of the run; if it has checkpoints, the run is resumed.
-      quiet: report to files only, and omit the held-out score at the end.
+      quiet: report updates to files only, and omit the held-out score at the end.
       accept_changed_data: resume although the training data has changed.
       handle_signals: SIGTERM and SIGINT stop the run. For commands: it replaces the signal
         handlers of the process while the loop runs.

@@ -26,7 +26,7 @@ from flaxformer_mt.data.tokenization.tokenizer import (
 from flaxformer_mt.storage.paths import AnyPath, as_path
 
 HeldOut = Mapping[str, Sequence[Pair]]
-_PART_SIZE = 1 << 20  # pairs that are planned together: a second, and 60 MB
+_PART_SIZE = 1 << 20  # pairs that are planned together
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

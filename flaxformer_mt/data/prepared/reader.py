@@ -10,7 +10,15 @@ from jaxtyping import Integer
 
 from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.prepared.manifest import Manifest
-from flaxformer_mt.data.prepared.shards import IDS, LENGTHS, Shard, read_counts, shard_directory
+from flaxformer_mt.data.prepared.shards import (
+    COUNTS,
+    IDS,
+    LENGTHS,
+    Shard,
+    ShardCounts,
+    read_counts,
+    shard_directory,
+)
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
 
@@ -99,24 +107,20 @@ class PreparedText:
 
 
 def check_whole(directory: Path, manifest: Manifest) -> None:
-    """Raises ValueError if a file of a shard is missing, or has another size than it was given."""
+    """Raises ValueError if a file of a shard is missing, or token ids are cut off."""
     size_of_id = np.dtype(manifest.id_type).itemsize
     for number in range(sum(len(corpus.shards) for corpus in manifest.corpora)):
         shard = shard_directory(directory, number)
-        counts = read_counts(shard)
-        sizes = {name: None for name in (*IDS, LENGTHS)}
-        if counts:
-            sizes |= {
-                name: (tokens + counts.pairs) * size_of_id
-                for name, tokens in zip(IDS, counts.tokens, strict=True)
-            }
-        for name, size in sizes.items():
+        counts = read_counts(shard) or ShardCounts()
+        num_ids = {name: counts.tokens[side] + counts.pairs for side, name in enumerate(IDS)}
+        for name in (COUNTS, LENGTHS, *IDS):
             file = shard / name
-            if not file.exists() or (size is not None and file.stat().st_size != size):
-                raise ValueError(
-                    f"the prepared corpus {directory} is damaged: {file} is missing or has lost "
-                    f"data. Delete {directory}, and prepare again."
-                )
+            if file.exists() and num_ids.get(name, 0) * size_of_id <= file.stat().st_size:
+                continue
+            raise ValueError(
+                f"the prepared corpus {directory} is damaged: {file} is missing or has lost "
+                f"data. Delete {directory}, and prepare again."
+            )
 
 
 def fingerprint_shards(shards: Sequence[Shard]) -> str:

@@ -103,7 +103,7 @@ class SentencePieceVocabulary:
                 eos_id=EOS_ID,
                 minloglevel=2,  # errors only
             )
-            in_thread(train)  # takes minutes if the vocabulary is large
+            in_thread(train)  # it can take minutes, and answers no signal
         except RuntimeError as error:
             if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
                 raise ValueError(
