@@ -208,6 +208,11 @@ def test_a_damaged_corpus_is_named(tmp_path, capsys):
                 tokenizer_directory=str(tmp_path / "tokenizer"),
                 seed=0,
             )
+    file.write_bytes(content)
+    counts = file.with_name("shard.json")
+    counts.unlink()
+    assert prepare.main(arguments(tmp_path / "text.tsv", prepared)) == 2
+    assert f"damaged: {counts} is missing" in capsys.readouterr().err
 
 
 def test_a_workdir_is_no_prepared_corpus(tmp_path, capsys):
