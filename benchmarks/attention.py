@@ -1,32 +1,37 @@
-"""Compares XLA's attention with flash attention by the numbers of a TPU's compiler, without a TPU.
+"""Compares the attention of XLA, the reference, with the kernel for a device.
 
-    python -m benchmarks.attention --topology v5e:1x1
+    python -m benchmarks.attention                     # measures, on a GPU or a TPU
+    python -m benchmarks.attention --topology v5e:1x1  # asks a TPU's compiler, without a TPU
 
-Each row compiles the forward and backward pass of causal attention over 8,192 tokens, 16 heads of
-64, in bfloat16. The time of flash attention is not measured: the compiler does not look inside the
-kernels. It uses the operations and bytes that the authors of the kernels state.
+Each row is the forward and backward pass of causal attention over 8,192 tokens, 16 heads of 64, in
+bfloat16. Without a TPU, the time of flash attention is not known: the compiler does not look inside
+the kernels. It uses the operations and bytes that the authors of the kernels state.
 """
 
 import argparse
 import functools
+import statistics
+import time
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from flaxformer_mt.kernels.tpu.attention import attend
+from flaxformer_mt.kernels.gpu.attention import attend as cudnn
+from flaxformer_mt.kernels.tpu.attention import attend as flash
 from flaxformer_mt.model import attention
 from flaxformer_mt.model.kernels import Attend
 from flaxformer_mt.model.masks import attention_context
 from flaxformer_mt.planning.hardware import Hardware, open_topology
 
 TOKENS, HEADS, WIDTH = 8192, 16, 64
-LENGTHS = (128, 256, 512, 1024, 2048)
-KINDS: dict[str, Attend] = {
-    "XLA": attention.attend,
-    "flash": functools.partial(attend, min_length=128),
-}
+LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+FLASH_LENGTHS = (128, 256, 512, 1024, 2048)
+XLA = attention.attend
+FLASH = functools.partial(flash, min_length=128)
+CALLS = 20
+"""Calls that are timed together, so that the time to start one does not count."""
 
 
 def gradients(kind: Attend, queries, keys, values, segments):
@@ -58,17 +63,58 @@ def costs(kind: Attend, length: int, hardware: Hardware) -> tuple[float, float, 
     )
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--topology", default="v5e:1x1", help="one TPU chip")
-    hardware = open_topology(parser.parse_args().topology)
+def seconds(kind: Attend, length: int) -> float:
+    """Returns the seconds of one call on the device of this machine, the median of five times."""
+    shape = (TOKENS // length, length)
+    keys = jax.random.split(jax.random.key(0), 3)
+    heads = [jax.random.normal(key, (*shape, HEADS, WIDTH), jnp.bfloat16) for key in keys]
+    segments = jnp.ones(shape, jnp.int32)
+    program = jax.jit(functools.partial(gradients, kind))
+    jax.block_until_ready(program(*heads, segments))
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            result = program(*heads, segments)
+        jax.block_until_ready(result)
+        times.append((time.perf_counter() - start) / CALLS)
+    return statistics.median(times)
+
+
+def print_measured() -> None:
+    """Prints the table of this machine's device."""
+    kernels: dict[str, tuple[str, Attend, tuple[int, ...]]] = {
+        "gpu": ("cuDNN", cudnn, LENGTHS),
+        "tpu": ("flash", FLASH, FLASH_LENGTHS),
+    }
+    if jax.default_backend() not in kernels:
+        raise SystemExit("error: this machine has no GPU and no TPU: give a --topology to compile")
+    name, kernel, lengths = kernels[jax.default_backend()]
+    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}\n")
+    print(f"| length | XLA, ms | {name}, ms | ratio |")
+    print("|-------:|--------:|----------:|------:|")
+    for length in lengths:
+        xla, ours = (1e3 * seconds(kind, length) for kind in (XLA, kernel))
+        print(f"| {length:,} | {xla:.2f} | {ours:.2f} | **{xla / ours:.2f}** |", flush=True)
+
+
+def print_compiled(topology: str) -> None:
+    """Prints the table of a TPU's compiler."""
+    hardware = open_topology(topology)
     print("| length | attention | temporaries, MiB | GiB moved | 10^9 operations | ms, stated |")
     print("|-------:|-----------|-----------------:|----------:|----------------:|-----------:|")
-    for length in LENGTHS:
-        for name, kind in KINDS.items():
+    for length in FLASH_LENGTHS:
+        for name, kind in (("XLA", XLA), ("flash", FLASH)):
             mib, gib, operations, ms = costs(kind, length, hardware)
             print(f"| {length:,} | {name} | {mib:,.0f} | {gib:.2f} | {operations:.1f} | {ms:.2f} |")
+
+
+def main() -> None:
+    """Prints one of the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--topology", default="", help="one TPU chip, such as v5e:1x1")
+    topology = parser.parse_args().topology
+    print_compiled(topology) if topology else print_measured()
 
 
 if __name__ == "__main__":

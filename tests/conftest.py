@@ -1,4 +1,7 @@
-"""The environment of the tests: eight CPU devices, and real corpora if they exist."""
+"""The environment of the tests: eight CPU devices, and real corpora if they exist.
+
+FLAXFORMER_MT_TEST_PLATFORMS=cuda,cpu (or tpu,cpu) runs them on a GPU (a TPU).
+"""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +11,8 @@ import hypothesis
 import numpy as np
 import pytest
 
-os.environ["JAX_PLATFORMS"] = "cpu"  # before jax is imported; commands that tests start inherit it
+# Before jax is imported. Commands that tests start inherit it.
+os.environ["JAX_PLATFORMS"] = os.environ.get("FLAXFORMER_MT_TEST_PLATFORMS", "cpu")
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # tests write nothing into ~/.cache
 
 import buckets

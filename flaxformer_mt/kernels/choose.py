@@ -13,7 +13,7 @@ from flaxformer_mt.model.config import KernelChoice, TransformerConfig
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
 from flaxformer_mt.model.transformer import Transformer
 
-_OPERATIONS = ("attend", "product", "dropout", "store")
+_OPERATIONS = ("attend", "embed", "product", "dropout", "store")
 """The fields of `Kernels` that training and translating share."""
 
 

@@ -23,6 +23,8 @@ from flaxformer_mt.model.masks import AttentionContext
 Attend = Callable[..., Array]
 """Equation 1, called as `attention.attend`. It raises NotImplementedError where it cannot compute
 a case."""
+Embed = Callable[[Array, Array], Array]
+"""Vectors of tokens, called as `embed`."""
 Product = Callable[[Array, Array, tuple[int, ...], DTypeLike], Array]
 """x W, called as `product`."""
 Drop = Callable[[Array, float, Array, Array], Array]
@@ -108,6 +110,11 @@ class KeyValueSlots:
         return KeysValues(self.keys, self.values)
 
 
+def embed(table: Float[Array, "V D"], tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+    """Returns the vectors of the tokens: rows of the table."""
+    return table[tokens]
+
+
 def product(
     x: Float[Array, "..."], kernel: Float[Array, "..."], inputs: tuple[int, ...], dtype: DTypeLike
 ) -> Float[Array, "..."]:
@@ -165,6 +172,7 @@ class Kernels:
 
     name: str = "reference"
     attend: Attend = attention.attend
+    embed: Embed = embed
     product: Product = product
     dropout: Drop = dropout
     store: type[KeyValueStore] = KeyValueSlots

@@ -104,7 +104,7 @@ class Embedding(nn.Module):
     def __call__(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         """Returns the vectors of the tokens."""
         scale = self.config.d_model**0.5 if self.config.scale_embeddings else 1.0
-        return self.table[tokens] * jnp.asarray(scale, self.table.dtype)
+        return self.kernels.embed(self.table, tokens) * jnp.asarray(scale, self.table.dtype)
 
     def logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         """Returns x E^T in float32."""

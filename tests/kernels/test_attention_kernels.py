@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attention_cases import TWO_SENTENCES, heads_and_gradients, make_segments, random_heads
 from jax.experimental.pallas import tpu as pallas_tpu
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tiers import slow_after
@@ -25,37 +26,6 @@ from flaxformer_mt.model.masks import attention_context
 from flaxformer_mt.planning.hardware import open_topology
 
 flash = functools.partial(flash_if_long, min_length=128)
-TWO_SENTENCES = (1,) * 50 + (2,) * 60
-"""Segments of a row with two sentences; padding follows."""
-
-
-def make_segments(length, *rows):
-    """Segment ids [B T] of rows that padding fills up."""
-    return jnp.array([row + (0,) * (length - len(row)) for row in rows])
-
-
-def random_heads(batch=1, length=128, heads=2, width=64, dtype=jnp.float32, source_length=None):
-    """Returns queries, keys and values."""
-    lengths = (length, source_length or length, source_length or length)
-    keys = jax.random.split(jax.random.key(0), 3)
-    return [
-        jax.random.normal(key, (batch, n, heads, width)).astype(dtype)
-        for key, n in zip(keys, lengths, strict=True)
-    ]
-
-
-def heads_and_gradients(attend, heads, query_segments, key_segments, causal):
-    """Returns the heads of real tokens (0 for padding), and the gradients of q, k and v."""
-    context = attention_context(query_segments, key_segments, causal=causal)
-    real = (query_segments != 0)[..., None, None]
-
-    def of_real_tokens(*heads):
-        return jnp.where(real, attend(*heads, context), 0)
-
-    result, pull = jax.vjp(of_real_tokens, *heads)
-    return result, *pull(
-        jnp.cos(jnp.arange(result.size)).reshape(result.shape).astype(result.dtype)
-    )
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -145,7 +115,7 @@ def test_flash_attention_is_for_long_rows():
     ("heads", "more", "reason"),
     [
         (random_heads(length=64), {}, "float32"),
-        (random_heads(length=63, dtype=jnp.bfloat16), {}, "even"),
+        (random_heads(length=62, dtype=jnp.bfloat16), {}, "at least 64"),
         (narrow_values(random_heads(dtype=jnp.bfloat16)), {}, "value_width"),
         (random_heads(dtype=jnp.bfloat16), {"bias": jnp.ones((1, 2, 128, 128))}, "bias"),
     ],

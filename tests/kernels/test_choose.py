@@ -95,7 +95,7 @@ def test_a_model_trains_and_translates_without_kernels(missing):
             "gpu",
             {},
             SHORT,
-            "gpu: attend, product, dropout; attend falls back to the reference "
+            "gpu: attend, embed, product, dropout; attend falls back to the reference "
             "(cuDNN attention needs bfloat16, got float32)",
         ),
         (

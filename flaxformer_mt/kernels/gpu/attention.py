@@ -4,11 +4,16 @@ The mask becomes a bias [B 1 T S]. So packed rows are safe: a causal flag alone 
 see the sentence before it in its row.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from flaxformer_mt.model.masks import AttentionContext
+
+MIN_LENGTH = 64
+"""Shorter sentences are faster in the reference (measured, see docs/kernels.md)."""
 
 
 def attend(
@@ -17,28 +22,38 @@ def attend(
     values: Float[Array, "B S G W"],
     context: AttentionContext,
     bias: Float[Array, "#B N T S"] | None = None,
+    *,
+    min_length: int = MIN_LENGTH,
 ) -> Float[Array, "B T N W"]:
     """Returns equation 1 (see `model.attention.attend`).
 
     Raises:
-      NotImplementedError: there is no cuDNN, or it does not support this case: float32, heads wider
-        than 128 (256 since Hopper) or not of multiples of 8, values of another width than keys, odd
-        lengths (cuDNN has no gradient for them), and a position bias (with it the mask would be
-        as large as the weights, [B N T S]).
+      NotImplementedError: the reference is faster (queries and keys shorter than `min_length`),
+        there is no cuDNN, or it does not support this case: float32, heads wider than 128 (256
+        since Hopper) or not of multiples of 8, values of another width than keys, and a position
+        bias (with it the mask would be as large as the weights, [B N T S]).
     """
     (batch, length, _, width), source_length = queries.shape, keys.shape[1]
+    if max(length, source_length) < min_length:
+        raise NotImplementedError(f"cuDNN attention needs lengths of at least {min_length}")
     if queries.dtype not in (jnp.bfloat16, jnp.float16):
         raise NotImplementedError(f"cuDNN attention needs bfloat16, got {queries.dtype}")
     if values.shape[-1] != width:
         raise NotImplementedError("cuDNN attention needs key_width equal to value_width")
-    if length % 2 or source_length % 2:
-        raise NotImplementedError("cuDNN attention needs even lengths")
     if bias is not None:
         raise NotImplementedError("cuDNN attention has no position bias")
     mask = jnp.broadcast_to(context.mask, (batch, 1, length, source_length))
+    # cuDNN has no gradient for odd lengths: one more position, which no query sees.
+    mask = _pad(_pad(mask, 2), 3)
     try:
         return jax.nn.dot_product_attention(
-            queries, keys, values, mask=mask, implementation="cudnn"
-        )
+            _pad(queries, 1), _pad(keys, 1), _pad(values, 1), mask=mask, implementation="cudnn"
+        )[:, :length]
     except RuntimeError as error:  # no cuDNN; a NotImplementedError is one too
         raise NotImplementedError(f"cuDNN attention: {error}") from error
+
+
+def _pad(x: Any, axis: int) -> Any:
+    """Returns x with an even length along the axis: 0 (False) is appended to an odd one."""
+    widths = [(0, x.shape[i] % 2 if i == axis else 0) for i in range(x.ndim)]
+    return jnp.pad(x, widths)
