@@ -25,15 +25,18 @@ demo: .venv/installed
 
 # Most tests are small models whose compilation takes longer than their run. Without most of its
 # optimizations and without fusion emitters, XLA compiles them in a third of the time.
+COMPILE_QUICKLY := JAX_DISABLE_MOST_OPTIMIZATIONS=true XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
+PYTEST := $(IN_VENV) pytest -n 2 --dist worksteal
+
 test: .venv/installed-test
 	$(IN_VENV) ruff check .
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) pyright
-	JAX_DISABLE_MOST_OPTIMIZATIONS=true XLA_FLAGS=--xla_cpu_use_fusion_emitters=false \
-	  $(IN_VENV) pytest -n 2 --dist worksteal -m "not slow"
+	$(COMPILE_QUICKLY) $(PYTEST) -m "not slow"
 
 test-all: .venv/installed-test-all
-	$(IN_VENV) pytest -n 2 --dist worksteal -m slow -o timeout=900
+	$(COMPILE_QUICKLY) $(PYTEST) -m "slow and not default_compiler" -o timeout=900
+	$(PYTEST) -m "slow and default_compiler" -o timeout=900
 
 test-beam: .venv-beam/installed
 	.venv-beam/bin/python -m pytest tests/data/prepared/test_beam.py

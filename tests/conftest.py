@@ -41,20 +41,6 @@ def programs_of_a_module() -> Iterator[None]:
     jax.clear_caches()
 
 
-@pytest.fixture(scope="module")
-def quick_compilation() -> Iterator[None]:
-    """Compiles without optimizations in a module of small programs that run once or twice.
-
-    This holds for this process and for commands that it starts.
-    """
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
-        yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @pytest.fixture
 def shared_data() -> Path:
     """Returns the directory of real corpora; skips the test if it does not exist."""

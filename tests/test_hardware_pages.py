@@ -14,8 +14,6 @@ from tiny_run import two_processes
 
 from flaxformer_mt.cli import parse_arguments
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 ROOT = Path(__file__).parents[1]
 PAGES = ("tpu_vm", "gpu")
 TOY = """
@@ -73,7 +71,6 @@ def test_the_commands_run_in_order(page, tmp_path):
             num_trainings += 1
         environment = os.environ | {
             "JAX_NUM_CPU_DEVICES": "1",
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",  # they compile longer than they run
             "PYTHONPATH": str(ROOT),
         }
         processes = [

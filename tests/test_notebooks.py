@@ -8,7 +8,7 @@ import pytest
 
 from tools.notebooks import NOTEBOOKS, execute, num_pictures, printed
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
+pytestmark = pytest.mark.slow
 
 SMALL_MODEL = "--model.num-encoder-layers 1 --model.num-decoder-layers 1"
 FEW_PAIRS = "--data.validation.pairs demo:validation:5 --data.test.pairs demo:test:5"

@@ -9,8 +9,6 @@ from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.planning.hardware import hosts_of
 from flaxformer_mt.rehearse import main, toy_config
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 @pytest.mark.parametrize(
     ("topology", "hosts", "chips"),

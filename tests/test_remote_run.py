@@ -22,8 +22,6 @@ from flaxformer_mt.runtime.sharding import MeshConfig
 from flaxformer_mt.storage.paths import as_path, file_sizes, write_file
 from flaxformer_mt.train import train
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 LINES = [f"The dog number {number} sleeps in the house.\n" for number in range(60)]
 
 
@@ -44,7 +42,6 @@ def start(config: Config, workdir: str, folder: Path, **environment: str) -> sub
     cache = {  # the processes of a test compile the same programs
         "JAX_ENABLE_COMPILATION_CACHE": "true",
         "JAX_COMPILATION_CACHE_DIR": str(folder / "programs"),
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",  # they compile longer than they run
     }
     command = [sys.executable, "-m", "flaxformer_mt.train", "--workdir", workdir]
     return subprocess.Popen(

@@ -61,6 +61,7 @@ def by_path(model: Transformer, shape: BatchShape = SHAPE):
     return {row.path: row for row in module_rows(model, shape)}
 
 
+@pytest.mark.default_compiler
 @pytest.mark.parametrize("changes", slow_after(2, VARIANTS.values()), ids=VARIANTS.keys())
 def test_parameters_and_flops_are_those_of_the_compiled_model(changes):
     model = make(d_model=256, d_ff=512, **changes)  # so large that matrix products dominate

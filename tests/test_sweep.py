@@ -7,7 +7,7 @@ import pytest
 
 from flaxformer_mt import sweep
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
+pytestmark = pytest.mark.slow
 
 CONFIG = """
 import dataclasses

@@ -27,6 +27,8 @@ def prepare_process() -> None:
     # takes half a second of a start, and the collection at exit a third.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
+    # Libraries would configure "WARNING:module:message". Our warnings are messages to the user.
+    logging.basicConfig(format="%(message)s")
     # Orbax raises each failure and also logs it, with a traceback.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
     _hide_closed_event_loops()

@@ -18,7 +18,7 @@ from benchmarks.task import (
 )
 from flaxformer_mt.data.sources.demo_text import open_demo
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.default_compiler]
 
 
 @pytest.fixture(autouse=True)

@@ -97,6 +97,7 @@ def test_a_treebank_becomes_two_text_files(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 def test_learns_the_trees_of_the_grammar():
     trees = parsing.draw_trees(200, 0, shortest=2, longest=4)
     model, params, vocabulary = parsing.train(trees, num_steps=150)

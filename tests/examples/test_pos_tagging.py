@@ -50,6 +50,7 @@ def test_only_positions_tell_two_equal_words_apart(positions):
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 def test_an_encoder_learns_what_the_baseline_cannot():
     tagger = pos_tagging.train(SENTENCES, positions="sinusoidal", num_steps=60)
     texts = [[word for word, _ in sentence] for sentence in SENTENCES]

@@ -9,7 +9,7 @@ from flaxformer_mt.inspection.capture import capture
 from flaxformer_mt.train import train
 from flaxformer_mt.translation.translator import Translator
 
-pytestmark = pytest.mark.slow  # a whole run of the command `train`
+pytestmark = [pytest.mark.slow, pytest.mark.default_compiler]  # a whole run of `train`
 
 
 @pytest.fixture(scope="module")

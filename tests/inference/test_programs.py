@@ -17,7 +17,7 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.search.loop import SentenceOptions
 from flaxformer_mt.search.rules import MinLength
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.default_compiler]
 
 VOCAB, LAYERS = 40, 2
 CONFIG = TransformerConfig(

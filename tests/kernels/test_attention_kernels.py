@@ -185,6 +185,7 @@ COLLECTIVES = r"all-gather|all-reduce|all-to-all|collective-permute"
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 @pytest.mark.skipif(
     importlib.util.find_spec("jax_cuda13_plugin") is None,
     reason="jax_cuda13_plugin is not installed: pip install -e '.[gpu]'",
@@ -200,6 +201,7 @@ def test_cudnn_attention_compiles_for_a_gpu(topology, mesh, key_heads):
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 @pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None,
     reason="libtpu is not installed: pip install -e '.[tpu]'",

@@ -68,6 +68,7 @@ def test_a_transpose_in_memory_is_a_transpose():
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 @pytest.mark.parametrize("x_shape, kernel_shape, inputs", SHAPES[:6])
 def test_on_a_cpu_no_product_reads_its_left_factor_by_columns(x_shape, kernel_shape, inputs):
     """The slow form: `lhs_contracting_dims={0}`."""

@@ -28,9 +28,6 @@ TINY = TransformerConfig(
 )
 
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-
 # Every choice at least once, in random combinations, so that no choice hides another.
 CHOICES = {
     "num_kv_heads": (0, 1, 2),

@@ -85,6 +85,7 @@ def test_memory_in_the_message_of_a_compiler():
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 def test_a_real_step_fits_its_limit():
     config = load_config("configs/demo.py")
     small = TransformerConfig(

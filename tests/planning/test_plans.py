@@ -15,7 +15,7 @@ from flaxformer_mt.planning.hardware import open_topology
 from flaxformer_mt.planning.plans import Plan, make_plan, summary_lines
 from flaxformer_mt.planning.workload import AssumedBatch, assume_batches, largest_batch
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.default_compiler]
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None,
     reason="libtpu is not installed: pip install -e '.[tpu]' compiles for TPUs without one",

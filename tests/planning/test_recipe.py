@@ -60,6 +60,7 @@ def search_text(config: DecodingConfig, rows: int) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 def test_a_token_is_decoded_for_every_hypothesis():
     rows, length, beam, width = 8, 16, 4, SMALL.d_model
     config = DecodingConfig(beam_size=beam, target_length_ratio=1.0, target_length_margin=1)
@@ -78,6 +79,7 @@ def reduced_types(text: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 @needs_libtpu
 def test_the_gradient_of_the_embedding_is_sent_in_bfloat16_at_most_twice():
     """Once would do: XLA adds the decoder's lookups to the sum of the two other uses."""
@@ -90,6 +92,7 @@ def test_the_gradient_of_the_embedding_is_sent_in_bfloat16_at_most_twice():
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 @needs_libtpu
 def test_activations_of_tensor_parallelism_are_added_up_in_bfloat16():
     sent = reduced_types(compiled_train_step(tensor=2)[0].as_text())
@@ -98,6 +101,7 @@ def test_activations_of_tensor_parallelism_are_added_up_in_bfloat16():
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 @needs_libtpu
 def test_a_token_of_the_search_copies_no_scores_and_has_no_loop():
     """It does not copy the scores of all hypotheses into one row.

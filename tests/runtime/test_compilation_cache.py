@@ -11,7 +11,7 @@ from tiny_run import CONFIG
 from flaxformer_mt.runtime.compilation_cache import delete_oldest
 from flaxformer_mt.train import train
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.default_compiler]
 
 TRANSLATE = """
 import sys, jax

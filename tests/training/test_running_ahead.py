@@ -10,7 +10,7 @@ from tiny_run import CONFIG
 from flaxformer_mt import train
 from flaxformer_mt.training.loop import MAX_PENDING
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.default_compiler]
 
 
 @jax.jit

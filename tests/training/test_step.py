@@ -19,7 +19,6 @@ from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import TrainState, abstract_state, init_state
 from flaxformer_mt.training.step import batch_loss, make_eval_step, make_loss, make_train_step
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 MODEL = Transformer(
     TransformerConfig(d_model=16, d_ff=32, num_encoder_layers=1, num_decoder_layers=1), 12, 12, 2
 )

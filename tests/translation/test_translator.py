@@ -1,7 +1,6 @@
 """Translators with a tiny random model: properties that hold for any parameters."""
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import inspect
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import hypothesis
@@ -39,23 +37,6 @@ from flaxformer_mt.translation.config import DecodingConfig, changed_config
 from flaxformer_mt.translation.results import Hypothesis
 from flaxformer_mt.translation.setup import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
-
-
-@contextlib.contextmanager
-def quickly() -> Iterator[None]:
-    """Compile without optimisations, which takes half the time."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_disable_most_optimizations", before)
-
-
-@pytest.fixture
-def compiled_quickly() -> Iterator[None]:
-    with quickly():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +114,6 @@ def test_score_gives_what_translate_reports(translator, beam_size, length_penalt
         assert score.tokens == reported.tokens
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_scores_of_blank_sides(translator):
     """Two blank sides: what `translate` reports. One blank side: it is EOS alone."""
     blank, no_source, no_target = translator.score(["  ", "", "a dog"], ["\u200b", "ein", " "])
@@ -200,8 +180,7 @@ def test_results_of_any_option_depend_on_the_sentence_alone(translator, options)
     assert num_programs() == compiled
 
     smaller = make_translator(dataclasses.replace(CONFIG, max_rows_per_batch=3))
-    with quickly():
-        others = translate_some(smaller, options, places)
+    others = translate_some(smaller, options, places)
     assert [[one.text for one in of_line] for of_line in others] == texts
     for ours, theirs in zip(found, others, strict=True):
         scores = [one.score for one in ours]
@@ -314,7 +293,6 @@ def has_words(text: str, phrase: str) -> bool:
         (MarkVocabulary, "कमाि", {}),
     ],
 )
-@pytest.mark.usefixtures("compiled_quickly")
 def test_constraints_always_hold_as_whole_words(rng, vocabulary, letters, more):
     config = dataclasses.replace(CONFIG, target_length_ratio=1.0, max_rows_per_batch=64)
     translator = make_translator(
@@ -351,7 +329,6 @@ class TwinVocabulary(LetterVocabulary):
 
 
 @pytest.mark.parametrize("strategy", ["beam", "sample_distinct"])
-@pytest.mark.usefixtures("compiled_quickly")
 def test_texts_are_distinct_even_if_several_tokens_spell_them(strategy):
     """The two tokens of a letter are equally probable here."""
     made = make_translator(vocabulary=TwinVocabulary)
@@ -379,7 +356,6 @@ class LongWordVocabulary(WordVocabulary):
 
 
 @pytest.mark.parametrize("search", [{"beam_size": 3}, {"beam_size": 1, "num_hypotheses": 1}])
-@pytest.mark.usefixtures("compiled_quickly")
 def test_a_longer_piece_can_complete_the_last_word_of_a_prefix(search):
     translator = make_translator(vocabulary=LongWordVocabulary)
     sentences = [f"{a} {b}" for a in ("a", "b", "1", "ab.") for b in ("b", "1a", "bb")]
@@ -413,7 +389,6 @@ HUGGING_FACE = {"length_normalization": "average", "forced_end": "free"}
 
 
 @pytest.mark.parametrize("more", [{"early_stopping": "heuristic"}, {"renormalize": True}])
-@pytest.mark.usefixtures("compiled_quickly")
 def test_score_gives_what_translate_reports_with_other_rules_too(translator, more):
     config = dataclasses.replace(CONFIG, num_hypotheses=1, **HUGGING_FACE, **more)
     plain, other = favouring(translator, UNK), favouring(translator, UNK, config)
@@ -438,7 +413,6 @@ def test_score_gives_what_translate_reports_with_other_rules_too(translator, mor
     assert (short.log_prob > usual.log_prob + 0.1) == ("renormalize" in more)
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_score_takes_text_too(translator):
     as_text, as_tokens = translator.score(
         ["a dog", "a dog"], ["ein hund", LetterVocabulary().tokenize("ein hund")]
@@ -450,7 +424,6 @@ def num_programs() -> int:
     return search_batch._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_no_program_is_compiled_twice(translator):
     translator.translate(SENTENCES)
     compiled = num_programs()
@@ -473,7 +446,6 @@ def test_no_program_is_compiled_twice(translator):
     ids=["greedy", "beam", "n-best"],
 )
 @pytest.mark.parametrize(("longest", "programs"), [(24, 1), (80, 2)])
-@pytest.mark.usefixtures("compiled_quickly")
 def test_after_a_hundred_sentences_nothing_is_compiled(
     rng, compilations, search, longest, programs
 ):
@@ -519,6 +491,7 @@ KINDS = {
 
 
 @pytest.mark.slow
+@pytest.mark.default_compiler
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_other_sentences_change_nothing_at_the_sizes_of_a_real_model(rng, beam_size, kind):
@@ -571,7 +544,6 @@ def test_a_very_long_line_is_translated_in_parts(translator, monkeypatch):
     assert seen == [(2, 4), (4, 4)]
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_a_long_line_can_be_truncated_with_a_warning(translator):
     truncating = make_translator(dataclasses.replace(CONFIG, over_long="truncate"))
     with pytest.warns(UserWarning, match="line 42: 63 source tokens.*only the first 23 are read"):
@@ -579,7 +551,6 @@ def test_a_long_line_can_be_truncated_with_a_warning(translator):
     assert found == translator.translate([LONG[:23]])
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_details_add_up(translator):
     sentences = [LONG, *SENTENCES]
     with pytest.warns(UserWarning, match="split into 3 pieces"):
@@ -618,7 +589,6 @@ def test_details_add_up(translator):
     assert scored.details.alignment == best.details.alignment
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_an_ensemble_of_a_model_with_itself_is_that_model(translator):
     found = translator.translate(SHORT)
     assert Translator.ensemble([translator]) is translator
@@ -633,7 +603,6 @@ def test_an_ensemble_of_a_model_with_itself_is_that_model(translator):
             assert [one.score for one in theirs] == pytest.approx(scores, **ROUNDING)
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_an_ensemble_is_the_mean_of_its_members(translator):
     other = make_translator(seed=1)
     both = Translator.ensemble([translator, other], [3.0, 1.0])
@@ -661,7 +630,6 @@ def test_impossible_ensembles_are_refused(translator):
             Translator.ensemble(members, weights)
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_faults_are_flagged(translator):
     sentences = [*SHORT, "abcdefgh."]
     plain = translator.translate(sentences)
@@ -800,7 +768,6 @@ def test_all_requests_are_checked_before_the_search(translator, monkeypatch):
         translator.check(["a dog", "two"], constraints=[["c"], ["ü"]])
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_truncated_sources_are_flagged(translator):
     with pytest.warns(UserWarning, match="only the first 23 are read"):
         (found,) = translator.translate(["ab" * 20], over_long="truncate", flag_faults=True)
@@ -808,7 +775,6 @@ def test_truncated_sources_are_flagged(translator):
     assert "the last 17 tokens of the source were not read" in reasons
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_score_finds_faults_too(translator):
     copied, good = translator.score(
         ["why not stand here"] * 2, ["why not stand here", "b"], flag_faults=True
@@ -989,7 +955,7 @@ def test_threads_find_what_one_thread_finds():
         return found, translator.score(parts[index], [best.tokens for best, *_ in found])
 
     shared, alone = make_translator(config), make_translator(config)
-    with quickly(), concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = list(pool.map(functools.partial(work, shared), range(4)))
         assert found == [work(alone, index) for index in range(4)]
 

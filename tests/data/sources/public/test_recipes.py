@@ -14,8 +14,6 @@ from flaxformer_mt.data.sources.corpora import open_corpus
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.registry import SourceRequest, find_source_kind
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 CONFIGS = Path(__file__).parents[4] / "configs"
 PUBLIC = ("wmt:", "sacrebleu:", "opus:", "multi30k:", "mtdata:", "tfds:")
 RECIPES = [
