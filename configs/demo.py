@@ -4,14 +4,14 @@
 
 An epoch has 1,130 batches, so training sees most of the 80,000 pairs once. It needs no dropout.
 
-The held-out pairs, beam 4, the mean of the last 5 checkpoints:
+Score on the held-out pairs, with beam 4 and the mean of the last 5 checkpoints:
 
     BLEU 96.10   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 
     python -m tools.demo_text.check --workdir runs/demo
 
-translates 200 hand-written short sentences, 193 of them right, and the examples of the
-documentation, and prints the mistakes.
+This command translates 200 hand-written short sentences and the examples of the documentation, and
+prints the mistakes. 193 of the 200 sentences were correct.
 """
 
 import dataclasses

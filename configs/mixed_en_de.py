@@ -5,8 +5,8 @@
 
 The data directory has four folders: `mixed-en-de` (Europarl, manuals and user interfaces of KDE,
 the PHP manual, chat), `tatoeba-en-de`, `multi30k` and `newstest-en-de`. The model is `base` in
-bfloat16, with dropout 0.3 because there is little text, and a shared BPE vocabulary of 16,000
-pieces. A batch has 25,000 source and 25,000 target tokens; there are 247 in an epoch, and 32
+bfloat16, with dropout 0.3 because there is little text. A shared BPE vocabulary has 16,000 pieces.
+A batch has 25,000 source and 25,000 target tokens. An epoch has 247 batches, and the run has 32
 epochs. The validation set is Tatoeba's. The test set, newstest2014, is another kind of text:
 
     python -m flaxformer_mt.evaluate --workdir runs/mixed

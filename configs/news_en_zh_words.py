@@ -5,7 +5,7 @@
     python -m flaxformer_mt.evaluate --workdir runs/news --tokenize none
 
 The translations in those tutorials do not end, or end several times, and contain many <UNK>.
-The data has two traps:
+The data has two problems:
 
 - The given vocabularies have no punctuation. So 11.9 % of the English and 15.3 % of the Chinese
   running words are unknown, most often the full stop. Training reports this at the start. The
@@ -13,8 +13,8 @@ The data has two traps:
 - Every line of the test files is also in the training files. `exclude` removes these lines from
   training. Without `exclude` the score measures memorised sentences.
 
-Word-level BLEU (tok:none, beam 5, the mean of the last 5 checkpoints) of the 683 test lines, after
-training on the other 6,150 pairs (other jobs used the cores too):
+The table gives word-level BLEU (tok:none, beam 5, the mean of the last 5 checkpoints) of the 683
+test lines, after training on the other 6,150 pairs. Other jobs used the cores too:
 
                           BLEU   perfect*   CPU time   words repeated   unknown zh words, training
     given vocabularies    4.04      67.73     10 min           17.3 %                      15.32 %
@@ -24,7 +24,7 @@ training on the other 6,150 pairs (other jobs used the cores too):
     * BLEU of the references themselves, tokenized and detokenized without unknown tokens.
 
 The second line needs --data.tokenizer.source-vocab "" --data.tokenizer.target-vocab "". The third
-needs --data.tokenizer.kind sentencepiece too (6.7 epochs; the others have 10.4, because their
+also needs --data.tokenizer.kind sentencepiece (6.7 epochs; the others have 10.4, because their
 sentences are shorter). The translations of "we should protect environment ." are
 
     given          要 加强 环境, and 环境 again 20 times
@@ -32,9 +32,9 @@ sentences are shorter). The translations of "we should protect environment ." ar
     SentencePiece  要 加强 环境 保护 环境 保护 环境 保护 环境 , 应当 保护 环境 环境 环境 环境
 
 No output contains an unknown word, and each of the first 200 test lines has one end. But with the
-given vocabularies 10 of the 200 end only at the length limit (with the others, 0). A model that
-cannot write the full stop seldom ends a sentence: with decoding.allow_unknown the same model
-reaches the limit in none of the 200 lines, and repeats 10 % of the words instead of 19 %.
+given vocabularies 10 of the 200 lines end only at the length limit (with the other vocabularies,
+0). A model that cannot write the full stop seldom ends a sentence: with decoding.allow_unknown the
+same model reaches the limit in none of the 200 lines. It repeats 10 % of the words, not 19 %.
 
 The recipe was chosen on 400 held-out training pairs, with the given vocabularies, one run each
 (before queries, keys and values started with half the variance):
@@ -45,8 +45,8 @@ The recipe was chosen on 400 held-out training pairs, with the given vocabularie
     pre     512   0.3      1.5e-3  4,000  2.37
     pre   1,024   0.2      3e-3    2,000  3.89   (7.90 on lines of the training text)
 
-Trained on 64 pairs only, without dropout and smoothing, rebuilt vocabularies reach 100.00 after 250
-updates.
+Without dropout and smoothing, a model with rebuilt vocabularies that is trained on 64 pairs only
+reaches 100.00 after 250 updates.
 """
 
 from flaxformer_mt.config import Config

@@ -5,10 +5,10 @@
         --data.train.source train.en --data.train.target train.de \
         --data.validation.source valid.en --data.validation.target valid.de
 
-For more than a million pairs, or on an accelerator, take the sizes of `preset("base")`:
+For more than a million pairs, or on an accelerator, use the sizes of `preset("base")`:
 `--model.d-model 512 --model.d-ff 2048 --model.num-heads 8 --model.num-encoder-layers 6
 --model.num-decoder-layers 6 --data.tokens-per-batch 25000 --training.num-steps 100000`.
-For less than 100,000 pairs: `--model.dropout 0.3 --data.tokenizer.vocab-size 4000`.
+For less than 100,000 pairs, use `--model.dropout 0.3 --data.tokenizer.vocab-size 4000`.
 """
 
 from flaxformer_mt.config import Config

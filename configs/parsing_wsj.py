@@ -6,13 +6,13 @@
     python -m flaxformer_mt.train --config configs/parsing_wsj.py --workdir runs/wsj
     python examples/parsing.py --workdir runs/wsj < data/wsj/test.words > test.parsed
 
-PATH/wsj/train is a folder with links to sections 02 to 21. The first commands read .mrg files and
-write the words of each sentence and its tree as a sequence.
+PATH/wsj/train is a folder with links to sections 02 to 21. The first three commands read .mrg
+files. They write the words of each sentence, and its tree as a sequence.
 
 The model is the paper's: 4 layers, d_model 1024, a vocabulary of 16,000 words, beam 21, length
 penalty 0.3, outputs of at most the input's length + 300. The paper does not state its dropout or
-the number of updates. It reports 91.3 F1 on section 23, trained on the treebank alone. Not trained
-here: the treebank is not free.
+the number of updates. It reports 91.3 F1 on section 23 after training on the treebank alone. This
+model was not trained here, because the treebank is not free.
 """
 
 from flaxformer_mt.config import Config

@@ -1,4 +1,4 @@
-"""Table 3 of the paper, rows A to E, and the positions and norms that came later.
+"""Table 3 of the paper, rows A to E, and later positions and norms.
 
     python -m flaxformer_mt.sweep --config configs/table_3.py --workdir runs/table_3
 
@@ -8,8 +8,9 @@ This command trains every row of `variants`, scaled down to the demo text, and w
     python -m flaxformer_mt.sweep --config configs/table_3.py --variants paper_variants \
         --workdir runs/table_3_wmt14
 
-Measured in 25 minutes on two CPU cores, which other jobs used too: perplexity and BLEU of 300
-validation pairs after 600 updates, far from convergence; target tokens/s of training.
+The table gives perplexity and BLEU of 300 validation pairs after 600 updates, far from convergence,
+and target tokens/s of training. The sweep took 25 minutes on two CPU cores, which other jobs used
+too.
 
     variant                    params  perpl.   BLEU  tokens/s
     base                       297,472    2.40   43.1    11,383

@@ -21,8 +21,8 @@ During training (greedy, first 200 pairs): 8.9 after 1,000 updates, 18.1 after 2
     Regulations Governing Government Publications
     -> 政府公糧法                      (on public grain; right: 政府出版品管理辦法)
 
-Post-norm did not work: with a peak rate of 3e-3 it had 3.5 BLEU after 1,000 updates, and pre-norm
-with 2e-3 had 8.9. (All numbers are from before queries, keys and values started with half the
+Post-norm did not work: it had 3.5 BLEU after 1,000 updates with a peak rate of 3e-3, and pre-norm
+had 8.9 with 2e-3. (All numbers were measured before queries, keys and values started with half the
 variance, which helps post-norm most.)
 """
 

@@ -3,8 +3,8 @@
     python -m flaxformer_mt.train --config configs/toy_de_en.py --workdir runs/toy
     python examples/toy_de_en.py
 
-The 24 sentences of examples/toy_de_en.tsv are training text and validation text. The model learns
-them by heart in 60 updates, which take a few seconds. The second command also prints the attention
+The 24 sentences of examples/toy_de_en.tsv are training text and validation text. The model
+memorises them in 60 updates, which take a few seconds. The second command also prints the attention
 matrices that the model returns.
 """
 

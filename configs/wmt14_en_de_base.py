@@ -2,10 +2,10 @@
 
     python -m flaxformer_mt.train --config configs/wmt14_en_de_base.py --workdir runs/base
 
-Data: Europarl v7, Common Crawl and News Commentary v9, which the first run downloads from
-statmt.org (1.7 GB, checked by SHA-256; docs/corpora.md): the text of TFDS's
-`wmt14_translate/de-en`. Validation is newstest2013, test newstest2014 (wmt14/full, 3,003 pairs),
-through sacreBLEU. A shared BPE vocabulary of 37,000 pieces, as in section 5.1. Steps, batches,
+Data: Europarl v7, Common Crawl and News Commentary v9, the text of TFDS's `wmt14_translate/de-en`.
+The first run downloads it from statmt.org (1.7 GB, checked by SHA-256; docs/corpora.md). The
+validation set is newstest2013 and the test set newstest2014 (wmt14/full, 3,003 pairs), through
+sacreBLEU. The shared BPE vocabulary has 37,000 pieces, as in section 5.1. Steps, batches,
 warm-up, averaging and search are the paper's (sections 5 and 6.1): 25,000 source and 25,000 target
 tokens a batch, 100,000 updates, the mean of the last 5 checkpoints (one in 1,500 updates), beam 4,
 alpha 0.6, at most 50 tokens more than the source has.

@@ -2,13 +2,14 @@
 
     python -m flaxformer_mt.train --config configs/wmt14_en_fr_big.py --workdir runs/big
 
-Data: Europarl v7, Common Crawl, UN, News Commentary v9 and Giga French-English, which the first run
-downloads from statmt.org (6.6 GB, checked by SHA-256; docs/corpora.md): the text of TFDS's
-`wmt14_translate/fr-en`. Validation is newstest2013, test newstest2014 (wmt14/full, 3,003 pairs),
-through sacreBLEU. A vocabulary of 32,000 pieces, as in section 5.1. Steps, batches, warm-up,
-averaging and search are the paper's (sections 5 and 6.1): 25,000 source and 25,000 target tokens a
-batch, 300,000 updates, the mean of the last 20 checkpoints (one in 1,000 updates), beam 4, alpha
-0.6, at most 50 tokens more than the source has; dropout 0.1 rather than 0.3.
+Data: Europarl v7, Common Crawl, UN, News Commentary v9 and Giga French-English, the text of TFDS's
+`wmt14_translate/fr-en`. The first run downloads it from statmt.org (6.6 GB, checked by SHA-256;
+docs/corpora.md). The validation set is newstest2013 and the test set newstest2014 (wmt14/full,
+3,003 pairs), through sacreBLEU. The vocabulary has 32,000 pieces, as in section 5.1. Steps,
+batches, warm-up, averaging and search are the paper's (sections 5 and 6.1): 25,000 source and
+25,000 target tokens a batch, 300,000 updates, the mean of the last 20 checkpoints (one in 1,000
+updates), beam 4, alpha 0.6, at most 50 tokens more than the source has. Dropout is 0.1 instead of
+0.3.
 
 The paper reports 41.8 BLEU (tokenised, newstest2014). Not measured yet.
 """

@@ -216,7 +216,7 @@ def train_by(model: nn.Module, source: Rows, target: Rows, *, num_steps: int) ->
     return fit(loss, params, batches, num_steps=num_steps)
 
 
-def compare(num_steps: int = 400) -> None:
+def compare(num_steps: int) -> None:
     """Trains three translators on the same 10,000 pairs, and prints their BLEU by length."""
     pairs = [pair for pair in demo_pairs(40_000, 11_500) if is_short(pair)]
     test, training = pairs[:600], pairs[600:10_600]
@@ -253,12 +253,12 @@ def compare(num_steps: int = 400) -> None:
     show(("", *counts, "% right"), table)
 
 
-def main(train: bool = False) -> None:
-    """Prints the measured table 1; with `train` also compares trained models."""
+def main(train: bool = False, num_steps: int = 2000) -> None:
+    """Prints the measured table 1; with `train` also compares models after `num_steps` updates."""
     measure()
     if train:
         print()
-        compare()
+        compare(num_steps)
 
 
 if __name__ == "__main__":

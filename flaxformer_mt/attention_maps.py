@@ -2,8 +2,8 @@
 
 In a notebook:
 
-maps = capture(Translator.load("workdir"), "The old dog sleeps.")
-draw_attention(maps, "source", layer=1)
+    maps = capture(Translator.load("workdir"), "The old dog sleeps.")
+    draw_attention(maps, "source", layer=1)
 """
 
 import dataclasses

@@ -109,12 +109,12 @@ def command(
     """Returns the `main` of a command: it reads arguments, does the work, returns the exit code.
 
     Args:
-      name: of the command and its module.
-      kind: the dataclass of its arguments. If it has a class method `defaults`, this is called with
-        a function from a flag to its values, and returns default values by the names of fields
-        (those of a config file, for instance).
+      name: the name of the command and of its module.
+      kind: the dataclass of its arguments. It can have a class method `defaults(values_of)`, which
+        returns default values by field name, such as those of a config file. `values_of(flag)`
+        returns the values of a flag on the command line, or None.
       work: the command. It can return an exit code; None is 0.
-      package: of the module, for the usage line.
+      package: the package of the module, for the usage line.
     """
 
     def main(args: list[str] | None = None) -> int:
@@ -233,8 +233,7 @@ class ModelArguments:
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the search settings of the first workdir; nothing where there is no config."""
-        workdirs = values_of("--workdir")
-        if not workdirs:
+        if not (workdirs := values_of("--workdir")):
             return {}
         from flaxformer_mt.config import workdir_config  # imports jax, which --help does not need
 
@@ -275,7 +274,10 @@ WITHOUT_EFFECT = ("decoding.tokens_per_batch", "decoding.max_rows_per_batch")
 
 
 def first_process_output(path: str, *, inputs: Sequence[str] = ()) -> str:
-    """Connects the processes. Returns `path`, which is none of the `inputs`, in the first one."""
+    """Connects the processes. Returns `path` in the first one, and the null device in others.
+
+    Raises ValueError if `path` is one of the `inputs`.
+    """
     if path and os.path.realpath(path) in {os.path.realpath(file) for file in inputs if file}:
         raise ValueError(f"--output {path} is also an input; choose another file")
     import jax  # not above: --help does not need it

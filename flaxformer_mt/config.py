@@ -68,7 +68,7 @@ class Config:
 def load_config(path: str) -> Config:
     """Returns a config: `demo` (one of `SHIPPED`), a Python file, or a workdir's config.json.
 
-    `configs/demo.py` is the same as `demo` where there is no such file.
+    If there is no file `configs/demo.py`, this path also means the shipped config.
 
     Raises:
       FileNotFoundError: there is no such file; the message lists the existing configs.

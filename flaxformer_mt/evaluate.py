@@ -116,12 +116,10 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
         files = open_parallel(arguments.source, arguments.reference)
         if not files[0].num_lines:
             raise ValueError(f"{arguments.source} and {arguments.reference} are empty")
-        names = ("source", "reference")
-        digests = {name: file.digest for name, file in zip(names, files, strict=True)}
         return EvaluationSet(
             files[0].num_lines,
             zip(files[0].lines(), files[1].lines(), strict=True),
-            digests,
+            {"source": files[0].digest, "reference": files[1].digest},
             list(itertools.islice(files[1].lines(), LINES_AT_ONCE)),
         )
     from flaxformer_mt.data.held_out import read_pairs

@@ -2,9 +2,9 @@
 
     python -m flaxformer_mt.rehearse --config configs/wmt14_en_de_base.py --topology v5e:4x8
 
-Each host is a process, each of its chips a CPU device. The model is tiny. Everything
-else is that of the real run: the commands `train` and `evaluate` read the text, share the batches,
-save, are stopped and killed while they save, resume, and translate.
+Each host is a process, and each of its chips is a CPU device. The model is tiny. All else is as in
+the real run: `train` and `evaluate` read the text, share the batches, save, are stopped and killed
+during a save, resume, and translate.
 """
 
 import contextlib
@@ -146,7 +146,7 @@ class HostProcesses:
             "JAX_NUM_CPU_DEVICES": str(self.chips),
             "JAX_COORDINATOR_ADDRESS": address,
             "JAX_NUM_PROCESSES": str(self.hosts),
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",  # they compile longer than they run
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",  # these would take longer than the run
         }
         options = ["--workdir", str(self.workdir)]
         if command == "train":
@@ -177,7 +177,7 @@ class HostProcesses:
         return RuntimeError("\n    ".join([f"host {number} {what}; its last lines:", *lines]))
 
     def finish(self, processes: list[subprocess.Popen[bytes]], expected: int) -> None:
-        """Waits for the end of all. Raises RuntimeError for another exit code than expected."""
+        """Waits until all processes end. Raises RuntimeError for an unexpected exit code."""
         end = time.monotonic() + _TIME_LIMIT
         for number, process in enumerate(processes):
             try:
@@ -229,12 +229,13 @@ def kill_in_a_save(run: HostProcesses) -> str:
 
 
 def resume_to_the_end(run: HostProcesses) -> str:
-    """All hosts resume and finish the run. Each step must be there once."""
+    """All hosts resume and finish the run. metrics.jsonl must have each step exactly once."""
     before, num_steps = run.newest_step(), run.config.training.num_steps
     with run.start() as processes:
         run.finish(processes, expected=0)
     text = (run.workdir / "metrics.jsonl").read_text(encoding="utf-8")
-    entries = [one for one in map(json.loads, text.splitlines()) if one["kind"] == "train"]
+    lines = filter(None, text.split("\n"))
+    entries = [one for one in map(json.loads, lines) if one["kind"] == "train"]
     steps, losses = ([entry[name] for entry in entries] for name in ("step", "loss"))
     if steps != list(range(1, num_steps + 1)):
         raise RuntimeError(

@@ -53,9 +53,7 @@ def score(arguments: ScoreArguments) -> None:
     path = first_process_output(arguments.output, inputs=(arguments.source, arguments.target))
     with interruptible() as run, line_output(path, resume=arguments.resume) as output:
         translator = load_translator(arguments)
-        digests = {
-            name: file.digest for name, file in zip(("source", "target"), files, strict=True)
-        }
+        digests = {"source": files[0].digest, "target": files[1].digest}
         model = translator.fingerprint
         output.begin(settings_of(arguments, without=WITHOUT_EFFECT, files=digests, model=model))
         source, target = (file.lines(numbers.start + output.num_done) for file in files)

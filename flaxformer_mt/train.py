@@ -291,8 +291,8 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
 def average(config: Config, workdir: str) -> None:
     """Averages checkpoints as the config says.
 
-    It omits checkpoints of the first two thirds of the run, which are much worse. They exist in a
-    short run only.
+    It omits checkpoints of the first two thirds of the run, which are much worse. Only a short run
+    still has them.
     """
     last, best = config.training.average_last, config.training.average_best
     if last:
@@ -338,7 +338,8 @@ def show_result(run: Run, workdir: str) -> None:
 
 def example_sentence(pairs: tuple[Pair, ...]) -> str:
     """Returns a short source sentence without characters that are special in double quotes."""
-    plain = [pair.source for pair in pairs if not set(pair.source) & set('"$`\\!')]
+    sources = (pair.source for pair in pairs if pair.source.strip())
+    plain = [source for source in sources if not set(source) & set('"$`\\!')]
     return next((text for text in plain if len(text) <= 60), min(plain, key=len, default="Hello."))
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from flaxformer_mt import Translator
 from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.config import to_json
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.inspection.run_pictures import save_pictures
 from flaxformer_mt.runtime.workdir_lock import own_workdir
-from flaxformer_mt.train import TrainArguments, main, train
+from flaxformer_mt.train import TrainArguments, example_sentence, main, train
 from flaxformer_mt.training.state import Progress
 
 
@@ -70,6 +73,21 @@ def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted,
         path = uninterrupted / f"{name}.png"
         assert f"picture: {path}\n" in output
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_pictures_of_a_run_with_odd_sentences(uninterrupted, tmp_path):
+    """A line separator in a sample, a blank source, and one that is too long for the model."""
+    assert example_sentence((Pair(" ", "x"), Pair("a dog", "ein Hund"))) == "a dog"
+    workdir = shutil.copytree(uninterrupted, tmp_path / "run")
+    sample = {"step": 6, "kind": "sample", "source": "one line\u2028and another"}
+    with (workdir / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(sample, ensure_ascii=False) + "\n")
+    translator = Translator.load(workdir)
+    too_long = "dog " * CONFIG.data.max_source_length
+    for name in ("loss", "attention"):
+        (workdir / f"{name}.png").unlink(missing_ok=True)
+    assert [path.name for path in save_pictures(workdir, translator, too_long)] == ["loss.png"]
+    assert {path.name for path in workdir.glob("*.png")} == {"loss.png"}
 
 
 def test_it_translates_in_the_given_precision(uninterrupted):

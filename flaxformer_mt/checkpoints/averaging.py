@@ -23,7 +23,7 @@ from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path
 
 
 class Averaged(NamedTuple):
-    """The directory of an average, and the averaged steps, ascending."""
+    """The directory of an average, and the averaged steps in ascending order."""
 
     path: AnyPath
     steps: tuple[int, ...]
@@ -36,18 +36,18 @@ def average_checkpoints(
     best: int | None = None,
     or_fewer: bool = False,
 ) -> Averaged:
-    """Writes the mean of some checkpoints' parameters to workdir/averaged, replacing an old mean.
+    """Writes the mean parameters of some checkpoints to workdir/averaged, replacing an old mean.
 
     Memory holds one checkpoint at a time, and the float64 sums.
 
     Args:
-      workdir: of a training run.
-      last: number of newest checkpoints to average, without those that only a stop wrote; give
-        either this or `best`.
-      best: number of checkpoints with the best validation BLEU (or loss) to average.
+      workdir: the workdir of a training run.
+      last: average this many newest checkpoints, without those that an interruption wrote (see
+        `reading.counted_steps`). Give either `last` or `best`.
+      best: average this many checkpoints with the best validation BLEU (or loss).
       or_fewer: accept fewer checkpoints, but at least one.
 
-    Raises ValueError for wrong numbers or too few checkpoints, FileNotFoundError if `workdir` has
+    Raises ValueError for invalid numbers or too few checkpoints, FileNotFoundError if `workdir` has
     none, and OSError if a checkpoint is damaged or the mean cannot be written.
     """
     directory = as_path(workdir).absolute() / "checkpoints"
@@ -103,9 +103,9 @@ def _read_whole(path: AnyPath) -> Params:
 
 
 def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> AnyPath:
-    """Writes the average from the first process, for which the others wait.
+    """Writes the average in the first process, while the others wait.
 
-    It is written to another place first, so that a failure keeps the old average.
+    It writes to a temporary folder first, so that a failure keeps the old average.
     """
     try:
         if jax.process_index() == 0:
@@ -126,7 +126,7 @@ def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> AnyPath:
 
 
 def _save(fresh: Path, params: Params, extras: dict[str, Any]) -> None:
-    """Writes a checkpoint to a folder of this machine."""
+    """Writes a checkpoint to a local folder."""
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(params), extras=ocp.args.JsonSave(extras)
     )

@@ -1,7 +1,7 @@
-"""Checkpoints in buckets, which have no renaming: a file that is written last marks a whole one.
+"""Checkpoints in buckets. Buckets have no renaming, so the last file marks a complete checkpoint.
 
-The first process of a run writes them with Orbax to a temporary folder of its machine, and copies
-the files. To read one, each process copies what it needs to a temporary folder.
+The first process of a run writes a checkpoint with Orbax to a temporary local folder, and copies
+the files. To read a checkpoint, each process copies the files it needs to a temporary folder.
 """
 
 import tempfile
@@ -19,27 +19,27 @@ from flaxformer_mt.runtime.processes import broadcast_from_first, is_first
 from flaxformer_mt.storage.paths import AnyPath, download, file_sizes, remove_tree, upload
 
 COMMITTED = "commit_success.txt"
-"""The last file of a checkpoint in a bucket, with a new text each time. Orbax gave it its name."""
+"""The last file of a checkpoint in a bucket; its text is new each time. The name is Orbax's."""
 FIRST_PROCESS = MultiprocessingOptions(primary_host=0, active_processes={0})
-"""Makes Orbax write in the first process without waiting for others."""
+"""Makes Orbax write in the first process without waiting for the others."""
 
 
 def is_whole(checkpoint: AnyPath) -> bool:
-    """Returns whether a checkpoint was written to its end."""
-    if isinstance(checkpoint, Path):  # Orbax renames a whole one
+    """Returns whether a checkpoint exists and is complete."""
+    if isinstance(checkpoint, Path):  # Orbax renames complete checkpoints
         return checkpoint.is_dir()
     return (checkpoint / COMMITTED).exists()
 
 
 def remove_checkpoint(checkpoint: AnyPath) -> None:
-    """Removes a checkpoint; in a bucket the mark first, so that half of it is never read."""
+    """Removes a checkpoint. In a bucket, it removes the mark first, so that no part is read."""
     if isinstance(checkpoint, UPath):
         (checkpoint / COMMITTED).unlink(missing_ok=True)
     remove_tree(checkpoint)
 
 
 def publish(folder: Path, target: UPath) -> None:
-    """Copies a checkpoint of this machine to a bucket, in place of an older one."""
+    """Copies a local checkpoint to a bucket, and replaces an older one there."""
     remove_checkpoint(target)
     upload(folder, target, (name for name in file_sizes(folder) if name != COMMITTED))
     target.fs.pipe_file((target / COMMITTED).path, uuid.uuid4().hex.encode())
@@ -54,7 +54,7 @@ def publish_workdir(folder: Path, target: UPath) -> None:
 
 
 def readable(checkpoint: AnyPath, items: Collection[str]) -> Path:
-    """Returns a folder of this machine with these items of a checkpoint."""
+    """Returns a local folder with these items of a checkpoint."""
     if isinstance(checkpoint, Path):
         return checkpoint
     folder = _folder_of_copies(f"{checkpoint} {(checkpoint / COMMITTED).read_text()}")
@@ -68,7 +68,7 @@ _copies: dict[str, "tempfile.TemporaryDirectory[str]"] = {}
 
 
 def _folder_of_copies(checkpoint: str) -> Path:
-    """Returns the folder for the copy of a checkpoint, and removes that of another one."""
+    """Returns the folder for copies from a checkpoint. Removes the copies from any other."""
     if checkpoint not in _copies:
         while _copies:
             _copies.popitem()[1].cleanup()
@@ -77,15 +77,15 @@ def _folder_of_copies(checkpoint: str) -> Path:
 
 
 class UploadingManager:
-    """Writes checkpoints with Orbax to this machine, and copies each to a bucket.
+    """Writes checkpoints with Orbax to a local folder, and copies each to a bucket.
 
-    It has the methods of `ocp.CheckpointManager` that a run needs. All processes of a run call all
-    of them. The first one writes.
+    It has the methods of `ocp.CheckpointManager` that a run needs. All processes of a run must call
+    all of them; the first process writes.
 
     Args:
-      directory: of the checkpoints.
-      steps: of those that it holds, ascending.
-      kept: which ones of some steps to keep.
+      directory: directory of the checkpoints.
+      steps: steps of the existing checkpoints, ascending.
+      kept: returns the steps to keep, of given steps.
       seal: adds the checksums to a written checkpoint.
     """
 
@@ -113,9 +113,9 @@ class UploadingManager:
             )
 
     def save(self, step: int, *, args: Any, metrics: Mapping[str, float]) -> None:
-        """Starts to write a checkpoint, unless a newer one exists.
+        """Starts to write a checkpoint, unless this step or a newer one exists.
 
-        Its arrays must be on devices of this process.
+        The arrays must be on devices of this process.
         """
         if self._steps and step <= self._steps[-1]:
             return
@@ -138,7 +138,7 @@ class UploadingManager:
             remove_checkpoint(self._directory / str(step))
 
     def wait_until_finished(self) -> None:
-        """Waits until the last checkpoint is in the bucket; raises what prevented it."""
+        """Waits until the last checkpoint is in the bucket. Raises the error of a failed write."""
         failure = None
         try:
             if self._orbax:
@@ -151,13 +151,13 @@ class UploadingManager:
             self.delete(step)
 
     def close(self) -> None:
-        """Stops the threads and removes the folder of this machine."""
+        """Stops the threads and removes the local folder."""
         if self._orbax:
             self._orbax.close()
         self._folder.cleanup()
 
     def _publish(self) -> None:
-        """Copies the checkpoint that Orbax has written and not yet renamed."""
+        """Seals and copies the checkpoint that Orbax has written and not yet renamed."""
         step = self._steps[-1]
         (written,) = Path(self._folder.name).glob(f"{step}{ocp.utils.TMP_DIR_SUFFIX}*")
         self._seal(written)

@@ -1,9 +1,9 @@
 """Lists the checkpoints of a workdir and finds damage by file sizes and checksums.
 
 Orbax writes a checkpoint to a temporary directory and renames it, so a killed save leaves none.
-It does not detect later damage: a changed byte gives other numbers, and a truncated file gives
-long tracebacks. This module adds a list of all files with size and CRC-32 before the renaming, so
-that damage becomes one sentence.
+Orbax does not detect later damage: a changed byte gives wrong parameters, and a truncated file
+gives long tracebacks. So this module writes a list of all files, with size and CRC-32, before the
+renaming. Damage then gives a short message.
 """
 
 import json
@@ -22,7 +22,7 @@ from flaxformer_mt.storage.paths import (
 )
 
 _NEWEST = "newest_checkpoint"
-# Parts of the messages about a full disk, a quota, and a limit for files.
+# Parts of error messages about a full disk, an exceeded quota, or an exceeded file size limit.
 _FULL = ("RESOURCE_EXHAUSTED", "No space left", "quota exceeded", "File too large")
 MANIFEST = "files.json"
 
@@ -33,7 +33,7 @@ def saved_steps(directory: AnyPath) -> list[int]:
 
 
 def unfinished_checkpoints(directory: AnyPath) -> list[AnyPath]:
-    """Returns the checkpoints in a bucket that a kill left unfinished."""
+    """Returns the incomplete checkpoints of killed runs (only in a bucket)."""
     return [path for path in _numbered(directory) if not is_whole(path)]
 
 
@@ -42,15 +42,15 @@ def seal(checkpoint: Path) -> None:
     listing = {
         name: [size, _crc32(checkpoint / name)]
         for name, size in file_sizes(checkpoint).items()
-        if "/" in name  # Orbax writes files of its own to the top directory after this
+        if "/" in name  # later, Orbax adds its own files to the top directory
     }
     write_file(checkpoint / MANIFEST, json.dumps(listing, indent=1).encode())
 
 
 def find_damage(checkpoint: AnyPath, *, contents: bool = True) -> str:
-    """Returns what is wrong with a sealed checkpoint, or "" if it is whole.
+    """Returns what is wrong with a sealed checkpoint; "" if it is undamaged.
 
-    Without `contents`, and in a bucket, it compares only names and sizes, which is cheap.
+    Without `contents`, and in a bucket, it compares only names and sizes, which is fast.
     """
     contents = contents and not is_remote(checkpoint)
     try:
@@ -71,13 +71,13 @@ def find_damage(checkpoint: AnyPath, *, contents: bool = True) -> str:
 
 
 def move_damaged(directory: AnyPath, target: AnyPath) -> None:
-    """Moves damaged checkpoints to `target`, with a warning each, so that the newest is whole.
+    """Moves damaged checkpoints to `target`, so that the newest remaining one is undamaged.
 
-    It also warns if the newest written checkpoint is missing. It reads every byte of the newest
-    checkpoint, and compares only names and sizes of the others.
+    It warns about each, and if the newest written checkpoint is missing. It reads every byte of the
+    newest checkpoint, and compares only names and sizes of the others.
 
-    Raises OSError if checkpoints were written, but none is whole. Nothing is moved then, because
-    only the user may decide to restart a long run from step 0.
+    Raises OSError if checkpoints were written, but all are damaged or missing. It moves nothing
+    then, because only the user may decide to restart a long run from step 0.
     """
     _warn_if_missing(directory)
     damaged: dict[int, str] = {}
@@ -107,7 +107,7 @@ def move_damaged(directory: AnyPath, target: AnyPath) -> None:
 
 
 def note_newest(directory: AnyPath) -> None:
-    """Records the step of the newest checkpoint, so that its loss can be noticed."""
+    """Records the step of the newest checkpoint, so that a later run detects its loss."""
     steps = saved_steps(directory)
     if steps:
         write_file(directory.parent / _NEWEST, f"{steps[-1]}\n".encode())
@@ -119,7 +119,7 @@ def was_saved(workdir: AnyPath) -> bool:
 
 
 def _warn_if_missing(directory: AnyPath) -> None:
-    """Warns if the newest written checkpoint is missing; raises OSError if all are."""
+    """Warns if the newest written checkpoint is missing; raises OSError if all are missing."""
     try:
         noted = int((directory.parent / _NEWEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -144,9 +144,9 @@ def _numbered(directory: AnyPath) -> list[AnyPath]:
 
 
 def write_failure(what: str, where: AnyPath, error: Exception, newest: str = "") -> OSError:
-    """Returns one clear error for the many ways in which writing fails, here and in Orbax.
+    """Returns an error with a clear message for an exception of a failed write.
 
-    `newest` describes the newest checkpoint that exists.
+    `what` and `where` name the file or directory. `newest` describes the newest checkpoint.
     """
     text = str(error)
     full = any(sign in text for sign in _FULL)

@@ -24,7 +24,7 @@ class LoadedModel(NamedTuple):
     params: Params
     """For `model.apply({"params": params}, ...)`; on the default device."""
     checkpoint: str
-    """The parameters' origin: "averaged" or the number of a step."""
+    """The name of the checkpoint: "averaged" or a step."""
 
 
 def make_model(config: Config, tokenizer: Tokenizer) -> Transformer:
@@ -42,14 +42,14 @@ def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
     """Loads config, tokenizer, model and parameters from a workdir.
 
     Args:
-      workdir: of `flaxformer_mt.train`.
-      which: "averaged", "best" (by validation), "last", or a step; "auto" is the first of these
-        three that exists. A damaged checkpoint is replaced by the next candidate, with a warning,
-        unless `which` is a step.
+      workdir: a workdir of `flaxformer_mt.train`.
+      which: "averaged", "best" (by validation), "last", or a step. "auto" is the first of
+        "averaged", "best" and "last" that exists. Unless `which` is a step, the next candidate
+        replaces a damaged checkpoint, with a warning.
 
-    Raises FileNotFoundError if there is no such checkpoint or no workdir (the message lists what
-    exists), ValueError if the parameters do not fit the model or the vocabulary of the workdir, and
-    OSError if the chosen checkpoint is damaged and nothing replaces it.
+    Raises FileNotFoundError if the workdir or checkpoint does not exist (the message lists existing
+    ones), ValueError if the parameters do not fit the model or the vocabulary of the workdir, and
+    OSError if every candidate is damaged.
     """
     workdir = as_path(workdir).absolute()
     config = workdir_config(str(workdir))
@@ -70,7 +70,7 @@ def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
 
 
 def _warn_if_outdated(extras: dict[str, Any], steps: list[int]) -> None:
-    """Warns about an average (only averages have "newest") that is older than the last step."""
+    """Warns if an average is older than the last step. Only averages have the key "newest"."""
     if "newest" in extras and steps and steps[-1] > extras["newest"]:
         logging.getLogger(__name__).warning(
             "using the average made at step %d, although training has gone on to step %d: make "
@@ -79,8 +79,7 @@ def _warn_if_outdated(extras: dict[str, Any], steps: list[int]) -> None:
         )
 
 
-# Fields of the model's config that change training or arithmetic, but not the meaning of the
-# parameters.
+# Fields of the model's config that do not change the meaning of the parameters.
 MAY_DIFFER = (
     *("dropout", "attention_dropout", "activation_dropout"),
     *("dtype", "layer_loop", "remat"),
@@ -88,14 +87,14 @@ MAY_DIFFER = (
 
 
 def initial_params(init_from: PathLike, model: Transformer, tokenizer_fingerprint: str) -> Params:
-    """Returns the parameters of another workdir: its average, else its best, else its last.
+    """Returns the parameters of another workdir: the average, else the best, else the last ones.
 
     Args:
       init_from: `training.init_from`, a workdir of `flaxformer_mt.train` or `.convert`.
       model: the model of this run.
-      tokenizer_fingerprint: of the tokenizer of this run.
+      tokenizer_fingerprint: fingerprint of the tokenizer of this run.
 
-    Raises as `load_model`, and ValueError if model or tokenizer differ; the message lists the
+    Raises as `load_model`, and ValueError if model or tokenizer differ; the message has the
     differences and a remedy.
     """
     _check_is_workdir(init_from)
@@ -115,9 +114,9 @@ def initial_params(init_from: PathLike, model: Transformer, tokenizer_fingerprin
     if loaded.tokenizer.fingerprint != tokenizer_fingerprint:
         raise ValueError(
             f"training.init_from: {init_from} was trained with the tokenizer of fingerprint "
-            f"{loaded.tokenizer.fingerprint}, but this run has {tokenizer_fingerprint}, for which "
-            "its embeddings mean nothing; train in a new --workdir, which takes over the tokenizer "
-            "of the workdir that it starts from"
+            f"{loaded.tokenizer.fingerprint}, but this run has {tokenizer_fingerprint}, so the "
+            "embeddings do not fit; train in a new --workdir, which copies the tokenizer of the "
+            "workdir that it starts from"
         )
     return loaded.params
 
@@ -125,8 +124,8 @@ def initial_params(init_from: PathLike, model: Transformer, tokenizer_fingerprin
 def adopt_tokenizer(init_from: PathLike, workdir: PathLike) -> bool:
     """Copies the tokenizer of `init_from` to a workdir without one; returns whether it did.
 
-    Raises FileNotFoundError if the copy is needed, but `init_from` is no workdir or has no
-    tokenizer, and ValueError if both are the same workdir or a tokenizer is damaged.
+    Raises FileNotFoundError if the copy is needed, but `init_from` is not a workdir or has no
+    tokenizer. Raises ValueError if both are the same workdir, or a tokenizer is damaged.
     """
     there, here = as_path(init_from), as_path(workdir)
     if there.resolve() == here.resolve():
@@ -146,7 +145,7 @@ def adopt_tokenizer(init_from: PathLike, workdir: PathLike) -> bool:
 
 
 def _check_is_workdir(path: PathLike) -> None:
-    """Raises FileNotFoundError, with the name of the config field, if there is no workdir."""
+    """Raises FileNotFoundError, with the name of the config field, if `path` is not a workdir."""
     try:
         workdir_config(str(path))
     except FileNotFoundError as error:

@@ -1,17 +1,17 @@
-"""The checkpoints of one training run: written in the background, each whole or absent.
+"""The checkpoints of one training run: written in the background, each complete or absent.
 
     workdir/config.json                 the configuration
     workdir/tokenizer/                  see data.tokenization
-    workdir/checkpoints/<step>/params   the parameters that translate
+    workdir/checkpoints/<step>/params   the parameters for translation
     workdir/checkpoints/<step>/state    the rest of the training state: step, optimiser, random key,
-                                        and the trained parameters if others translate
+                                        and the trained parameters if they differ from `params`
     workdir/checkpoints/<step>/extras   JSON: data iterator, metrics, configuration, tokenizer
     workdir/averaged/                   params and extras, see checkpoints.averaging
     workdir/owner.lock                  locked by the training run, see runtime.workdir_lock
-    workdir/newest_checkpoint           the newest step, so that its loss is noticed
+    workdir/newest_checkpoint           the newest step, to detect its loss
     workdir/damaged/                    damaged checkpoints, moved here when a run resumes
 
-Orbax reads and writes. This package adds checksums and the deletion of whole checkpoints.
+Orbax reads and writes. This package adds checksums, and deletes checkpoints atomically.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ _TRAINED = "trained_params"  # the key of the trained parameters in the item `st
 
 
 class Restored(NamedTuple):
-    """What `Checkpoints.save` was given: the state, equal bit for bit, and `data_state`."""
+    """The arguments of `Checkpoints.save`: the state, bit for bit, and `data_state`."""
 
     state: State
     data_state: dict[str, Any]
@@ -70,11 +70,11 @@ class Restored(NamedTuple):
 class Checkpoints:
     """Keeps the newest `keep_last` (at least 1) checkpoints and the `keep_best` best of all.
 
-    `reading.quality` defines the best. Checkpoints that a stop wrote (`save(scheduled=False)`) do
+    `reading.quality` defines the best. Checkpoints of an interruption (`save(scheduled=False)`) do
     not count, and are kept only while they are the newest. The constructor removes the remains of
-    killed saves, and moves damaged checkpoints away with a warning, so that the newest remaining
-    one is whole. It raises OSError if the directory is not writable, or if every checkpoint in it
-    is damaged.
+    killed saves. It moves damaged checkpoints away, with a warning, so that the newest remaining
+    one is undamaged. It raises OSError if the directory is not writable, or if every checkpoint in
+    it is damaged.
     """
 
     def __init__(self, workdir: PathLike, *, keep_last: int, keep_best: int):
@@ -83,7 +83,7 @@ class Checkpoints:
         self._outdated = self.directory / "outdated"
         self._saving = 0
         self._remove_remains()
-        if jax.process_index() == 0:  # CheckpointManager makes the other processes wait for this
+        if jax.process_index() == 0:  # the others wait in `_make_manager`
             move_damaged(self.directory, workdir / "damaged")
         self._kept = _Kept(keep_last, keep_best)
         self._manager = self._make_manager()
@@ -92,7 +92,7 @@ class Checkpoints:
 
     def _make_manager(self) -> ocp.CheckpointManager | UploadingManager:
         if isinstance(self.directory, UPath):
-            barrier()  # the first process may have moved some
+            barrier()  # until the first process has moved damaged ones
             return UploadingManager(
                 self.directory, saved_steps(self.directory), kept=self._kept.of, seal=seal
             )
@@ -101,7 +101,7 @@ class Checkpoints:
             options=ocp.CheckpointManagerOptions(
                 best_fn=quality,
                 preservation_policy=self._kept,
-                # A kill during a deletion would leave half a checkpoint: Orbax renames it first.
+                # Orbax renames a checkpoint before deletion, so that a kill leaves no part of it.
                 todelete_subdir=self._outdated.name,
                 async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
             ),
@@ -121,15 +121,16 @@ class Checkpoints:
     ) -> None:
         """Copies `state` from the devices, then writes it in the background.
 
-        It does nothing if `step` is already saved or older than the newest checkpoint.
+        It writes nothing if `step` is already saved or older than the newest checkpoint.
 
         Args:
           step: number of updates done.
           state: the training state; may be donated as soon as this method returns.
           data_state: state of the data iterator; any JSON value.
-          metrics: of the validation at this step, such as "bleu" and "loss"; None without one.
-          eval_params: the parameters that translate, if they differ from the trained ones.
-          scheduled: False for the checkpoint of a stop.
+          metrics: metrics of the validation at this step, such as "bleu" and "loss"; None = no
+            validation.
+          eval_params: the parameters for translation, if they differ from the trained ones.
+          scheduled: False for a checkpoint of an interruption.
 
         Raises OSError if this save, or the previous one in the background, failed.
         """
@@ -162,7 +163,7 @@ class Checkpoints:
             raise self._failure(error) from error
 
     def add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds the metrics of a validation that followed after the checkpoint was written."""
+        """Adds the metrics of a validation that ended after the checkpoint was written."""
         self.wait()
         path = self.directory / str(step)
         if jax.process_index() == 0:
@@ -180,16 +181,16 @@ class Checkpoints:
         return self._manager.latest_step()
 
     def extras(self) -> dict[str, Any]:
-        """Returns the JSON part of the newest checkpoint: what `save` was given."""
+        """Returns the JSON part of the newest checkpoint."""
         return read_extras(self._newest())
 
     def restore(self, state_like: State, *, has_separate_eval_params: bool = False) -> Restored:
-        """Reads the newest checkpoint onto the devices of `state_like`, whatever devices wrote it.
+        """Reads the newest checkpoint onto the devices of `state_like`, not those that wrote it.
 
         Args:
           state_like: arrays, or `jax.ShapeDtypeStruct`s with shardings, that define shape, type
             and sharding of every array.
-          has_separate_eval_params: whether `save` was given `eval_params`.
+          has_separate_eval_params: whether `save` got `eval_params`.
 
         Raises FileNotFoundError if there is none, ValueError if it does not fit `state_like` (the
         message names the arrays), and OSError if it is damaged.
@@ -228,7 +229,7 @@ class Checkpoints:
             self._manager.close()
 
     def _newest(self) -> AnyPath:
-        """Returns the directory of the newest checkpoint, after checking that it is whole."""
+        """Returns the directory of the newest checkpoint. Raises OSError if it is damaged."""
         step = self.latest_step()
         if step is None:
             raise FileNotFoundError(f"there is no checkpoint in {self.directory}")
@@ -244,7 +245,7 @@ class Checkpoints:
         seal(unfinished)
 
     def _remove_remains(self) -> None:
-        """Removes what killed saves and deletions left."""
+        """Removes the remains of killed saves and deletions."""
         if jax.process_index() == 0:
             for path in unfinished_checkpoints(self.directory):
                 remove_checkpoint(path)
@@ -265,7 +266,7 @@ class Checkpoints:
 
 @dataclasses.dataclass
 class _Kept(PreservationPolicy):
-    """Preserves the newest checkpoint, the last scheduled ones, and the best validated ones."""
+    """Keeps the newest checkpoint, the last scheduled ones, and the best validated ones."""
 
     keep_last: int
     keep_best: int
@@ -273,7 +274,7 @@ class _Kept(PreservationPolicy):
     metrics: dict[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     def note(self, step: int, extras: Mapping[str, Any]) -> None:
-        """Records what the decision needs of a checkpoint."""
+        """Records the metrics of a checkpoint, and whether it is scheduled."""
         self.metrics[step] = extras["metrics"]
         if not extras.get("scheduled", True):
             self.unscheduled.add(step)
@@ -286,7 +287,7 @@ class _Kept(PreservationPolicy):
         return [checkpoint.step in kept for checkpoint in checkpoints]
 
     def of(self, steps: Sequence[int]) -> set[int]:
-        """Returns the steps to keep of some in ascending order."""
+        """Returns the steps to keep, of `steps` in ascending order."""
         scores = {step: quality(self.metrics[step]) for step in steps}
         validated = [step for step in steps if scores[step] > -math.inf]
         best = sorted(validated, key=lambda step: (scores[step], step))

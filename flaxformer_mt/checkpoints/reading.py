@@ -19,11 +19,11 @@ from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.storage.paths import AnyPath
 
 LATE_METRICS = "late_metrics.json"
-"""File in a checkpoint: metrics of a validation that followed later, after a stop."""
+"""File in a checkpoint: metrics of a validation that ended later, after an interruption."""
 
-_SMALLEST_BLEU = 0.005  # a smaller one is shown as 0.00
+_SMALLEST_BLEU = 0.005  # a smaller BLEU is displayed as 0.00
 
-_EXTRAS = "extras/metadata"  # Orbax gave it its name
+_EXTRAS = "extras/metadata"  # the name is Orbax's
 
 _log = logging.getLogger(__name__)
 
@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 def quality(metrics: Mapping[str, float]) -> float:
     """Returns the sort key of a checkpoint: "bleu" above 0, else -"loss", else (or for NaN) -inf.
 
-    BLEU of 0.00 tells nothing: early checkpoints have it while their loss falls. -loss is never
-    above 0, so a checkpoint with BLEU precedes one without.
+    A BLEU of 0.00 is not informative: early checkpoints have it while their loss falls. -loss is
+    never above 0, so any checkpoint with BLEU is better than one without.
     """
     bleu = metrics.get("bleu", 0.0)
     score = -metrics.get("loss", math.inf) if abs(bleu) < _SMALLEST_BLEU else bleu
@@ -42,7 +42,7 @@ def quality(metrics: Mapping[str, float]) -> float:
 def whole_steps(directory: AnyPath) -> list[int]:
     """Returns the saved steps, ascending, without those whose files are missing or truncated.
 
-    It warns about the latter.
+    It warns about each of those.
     """
     steps = []
     for step in saved_steps(directory):
@@ -54,17 +54,17 @@ def whole_steps(directory: AnyPath) -> list[int]:
 
 
 def rank_steps(directory: AnyPath, steps: list[int]) -> list[int]:
-    """Returns the validated steps, best first; of equal ones the later first."""
+    """Returns the validated steps, best first; of equal ones, the later first."""
     score = {step: quality(read_extras(directory / str(step))["metrics"]) for step in steps}
     validated = [step for step in steps if score[step] > -math.inf]
     return sorted(validated, key=lambda step: (score[step], step), reverse=True)
 
 
 def counted_steps(directory: AnyPath, steps: list[int]) -> list[int]:
-    """Returns the steps that count as last ones: the newest, and those of the run's schedule.
+    """Returns the newest step and all scheduled steps.
 
-    A checkpoint that a stop wrote does not count once the run has gone on, so that the run has the
-    same last checkpoints as an uninterrupted one.
+    A checkpoint of an interruption does not count after the run has continued. So a resumed run
+    averages the same checkpoints as an uninterrupted one.
     """
     return [
         step
@@ -89,14 +89,14 @@ def choose_checkpoint(workdir: AnyPath, which: str) -> AnyPath:
         found = [str(step) for step in saved_steps(workdir / "checkpoints")]
         found += ["averaged"] if is_whole(workdir / "averaged") else []
         raise FileNotFoundError(
-            f"no checkpoint {which!r} in {workdir}: found {', '.join(found) or 'none at all'}"
+            f"no checkpoint {which!r} in {workdir}: found {', '.join(found) or 'none'}"
             + (" (the best is known after a validation)" if which == "best" else "")
         )
     raise OSError(f"checkpoint {which!r} of {workdir} is damaged, and there is no other")
 
 
 def _candidates(workdir: AnyPath, which: str) -> Iterator[AnyPath]:
-    """Yields candidates in order of preference; later ones are looked up only on demand."""
+    """Yields candidates in order of preference. It looks up later ones only on demand."""
     directory, averaged = workdir / "checkpoints", workdir / "averaged"
     if which.isdecimal():
         yield from [directory / which] if int(which) in saved_steps(directory) else []
@@ -117,12 +117,13 @@ def _candidates(workdir: AnyPath, which: str) -> Iterator[AnyPath]:
 
 
 def read_items(path: AnyPath, *, together: bool = False, **items: Any) -> dict[str, Any]:
-    """Reads some items of a checkpoint, each given by name with its `orbax.checkpoint.args`.
+    """Reads items of a checkpoint.
 
     Args:
       path: directory of the checkpoint.
-      together: all processes of the run call this and wait for each other. Otherwise this process
-        reads without the others, such as the first one before it starts.
+      together: whether all processes of the run call this and wait for each other. Otherwise this
+        process reads alone.
+      items: {name of an item: its `orbax.checkpoint.args`}.
     """
     index = jax.process_index()
     options = ocp.options.MultiprocessingOptions(
@@ -136,7 +137,7 @@ def read_items(path: AnyPath, *, together: bool = False, **items: Any) -> dict[s
 
 
 def read_extras(path: AnyPath) -> dict[str, Any]:
-    """Returns the JSON part of a checkpoint, with the metrics of a late validation."""
+    """Returns the JSON part of a checkpoint, including the metrics of a late validation."""
     extras = json.loads((path / _EXTRAS).read_text(encoding="utf-8"))
     late = path / LATE_METRICS
     return extras | {"metrics": json.loads(late.read_text())} if late.exists() else extras
@@ -144,7 +145,7 @@ def read_extras(path: AnyPath) -> dict[str, Any]:
 
 def read_params(path: AnyPath) -> Params:
     """Returns the parameters of a checkpoint as NumPy arrays."""
-    # By default Orbax would place them on the devices that wrote them.
+    # By default, Orbax places arrays on the devices that wrote them.
     as_numpy = jax.tree.map(
         lambda _: ocp.RestoreArgs(restore_type=np.ndarray), _stored(path, "params")
     )
@@ -157,8 +158,8 @@ def check_fit(path: AnyPath, item: str, expected: Any, found: Any = None) -> Non
     Args:
       path: directory of the checkpoint.
       item: "params" or "state".
-      expected: the tree, of arrays or shapes.
-      found: the arrays of the item, if they were read already.
+      expected: a tree of arrays or shapes.
+      found: the arrays of the item, if they are already read.
 
     Raises ValueError if they differ; the message names the arrays.
     """
@@ -179,7 +180,7 @@ def check_fit(path: AnyPath, item: str, expected: Any, found: Any = None) -> Non
 
 
 def _stored(path: AnyPath, item: str) -> Any:
-    """Returns names, shapes and types of an item's arrays, as a tree."""
+    """Returns the shapes and types of an item's arrays, as a tree."""
     directory: Any = readable(path, [item]) / item
     return ocp.StandardCheckpointHandler().metadata(directory).tree
 

@@ -1,4 +1,4 @@
-"""Checks whether a workdir belongs to this run, and what it already holds."""
+"""Checks and prepares the workdir of a run."""
 
 import tempfile
 from pathlib import Path
@@ -13,7 +13,7 @@ from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, make_folder,
 def make_workdir(workdir: AnyPath) -> None:
     """Makes the directory if it does not exist; raises OSError if it is not writable.
 
-    The lock of a workdir in a bucket shows whether that is writable.
+    It does not check a bucket. `workdir_lock` writes to it and so detects the error.
     """
     if workdir.exists() and not workdir.is_dir():
         raise NotADirectoryError(f"{workdir} is a file; expected a directory")
@@ -28,12 +28,10 @@ def make_workdir(workdir: AnyPath) -> None:
 def check_workdir(
     workdir: PathLike, config: Config, tokenizer_fingerprint: str | None = None
 ) -> None:
-    """Checks that this run may use `workdir`; changes nothing in it.
+    """Checks that this run may use `workdir`. Makes the directory, but changes no file in it.
 
-    The section `model` and the tokenizer define the model. Everything else (steps, data, learning
-    rate, ...) may change between a stop and a resume.
-
-    `workdir` is created if it does not exist. A fingerprint of None is not compared.
+    The section `model` and the tokenizer must be those of its checkpoints. Everything else (steps,
+    data, learning rate, ...) may change when a run resumes. A fingerprint of None is not compared.
 
     Raises OSError if the directory is not writable, and ValueError if it holds checkpoints of
     another model; the message lists the differences.
@@ -60,7 +58,7 @@ def check_workdir(
 def claim_workdir(
     workdir: PathLike, config: Config, tokenizer_fingerprint: str | None = None
 ) -> None:
-    """Calls `check_workdir`, then writes config.json: the workdir now belongs to this run."""
+    """Calls `check_workdir`, then writes config.json."""
     check_workdir(workdir, config, tokenizer_fingerprint)
     try:
         save_config(config, str(workdir))
@@ -69,10 +67,10 @@ def claim_workdir(
 
 
 def remove_unused_tokenizer(workdir: PathLike) -> None:
-    """Removes a tokenizer that no checkpoint uses, so that the current text defines a new one.
+    """Removes a tokenizer that no checkpoint uses, so that the run learns one from its text.
 
-    It does so only in a workdir with a config.json and without parameters. In any other directory
-    a user may need the tokenizer.
+    It does so only in a workdir that has a config.json and no parameters. In another directory, the
+    user may need the tokenizer.
     """
     workdir = as_path(workdir).absolute()
     trained = was_saved(workdir) or is_whole(workdir / "averaged")

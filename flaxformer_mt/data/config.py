@@ -1,4 +1,4 @@
-"""Which data to use and how it becomes batches: the configuration of `data`."""
+"""The configuration `data`: which text a run reads, and how it becomes batches."""
 
 import dataclasses
 from typing import Literal
@@ -13,31 +13,31 @@ class DataConfig:
     """Which text to train, validate and test on, and how it becomes batches."""
 
     directory: str = "."
-    """Directory of the files below."""
+    """Relative file names below start in this directory."""
     source_language: str = "en"
-    """Language translated from, as an ISO 639 code."""
+    """Source language, as an ISO 639 code."""
     target_language: str = "de"
-    """Language translated into, as an ISO 639 code."""
+    """Target language, as an ISO 639 code."""
     train: CorpusConfig = CorpusConfig()
     """Training text."""
     validation: CorpusConfig = CorpusConfig()
-    """Text that measures progress and selects the best checkpoint. It does not change the batches
-    of training (except by `exclude`)."""
+    """Text that measures progress and selects the best checkpoint. It does not change the training
+    batches (except through `exclude`)."""
     test: CorpusConfig = CorpusConfig()
     """Text for the final score."""
     prepared: str = ""
-    """Directory that `python -m flaxformer_mt.prepare` wrote. Training reads its token ids in place
+    """Directory that `python -m flaxformer_mt.prepare` wrote. Training reads its token ids instead
     of the text of data.train, and needs little memory for any number of pairs."""
     in_memory_mb: int = 32
-    """Training text of more megabytes (packed text counts four times) is prepared by the first
-    start of `train`, once, in ~/.cache/flaxformer_mt/prepared. Less text is tokenized at each start
-    and kept in memory, which takes seconds. The batches are the same (see docs/scale.md)."""
+    """Largest training text to keep in memory, in megabytes (compressed text counts four times). It
+    is tokenized at each start, which takes seconds. The first start of `train` prepares larger text
+    once, in ~/.cache/flaxformer_mt/prepared. The batches are the same (see docs/scale.md)."""
     exclude: tuple[Literal["validation", "test"], ...] = ()
     """Drop training pairs whose source line is also in these sets."""
     max_bad_share: str = "5%"
     """Largest share of bad records in a training corpus: wrong number of columns, invalid UTF-8 or
-    JSON, an empty side. They are dropped, and listed in quarantine.jsonl in the workdir. More of
-    them end the run. 0 allows none, 100% any number."""
+    JSON, an empty side. They are dropped, and listed in quarantine.jsonl in the workdir. A larger
+    share ends the run. 0 allows none, 100% any number."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text becomes token ids."""
     max_source_length: int = 256
@@ -47,15 +47,15 @@ class DataConfig:
     batching: Literal["bucket", "pack"] = "bucket"
     """"bucket": one pair in a row, pairs of similar lengths in a batch, several batch shapes.
     "pack": several pairs in a row (they do not attend to each other), one batch shape. Its rows
-    have max_source_length and max_target_length tokens. Several times the usual sentence length
-    gives the least padding."""
+    have max_source_length and max_target_length tokens. Rows of several times the usual sentence
+    length have the least padding."""
     tokens_per_batch: int = 4096
     """Largest number of source tokens in a batch, and of target tokens, padding included."""
     num_buckets: int = 16
     """Bucketing: largest number of batch shapes. More shapes pad less; each is compiled once."""
     num_workers: int = 0
-    """With tokenizer.sampling_alpha: processes that sample segmentations, each with a copy of the
-    text. They start in each epoch, which takes seconds. 0 = a thread, enough for about 10,000
+    """With tokenizer.sampling_alpha: number of processes that sample segmentations. Each has a copy
+    of the text. Their start takes seconds in each epoch. 0 = one thread, which samples about 10,000
     pairs a second."""
 
     def __post_init__(self) -> None:
@@ -85,11 +85,11 @@ class DataConfig:
                 )
 
     def target_languages_of(self, split: Literal["validation", "test"]) -> tuple[str, ...]:
-        """Returns the target languages of the text of a set."""
+        """Returns the target languages of the text of `split`."""
         return getattr(self, split).target_languages or (self.target_language,)
 
     def _check_languages(self) -> None:
-        """Raises ValueError unless held-out text has languages of the training text."""
+        """Raises ValueError unless the training text has every target language of held-out text."""
         known = self.train.target_languages
         for split in ("validation", "test"):
             corpus: CorpusConfig = getattr(self, split)

@@ -1,6 +1,6 @@
-"""Hashes of the training data, so that a resumed run notices changes.
+"""Hashes of the training data, so that a resumed run detects changes.
 
-The batches of a resumed run are the same only if text, vocabulary and settings are the same.
+A resumed run gets the same batches only if text, vocabulary and settings are the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from flaxformer_mt.data.batching.plan import Epochs
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
 
 BATCHES = "batches"
-"""The key for everything but the pairs that determines the batches."""
+"""The key of the hash of the settings that determine the batches of given pairs."""
 
 
 def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
     """Returns a hash of the token ids of each corpus, and a hash of the batching.
 
     Args:
-      names: of the corpora, in order; a repeated name gets "#2" and so on.
-      epochs: their pairs and the settings of batching.
+      names: names of the corpora, in order; a repeated name gets "#2" and so on.
+      epochs: the pairs of the corpora, and the batching settings.
 
     Returns:
       {name: 16 hexadecimal digits}, with `BATCHES` as the last name.
@@ -42,7 +42,7 @@ def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Returns a sentence for each difference between two fingerprints; none if `before` is empty.
 
-    A corpus with another name, such as of another directory, but the same text is no difference.
+    A corpus that has a new name (such as another directory) but the same text is not a difference.
     """
     if not before or list(before.values()) == list(now.values()):
         return []
@@ -64,7 +64,7 @@ def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Returns the names, with numbers on repeated ones."""
+    """Returns the names; repeated ones get a number."""
     unique: list[str] = []
     for index, name in enumerate(names):
         earlier = names[:index].count(name)

@@ -20,7 +20,7 @@ def read_pairs(config: DataConfig, corpus: CorpusConfig) -> tuple[Pair, ...]:
 
 
 def open_set(config: DataConfig, corpus: CorpusConfig, *, screened: bool = False) -> Corpus:
-    """Opens a set of a configuration; see `open_corpus`."""
+    """Opens one set of a data configuration; see `open_corpus`."""
     return open_corpus(
         corpus,
         directory=config.directory,

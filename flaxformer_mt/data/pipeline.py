@@ -46,21 +46,21 @@ from flaxformer_mt.storage.paths import AnyPath
 if TYPE_CHECKING:
     from flaxformer_mt.data.batching.iterator import BatchIterator
 
-# On every hardware, so that 1, 2, 4 and 8 devices train on the same batches without empty rows.
+# The same on any hardware, so that 1, 2, 4 and 8 devices train on equal batches without empty rows.
 _ROWS_MULTIPLE_OF = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Data:
-    """Everything a training run reads. Made by `build_data`."""
+    """All data of a training run. `build_data` makes it."""
 
     tokenizer: Tokenizer
     epochs: Epochs
     """The training pairs and how they become batches."""
     validation: tuple[Pair, ...]
-    """Every validation pair as text, for BLEU, including too long and empty ones."""
+    """Every validation pair as text, for BLEU. It includes pairs that are too long or empty."""
     validation_plan: BatchPlan
-    """The batches of the validation loss: those of training, and one shape for longer pairs."""
+    """The batches of the validation loss. Longer pairs have a shape of their own."""
     test: tuple[Pair, ...]
     """Every test pair as text."""
     report: DataReport
@@ -74,7 +74,7 @@ class Data:
 
     @functools.cached_property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of the training corpora and of how they become batches; see `fingerprints`."""
+        """Hashes of the training corpora and of the batching settings; see `fingerprints`."""
         return fingerprint_data(self.report.corpora, self.epochs)
 
     def train_iterator(self) -> "BatchIterator":
@@ -87,7 +87,7 @@ class Data:
     def validation_batches(self, shard_rows: ShardRows | None = None) -> Iterator[Batch]:
         """Yields this process's rows of the validation batches, always in the same order.
 
-        `shard_rows` replaces that of the data, for another partition than that of training.
+        `shard_rows` replaces `self.shard_rows`, if validation partitions batches differently.
         """
         plan, shard_rows = self.validation_plan, shard_rows or self.shard_rows
         for index in range(len(plan)):
@@ -107,14 +107,13 @@ def build_data(
 
     Args:
       config: what to read.
-      tokenizer_directory: of the tokenizer, which is learnt and saved there the first time.
-      seed: of the order of the data and of subword sampling.
+      tokenizer_directory: where the tokenizer is. The first run learns it and saves it there.
+      seed: determines the order of the data and subword sampling.
       shard_rows: selects the rows of each batch that this process reads; None = all rows. It does
         not change the batches.
-      quarantine: file to list the bad records of the training text in; None = they are counted
-        only.
-      cache: where training text of more than `config.in_memory_mb` is prepared, once; None = text
-        of any size is read into memory.
+      quarantine: file that lists the bad records of the training text; None = only count them.
+      cache: where to prepare training text of more than `config.in_memory_mb`, once; None = read
+        text of any size into memory.
 
     Raises:
       ValueError: unusable text or settings, or no pair to train on.
@@ -174,9 +173,9 @@ def _plan_epochs(
     tokenizer: Tokenizer,
     seed: int,
 ) -> Epochs:
-    """Chooses the batch shapes for the lengths of the training text, sampled too.
+    """Chooses the batch shapes for the lengths of the training text, including sampled lengths.
 
-    They do not depend on other text, so that another validation set trains on the same batches.
+    The shapes do not depend on the validation text, so that it can change between runs.
     """
     sampler = None
     if config.tokenizer.sampling_alpha > 0:
@@ -211,14 +210,14 @@ def _plan_epochs(
             max_target_length=shapes[-1].target_length,
         )
     epochs = dataclasses.replace(epochs, shapes=shapes, sampler=sampler)
-    # Planned once, because sampling and packing take seconds.
+    # Keeps the plan of epoch 0, because sampling and packing take seconds.
     return dataclasses.replace(epochs, first=epochs.plan(0, first))
 
 
 def _with_room_for(
     pairs: TokenizedPairs, shapes: tuple[BatchShape, ...], tokens_per_batch: int
 ) -> tuple[BatchShape, ...]:
-    """Returns the shapes, and one more if some of the pairs are longer than the largest."""
+    """Returns the shapes, and a larger one if some pairs do not fit the largest."""
     source, target = (
         max([length, *lengths.tolist()])
         for length, lengths in zip(
@@ -228,7 +227,7 @@ def _with_room_for(
     if (source, target) == shapes[-1][1:]:
         return shapes
     longest = max(source, target)
-    tokens = max(tokens_per_batch, _ROWS_MULTIPLE_OF * longest)  # a long line ends no training
+    tokens = max(tokens_per_batch, _ROWS_MULTIPLE_OF * longest)  # a long line must not end a run
     rows = num_rows(longest, tokens, _ROWS_MULTIPLE_OF)
     return (*shapes, BatchShape(rows, source, target))
 
@@ -241,10 +240,10 @@ def choose_shapes(
 ) -> tuple[BatchShape, ...]:
     """Returns the batch shapes for pairs of these lengths (in tokens), in ascending order.
 
-    `counts` is the number of pairs with each of the lengths; None = one.
+    `counts` is the number of pairs with each pair of lengths; None = one each.
 
     Raises:
-      ValueError: data.tokens_per_batch is too small for them.
+      ValueError: data.tokens_per_batch is too small for the longest pair.
     """
     if config.batching == "pack":
         source, target = config.max_source_length, config.max_target_length

@@ -12,7 +12,7 @@ from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 from flaxformer_mt.data.tokenization.tokenizer import Vocabulary
 
-# The most frequent unknown tokens are those of this many pairs, which is quick on any corpus.
+# Unknown tokens are listed from this many pairs, so that a large corpus takes no longer.
 MAX_PAIRS_NAMED = 20_000
 NUM_TOKENS_NAMED = 8
 
@@ -45,7 +45,7 @@ class Side:
     num_unknown: int
     """Number of unknown tokens among them."""
     most_frequent_unknown: tuple[tuple[str, int], ...]
-    """Unknown tokens with their counts, in the first 20,000 pairs that have any."""
+    """The most frequent unknown tokens and their counts, in the first 20,000 pairs with any."""
 
     @property
     def unknown_fraction(self) -> float:
@@ -64,12 +64,12 @@ class Side:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataReport:
-    """Kept and dropped pairs, batch shapes, padding, unknown tokens. `str()` is for people."""
+    """Kept and dropped pairs, batch shapes, padding, unknown tokens. `str()` is for users."""
 
     corpora: tuple[str, ...]
     """Names of the training corpora."""
     weights: tuple[float, ...]
-    """How often an epoch contains each."""
+    """How often an epoch contains each corpus."""
     train: SplitCounts
     validation: SplitCounts
     test: SplitCounts
@@ -79,9 +79,9 @@ class DataReport:
     padding: float
     """Fraction of padding in the first epoch, both sides together."""
     pairs_per_row: float
-    """Mean number of pairs in a row: 1 unless they are packed."""
+    """Mean number of pairs in a row: 1 without packing."""
     steps_per_epoch: int
-    """Batches in the first epoch; with weights or sampling, later epochs differ a little."""
+    """Batches in the first epoch. Later epochs differ slightly with weights or sampling."""
     first_bad: str = ""
     """The first bad record of the training text, with its file, line and reason."""
     quarantine: str = ""
@@ -89,6 +89,8 @@ class DataReport:
 
     def __str__(self) -> str:
         packed = f"{self.pairs_per_row:.1f} pairs a row, " if self.pairs_per_row > 1 else ""
+        shapes = f"{len(self.shapes)} shape" + ("s" if len(self.shapes) != 1 else "")
+        listed = f" All: {self.quarantine}" if self.quarantine else ""
         lines = [
             f"training    {self.train}",
             *(
@@ -96,25 +98,16 @@ class DataReport:
                 + ("" if times == 1 else f", {times:.3g} times an epoch")
                 for corpus, times in zip(self.corpora, self.weights, strict=True)
             ),
-            *([f"            bad records: {self._bad_records}"] if self.first_bad else []),
+            *([f"            bad records: {self.first_bad}{listed}"] if self.first_bad else []),
             f"validation  {self.validation}",
             f"test        {self.test}",
             f"source      {self.source}",
             f"target      {self.target}",
             f"batches     {self.steps_per_epoch:,} an epoch with {self.padding:.1%} padding, in "
-            f"{_count(self.shapes, 'shape')}, {packed}rows x (source -> target tokens):",
+            f"{shapes}, {packed}rows x (source -> target tokens):",
             f"            {', '.join(map(str, self.shapes))}",
         ]
         return "\n".join(lines)
-
-    @property
-    def _bad_records(self) -> str:
-        """The first bad record, and where all of them are."""
-        return self.first_bad + (f" All: {self.quarantine}" if self.quarantine else "")
-
-
-def _count(things: Sequence[object], name: str) -> str:
-    return f"{len(things)} {name}" + ("s" if len(things) != 1 else "")
 
 
 def describe_side(
@@ -126,7 +119,7 @@ def describe_side(
     """Counts tokens and unknown tokens, and lists the most frequent unknown ones.
 
     Args:
-      texts: the pairs as text, source after source.
+      texts: the pairs as text, corpus after corpus.
       pairs: the same pairs as token ids.
     """
     ids, offsets = (
@@ -151,7 +144,7 @@ def describe_side(
 
 
 def unknown_parts(vocabulary: Vocabulary, text: str) -> Iterator[str]:
-    """Yields the unknown parts of `text`: a word that is one token, or characters of a word."""
+    """Yields the words of `text` that are one unknown token, and unknown characters of others."""
     for word in text.split():
         ids = vocabulary.tokenize(word)[:-1]
         if ids == [vocabulary.unk_id]:

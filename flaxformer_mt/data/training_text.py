@@ -1,4 +1,4 @@
-"""The training text, tokenized: from text in memory, or from a prepared corpus on disk."""
+"""The tokenized training text: from text in memory, or from a prepared corpus on disk."""
 
 import dataclasses
 from collections import Counter
@@ -31,13 +31,13 @@ _PART_SIZE = 1 << 20  # pairs that are planned together
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingText:
-    """Corpora of one or more sources, tokenized."""
+    """The tokenized training corpora."""
 
     names: tuple[str, ...]
     texts: tuple[PairSource, ...]
-    """The kept pairs of each corpus, as text. A prepared corpus without text has lengths only."""
+    """The kept pairs of each corpus, as text. Without text on disk, only their `len` works."""
     pairs: Examples
-    """The same pairs, of all corpora one after the other, as token ids."""
+    """The token ids of the same pairs, corpus after corpus."""
     weights: tuple[float, ...]
     """How often an epoch contains each corpus."""
     counts: SplitCounts
@@ -47,7 +47,7 @@ class TrainingText:
     quarantine: str
     """The file that lists the bad records, if there is one."""
     part_size: int = 0
-    """As in `Epochs`."""
+    """As `Epochs.part_size`."""
 
 
 def read_text(
@@ -93,9 +93,9 @@ def read_text(
 def read_prepared(
     config: DataConfig, held_out: HeldOut, tokenizer_directory: str
 ) -> tuple[Tokenizer, TrainingText]:
-    """Opens the prepared corpus of a configuration; reads no text.
+    """Opens the prepared corpus of a configuration. It does not read text.
 
-    Raises ValueError if it is not complete, or was prepared with other settings.
+    Raises ValueError if the corpus is incomplete, damaged, or was prepared with other settings.
     """
     path = as_path(config.prepared)
     if isinstance(path, Path):
@@ -157,7 +157,7 @@ def tokenize_sources(
 
 
 def count_pairs(pairs: Examples, dropped: Counter[str]) -> SplitCounts:
-    """Returns the counts of kept pairs and of dropped ones by reason."""
+    """Returns the number of kept pairs, and of dropped pairs by reason."""
     return SplitCounts(read=len(pairs) + dropped.total(), kept=len(pairs), dropped=dropped)
 
 
@@ -172,7 +172,10 @@ def _weights(
 def _prepared_tokenizer(
     config: DataConfig, directory: Path, manifest: Manifest, tokenizer_directory: str
 ) -> Tokenizer:
-    """Returns the tokenizer of the workdir, which is that of the prepared corpus."""
+    """Returns the tokenizer of the prepared corpus, and saves it to a workdir without one.
+
+    Raises ValueError if the workdir or the configuration has another tokenizer.
+    """
     alpha = config.tokenizer.sampling_alpha
     if alpha and not manifest.has_text:
         raise ValueError(
@@ -205,8 +208,8 @@ def _prepared_tokenizer(
 def _check_settings(
     config: DataConfig, held_out: HeldOut, directory: Path, manifest: Manifest
 ) -> None:
-    """Raises ValueError if settings that determine the token ids are not those of the corpus."""
-    # Its text takes the place of that of the configuration, and the tokenizer is checked.
+    """Raises ValueError if settings that determine the token ids differ from the corpus."""
+    # The corpus replaces the text of the configuration. `_prepared_tokenizer` checks the tokenizer.
     others = ("train", "limit", "tokenizer")
 
     def compared(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,23 +22,23 @@ from flaxformer_mt.storage.paths import naming
 T = TypeVar("T")
 R = TypeVar("R")
 
-# So many items are done in this process before others start, which takes a second.
+# This process handles this many items before it starts others, which takes a second.
 _NUM_HERE = 4
 
 
 class Workers:
-    """Processes that share the work. They start when there is much of it, and end with this one.
+    """A context manager of processes that share work. They start when there are many items.
 
-    A context manager.
+    They end when this process ends.
     """
 
     def __init__(
         self, num_processes: int, *, here: bool = True, setting: str = "--num-workers"
     ) -> None:
-        """Makes the processes later.
+        """Stores the settings; `map` starts the processes.
 
         Args:
-          num_processes: how many. With one, and `here`, this process does the work.
+          num_processes: number of processes. With one, and `here`, this process does the work.
           here: whether this process does the first few items.
           setting: the name of `num_processes`, for messages.
         """
@@ -54,7 +54,7 @@ class Workers:
         self._stack.close()
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """Yields `work(item)` of each item, in order. A few items at a time are in memory.
+        """Yields `work(item)` of each item, in order. It holds a few items in memory at a time.
 
         Raises OSError if a process was killed.
         """
@@ -66,14 +66,14 @@ class Workers:
     def map_each(
         self, work: Callable[[T], R], readers: Sequence[Callable[[], Iterable[T]]]
     ) -> list[Callable[[], Iterator[R]]]:
-        """Returns for each reader how to get `work(item)` of each of its items, in order."""
+        """Returns, for each reader, a function that yields `work(item)` of its items, in order."""
         return [lambda read=read: self.map(work, read()) for read in readers]
 
     def _map(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         if self._pool is None:
             self._pool = self._stack.enter_context(_start_pool(self._num_processes))
         pending: deque[Future[R]] = deque()
-        # Each process reads the work once, because it contains a tokenizer.
+        # Each process reads `work` once from a file, because it contains a tokenizer.
         with naming(tempfile.gettempdir()), tempfile.NamedTemporaryFile(suffix=".work") as file:
             pickle.dump(work, file)
             file.flush()
@@ -110,8 +110,8 @@ def end_with_parent() -> None:
 def _start_pool(num_processes: int) -> ProcessPoolExecutor:
     """Returns a pool whose processes have started.
 
-    A new process imports the main module, which for a command imports jax. They do not need it, so
-    an empty module takes its place meanwhile.
+    A new process imports the main module, and the main module of a command imports jax. The pool
+    does not need jax, so an empty module replaces the main module during the start.
     """
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(num_processes, context, _start)
@@ -140,7 +140,7 @@ def _load(work_file: str) -> Callable[[Any], Any]:
 
 
 def in_thread(work: Callable[[], R]) -> R:
-    """Returns the result of `work`, which runs in a thread: the main thread answers signals."""
+    """Returns `work()`, called in a thread, so that the main thread can handle signals."""
     result: Future[R] = Future()
 
     def run() -> None:

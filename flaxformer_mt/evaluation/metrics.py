@@ -1,8 +1,8 @@
 """BLEU and chrF of a whole test set, computed and signed by sacreBLEU.
 
 A signature records tokeniser, case and version. Two scores can be compared only if their signatures
-agree (Post 2018, "A Call for Clarity in Reporting BLEU
-Scores", https://aclanthology.org/W18-6319).
+agree (Post 2018, "A Call for Clarity in Reporting BLEU Scores",
+https://aclanthology.org/W18-6319).
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ _WITHOUT_SPACES = {
 _LETTERS_WITHOUT_SPACES = {
     *("HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW"),
 }
-_NUM_LETTERS = 10_000  # at most, that decide
+_NUM_LETTERS = 10_000  # the most letters that are counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def bleu(
     lowercase: bool = False,
     effective_order: bool = False,
 ) -> MetricScore:
-    """Corpus BLEU against one reference a line, as `sacrebleu [-tok TOKENIZE] [-lc]` gives it.
+    """Returns corpus BLEU with one reference a line, as `sacrebleu [-tok TOKENIZE] [-lc]`.
 
     With `effective_order`, n-grams that are longer than every line do not count.
 
@@ -75,7 +75,7 @@ def bleu(
 def chrf(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> MetricScore:
-    """Corpus chrF2: F-score of character n-grams up to 6 (Popović 2015). It needs no tokeniser.
+    """Returns corpus chrF2: the F-score of character n-grams up to 6 (Popović 2015).
 
     Raises ValueError if the two sides have different lengths or no line at all.
     """

@@ -42,7 +42,7 @@ MIN_COVERAGE, MAX_UNCOVERED = 0.2, 0.25
 Its attention is the mean of all heads and layers, summed over the target tokens (each target token
 gives 1 in total)."""
 MIN_TOKENS = 10
-"""From this number of tokens on, in the longer of the two sides, ratios and shares are checked."""
+"""Least tokens for these checks: of the source for coverage, of the longer side for lengths."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NOT_TO_TRANSLATE = re.compile(r"[!-~]*(?:://|www\.|[@<>{}\[\]%$&_=/\\])[!-~]*")
 """URLs, addresses, markup, placeholders, paths: ASCII up to the next space."""

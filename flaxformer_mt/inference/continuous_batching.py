@@ -1,7 +1,7 @@
 """Continuous batching (Yu et al. 2022): a finished sentence leaves its slot to the next one.
 
-The translations of a batch differ in length. To wait for the longest wastes half of the work or
-more. Here a program has B slots for many more sentences, Q. All slots advance by one token at a
+The translations of a batch differ in length. Waiting for the longest one wastes half of the work
+or more. Here a program has B slots for many more sentences, Q. All slots advance by one token at a
 time, each from its own position. When enough of them are finished, the next sentences are admitted
 to their slots.
 

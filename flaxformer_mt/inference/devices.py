@@ -40,9 +40,10 @@ def shard_rows(
 ) -> Result:
     """Returns `work(shared, rows)`, computed by each device for its part of the rows.
 
-    Arrays in `rows` with more than one row are dealt out one by one, so that a few sentences keep
-    all devices busy; the number of rows must be a multiple of the number of devices. All other
-    arrays go to every device, as `shared` does. A mesh of None means one device.
+    Rows go to the devices in turn (row 0 to device 0, row 1 to device 1, ...), so that a few
+    sentences keep all devices busy. The number of rows must be a multiple of the number of devices.
+    Arrays in `rows` with one row, and all of `shared`, go to every device. A mesh of None means one
+    device.
     """
     if mesh is None:
         return work(shared, rows)
@@ -57,12 +58,12 @@ def shard_rows(
         out_specs=PartitionSpec(ROWS),
         check_vma=False,
     )
-    dealt = [interleave_rows(x, -1, mesh.size) if is_per_row(x) else x for x in leaves]
-    found = on_each(shared, dealt)
+    parts = [interleave_rows(x, -1, mesh.size) if is_per_row(x) else x for x in leaves]
+    found = on_each(shared, parts)
     return jax.tree.map(lambda x: interleave_rows(x, mesh.size, -1), found)
 
 
 def interleave_rows(x: Array, first: int, second: int) -> Array:
-    """Returns the rows in column order of a table with `first` lines and `second` columns."""
+    """Returns the rows in the order of the columns of a [first, second] table of them."""
     x = jnp.asarray(x)
     return x.reshape(first, second, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)

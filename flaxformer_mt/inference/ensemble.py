@@ -93,7 +93,7 @@ def ensemble_step(
     with_coverage: bool = False,
 ) -> DecodeStep:
     """Returns the step of all members; `weights` as in `combine`."""
-    # Recording attention weights keeps fused kernels from being used.
+    # Recording attention weights prevents fused kernels.
     mutable = ["intermediates"] if with_coverage else []
 
     def step(tokens: Int[Array, "B K"], cache: Any) -> tuple[Float[Array, "B K V"], EnsembleCache]:
@@ -142,7 +142,7 @@ def coverage_bonus(strength: Float[Array, ""]) -> Callable[[EnsembleCache], Floa
     """Returns the coverage penalty of Wu et al. 2016, equation 14, as a bonus of at most 0.
 
     cp = beta * sum over source positions of log min(coverage, 1). A position without any attention
-    counts as 1e-6: the logarithm of 0 would rule a translation out.
+    counts as 1e-6, because the logarithm of 0 would exclude the translation.
     """
 
     def bonus(cache: EnsembleCache) -> Float[Array, "B K"]:

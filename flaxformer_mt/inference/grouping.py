@@ -70,7 +70,7 @@ def group_by_length(
       menu: the source lengths of programs, ascending.
       tokens_per_batch: source tokens that a device searches at the same time, at most.
       max_rows: sentences that a device searches at the same time, at most.
-      max_slots: the same, without a smaller number of rows for a group; 0 = no limit.
+      max_slots: a second such limit, which does not make groups smaller; 0 = none.
       rows_per_slot: rows of a group for each slot.
       num_devices: each has its own slots and rows.
       sizes: sort keys, so that the sentences of a group end at about the same time; the lengths if

@@ -68,7 +68,7 @@ def draw_attention(
     subfigures = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
     for subfigure, part in zip(subfigures, parts, strict=True):
         _draw_part(subfigure, part, cell)
-    figure.draw_without_rendering()  # the layout of a low picture is right at the second drawing
+    figure.draw_without_rendering()  # a low figure needs a second pass of the layout
     return figure
 
 
@@ -94,7 +94,7 @@ def _select(kind: Kind, labelled: LabelledWeights, layer: int | None, head: int 
 
 
 def _size(part: _Part, cell: float) -> tuple[float, float]:
-    """Width and height in inches of all tables of one kind, with their labels."""
+    """Returns width and height in inches of all tables of one kind, with their labels."""
     letter = min(0.39 * cell, 0.08)  # width of a letter in inches
     queries, keys = part.labelled.queries, part.labelled.keys
     width = len(part.heads) * (cell * len(keys) + 0.12) + letter * max(map(len, queries))
@@ -146,7 +146,7 @@ def _draw_head(
 
 
 def _labels(tokens: Sequence[str]) -> list[str]:
-    """The tokens without the mark of a new word; a dollar sign would start a formula."""
+    """Returns the tokens without the mark of a new word; a plain "$" would start a formula."""
     return [(token.removeprefix(_NEW_WORD) or token).replace("$", r"\$") for token in tokens]
 
 

@@ -122,7 +122,7 @@ def _weights_by_kind(
 
 @functools.partial(jax.jit, static_argnames="model")
 def _record(params: Mapping[str, Any], batch: Batch, *, model: Transformer) -> Any:
-    """The intermediates that the modules `sow`, by module; compiled once for each shape."""
+    """Returns what the modules `sow`, by module; compiled once for each shape."""
     variables = model.apply({"params": params}, *batch, mutable=["intermediates"])[1]
     return variables["intermediates"]
 

@@ -1,6 +1,6 @@
 """Floating-point operations of a program, counted on its jaxpr; nothing is compiled.
 
-XLA's own count (`cost_analysis`) takes every loop once; this one takes a scan as often as it runs.
+XLA's own count (`cost_analysis`) counts every loop once; this one multiplies by a scan's length.
 
 A product of matrices [m k] and [k n] counts 2 m n k. Other arithmetic counts one for each output,
 a reduction one for each input. Moving, comparing and integer arithmetic count nothing.
@@ -34,7 +34,7 @@ _FUSED_ATTENTION = {"dot_product_attention_fwd_wrapper": 2, "dot_product_attenti
 def training_flops(model: Transformer, shape: BatchShape) -> int:
     """Returns the operations of the forward and the backward pass for a batch of this shape.
 
-    With dropout, and with what `model.remat` computes twice; without the optimiser's update.
+    They include dropout and what `model.remat` computes again, but not the optimiser's update.
     """
     params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
 
@@ -59,7 +59,7 @@ def jaxpr_flops(jaxpr: Jaxpr | ClosedJaxpr) -> int:
 
 
 def equation_flops(equation: JaxprEqn) -> int:
-    """Returns the floating-point operations of one line of a program, with what it calls.
+    """Returns the floating-point operations of one equation, with those of what it calls.
 
     A `scan` and a Pallas kernel count their body as often as it runs, a `shard_map` once for each
     device, a `cond` its most expensive branch. A `while` loop counts its body once, since its
@@ -89,7 +89,7 @@ def equation_flops(equation: JaxprEqn) -> int:
 
 
 def _repetitions(equation: JaxprEqn) -> int:
-    """Returns how often a line of a program runs its body."""
+    """Returns how often an equation runs its body."""
     if equation.primitive.name == "pallas_call":
         return math.prod(equation.params["grid_mapping"].grid)
     if equation.primitive.name == "shard_map":

@@ -111,11 +111,11 @@ def _first_shape(tree: Any) -> Shape:
 
 
 def _module_path(name_stack: str) -> Path:
-    """("encoder_0", "self_attention") of "Transformer/encoder_0/self_attention.keys_values"."""
+    """Returns ("encoder_0", "query") for "Transformer/encoder_0/query.keys_values"."""
     path: list[str] = []
     for scope in name_stack.split("/"):
         name = scope.split(".")[0]
-        # An einsum adds its letters to the stack; a method that calls its own module, its name.
+        # The stack also has an einsum's letters, and a name twice if a method calls its own module.
         if re.fullmatch(r"\w+", name) and path[-1:] != [name]:
             path.append(name)
     return tuple(path[1:])

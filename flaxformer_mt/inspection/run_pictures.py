@@ -1,5 +1,6 @@
 """Pictures of a finished run: its loss, and the attention of one translation."""
 
+import contextlib
 import importlib.util
 import io
 import json
@@ -22,15 +23,15 @@ def save_pictures(workdir: PathLike, translator: Translator, sentence: str) -> t
     Args:
       workdir: of a training run.
       translator: its model.
-      sentence: the source whose attention is drawn: that of the last layer of the decoder.
+      sentence: the source text. The figure has the source attention of the last decoder layer. A
+        sentence that is too long for the model gets none.
     """
     if importlib.util.find_spec("matplotlib") is None:
         return ()
     last_layer = translator.model.config.num_decoder_layers - 1
-    figures = {
-        "loss.png": draw_loss(workdir),
-        "attention.png": draw_attention(capture(translator, sentence), layer=last_layer),
-    }
+    figures = {"loss.png": draw_loss(workdir)}
+    with contextlib.suppress(ValueError):  # the sentence is longer than the model reads
+        figures["attention.png"] = draw_attention(capture(translator, sentence), layer=last_layer)
     for name, figure in figures.items():
         picture = io.BytesIO()
         figure.savefig(picture)
@@ -46,7 +47,8 @@ def draw_loss(workdir: PathLike) -> "Figure":
     from matplotlib.figure import Figure
 
     text = (as_path(workdir) / "metrics.jsonl").read_text(encoding="utf-8")
-    lines = [json.loads(line) for line in text.splitlines()]
+    # Not splitlines, which also splits at Unicode line separators in a sample.
+    lines = [json.loads(line) for line in text.split("\n") if line]
     figure = Figure(figsize=(6.4, 3.6), layout="constrained", dpi=120)
     axes = figure.subplots()
     for kind, marker in (("train", ""), ("validation", "o")):

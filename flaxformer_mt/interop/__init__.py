@@ -1,7 +1,7 @@
-"""Models in the formats of other tools: Hugging Face Marian (read, written), CTranslate2 (written).
+"""Models in the formats of other tools: Hugging Face Marian (both ways), CTranslate2 (export).
 
-`verify` compares an export with the workdir that it was made from. The command is
-`python -m flaxformer_mt.convert`; no other package imports this one.
+`verify` compares an export with its workdir. The command is `python -m flaxformer_mt.convert`. No
+other package imports this one.
 """
 
 from typing import Literal

@@ -1,6 +1,6 @@
-"""Conversion between our parameters and the tensors of another tool, by a table.
+"""Conversion between our parameters and the tensors of another tool, with a table.
 
-A row names a parameter and its axes, and a tensor and its layout, in axis letters as in einops:
+A row has the name and axes of a parameter, and the name and layout of a tensor, in einops notation:
 
     Row("query/kernel", "D N H", "q_proj.weight", "(N H) D")
 
@@ -18,14 +18,16 @@ from jaxtyping import Float
 
 
 class Row(NamedTuple):
-    """One parameter and its tensor."""
+    """A parameter and the corresponding tensor."""
 
     ours: str
     """Path of the parameter in the parameter tree."""
     axes: str
+    """Axes of the parameter."""
     theirs: str
     """Name of the tensor."""
     layout: str
+    """Axes of the tensor; merged axes are in parentheses."""
 
     def parameter_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Returns the shape of the parameter, given the size of each axis letter."""
@@ -66,7 +68,7 @@ class Row(NamedTuple):
 
 
 def linear(ours: str, theirs: str, inputs: str, outputs: str) -> tuple[Row, Row]:
-    """Returns the rows of a linear map: kernels are [inputs outputs], tensors [outputs, inputs]."""
+    """Returns the rows of a linear map: our kernel is [inputs outputs], theirs [outputs inputs]."""
     return (
         Row(f"{ours}/kernel", f"{inputs} {outputs}", f"{theirs}.weight", f"({outputs}) ({inputs})"),
         Row(f"{ours}/bias", outputs, f"{theirs}.bias", f"({outputs})"),
@@ -82,6 +84,6 @@ def norm(ours: str, theirs: str, scale: str = "weight", bias: str = "bias") -> t
 
 
 def prefixed(rows: Iterable[Row], ours: str, theirs: str) -> Iterator[Row]:
-    """Yields the rows of one layer, with the path of the layer on each side."""
+    """Yields rows whose names have the prefixes `ours` and `theirs`."""
     for row in rows:
         yield row._replace(ours=f"{ours}/{row.ours}", theirs=f"{theirs}.{row.theirs}")

@@ -1,14 +1,14 @@
-"""Verification of an export: the workdir and the export translate the same file.
+"""Verifies an export: the workdir and the export translate the same file.
 
-The export runs in the engine that it was made for. Both searches follow rules that the engine has:
+The export runs in its own engine. Both searches use the rules of the engine:
 
     Marian, in transformers    length_normalization "average", forced_end "free",
                                early_stopping "heuristic"
     CTranslate2                the same, with renormalize, and early_stopping "first", or "exact" if
                                the length penalty is 0 (its src/decoding.cc, patience 1)
 
-One difference remains: CTranslate2 ends every hypothesis one token before the length limit, and
-our search may stop earlier. It affects translations that reach the limit.
+One difference remains for translations that reach the length limit: CTranslate2 ends every
+hypothesis one token before the limit, and our search may stop earlier.
 """
 
 import dataclasses
@@ -41,9 +41,9 @@ PACKAGES = {"marian": ("torch", "transformers"), "ctranslate2": ("ctranslate2",)
 MIN_IDENTICAL = 0.995
 """Least share of identical translations of an export with unrounded parameters."""
 MAX_BLEU_LOSS = 1.0
-"""How much lower the BLEU of a rounded export may be than the workdir's, against references."""
+"""With references: largest loss of BLEU of a rounded export, compared with the workdir."""
 MIN_BLEU_TO_WORKDIR = 85.0
-"""Without references: least BLEU of a rounded export, against the translations of the workdir."""
+"""Without references: least BLEU of a rounded export against the translations of the workdir."""
 
 
 class VerificationFailed(ValueError):
@@ -55,7 +55,7 @@ class Translation(NamedTuple):
 
     text: str
     score: float
-    """Log-probability / tokens ** alpha, EOS counted; natural logarithm."""
+    """Log-probability (natural logarithm) / tokens ** alpha. The tokens include EOS."""
 
 
 def verify_export(
@@ -69,24 +69,24 @@ def verify_export(
     beam_size: int = 5,
     length_penalty: float = 1.0,
 ) -> str:
-    """Compares the translations of an export with those of the model that it was made from.
+    """Compares the translations of an export with those of the original model.
 
     Args:
-      directory: of the export. The report is written into it, as verification.json: the rules of
-        both searches, the results of `compare`, the first lines that differ, and versions.
-      format: of the export.
-      loaded: the model.
+      directory: directory of the export. The report, verification.json, is written there: the rules
+        of both searches, the results of `compare`, the first lines that differ, and versions.
+      format: format of the export.
+      loaded: the original model.
       file: UTF-8 text to translate, one sentence a line.
-      exact: whether the export has the parameters unrounded.
-      reference: UTF-8 file with the reference translation of each line, if there is one.
-      beam_size: of both searches.
-      length_penalty: of both searches.
+      exact: whether the export has unrounded parameters.
+      reference: UTF-8 file with the reference translation of each line; "" = none.
+      beam_size: beam size of both searches.
+      length_penalty: length penalty of both searches.
 
     Returns:
       The results in a few lines.
 
     Raises:
-      VerificationFailed: the translations differ too much. The report is written nevertheless.
+      VerificationFailed: the translations differ too much. The report is still written.
       ValueError, OSError: the text cannot be read, or the engine is not installed.
     """
     files = open_parallel(file, *([reference] if reference else []))
@@ -146,10 +146,10 @@ def compare(
 ) -> dict[str, Any]:
     """Returns how similar two lists of translations are.
 
-    identical: share of lines with the same text.
+    identical: fraction of lines with the same text.
     largest_score_difference: over the identical lines; None if there are none.
-    against: "reference", or without references "workdir": its translations are the references.
-    bleu, chrf: scores of "workdir" and "export" by sacreBLEU, cased, and the "signature".
+    against: "reference", or "workdir" if its translations serve as references.
+    bleu, chrf: cased sacreBLEU scores of "workdir" and "export", and the "signature".
     """
     gaps = [
         abs(one.score - other.score)
@@ -160,7 +160,7 @@ def compare(
     against = workdir if references is None else references
     tokenize = default_tokenize(language, text=against)
     scores = {
-        # Without effective order, identical lines of fewer than four words have a BLEU of 0.
+        # Without effective order, a text of lines with fewer than four words has a BLEU of 0.
         "bleu": [
             bleu(side, against, tokenize=tokenize, effective_order=True)
             for side in (workdir, export)
@@ -196,7 +196,7 @@ def judge(found: dict[str, Any], *, exact: bool) -> tuple[bool, str]:
 def _search_rules(
     format: Format, loaded: LoadedModel, limit: int, beam_size: int, length_penalty: float
 ) -> DecodingConfig:
-    """Returns the rules of both searches. Engines have one length limit for all sentences."""
+    """Returns the rules of both searches, with one length limit for all sentences."""
     given = loaded.config.decoding
     kept = ("tokens_per_batch", "max_rows_per_batch", "allow_unknown", "allow_special", "forbidden")
     rules = DecodingConfig(
@@ -226,7 +226,7 @@ def _search_rules(
 def _by_us(
     loaded: LoadedModel, decoding: DecodingConfig, lines: Sequence[str]
 ) -> list[Translation]:
-    """Returns the translations of our own search, in float32 as the engines."""
+    """Returns the translations of our own search, in float32 as in the engines."""
     translator = Translator(
         loaded.model.clone(config=dataclasses.replace(loaded.model.config, dtype="float32")),
         loaded.params,
@@ -243,11 +243,11 @@ def _by_ctranslate2(
     """Returns the translations of CTranslate2 on the CPU."""
     import ctranslate2
 
-    # One batch for each CPU: threads that share a batch wait for one another.
+    # One batch for each CPU, because threads that share a batch wait for each other.
     engine = ctranslate2.Translator(str(directory), inter_threads=num_cpus(), intra_threads=1)
     source, target = tokenizer.source, tokenizer.target
     names = read_pieces(directory, "target")
-    # Names of special tokens are known from the export alone. All others must be our pieces.
+    # Only the export knows the names of special tokens. All other tokens must be our pieces.
     ids = {text: i for pieces in (names, target.pieces) for i, text in enumerate(pieces)}
     suppressed = np.flatnonzero(suppressed_tokens(tokenizer, decoding))
     found = engine.translate_batch(
@@ -259,13 +259,13 @@ def _by_ctranslate2(
         max_decoding_length=decoding.max_target_length - 1,  # without EOS
         min_decoding_length=0,
         suppress_sequences=[[names[token]] for token in suppressed],
-        return_end_token=True,  # then the length penalty counts EOS
+        return_end_token=True,  # so that the length penalty counts EOS
         return_scores=True,
     )
     translations = []
     for one in found:
         tokens, score = one.hypotheses[0], one.scores[0]
-        if tokens[-1:] != [names[target.eos_id]]:  # at the limit, ours gets EOS free, and counts it
+        if tokens[-1:] != [names[target.eos_id]]:  # at the limit, our search adds and counts EOS
             score *= (len(tokens) / (len(tokens) + 1)) ** decoding.length_penalty
         text = target.detokenize([ids[token] for token in tokens])
         translations.append(Translation(text, score))
@@ -277,8 +277,8 @@ def _by_transformers(
 ) -> list[Translation]:
     """Returns the translations of transformers on the CPU.
 
-    generation_config.json says which tokens it does not generate. Raises ValueError if a package is
-    missing, and for greedy search, of which transformers reports no score.
+    generation_config.json lists the tokens that it must not generate. Raises ValueError if a
+    package is missing, and for greedy search, because transformers then reports no scores.
     """
     if decoding.beam_size < 2:
         raise ValueError("verify a Marian export with a beam of at least 2, not greedy search")

@@ -1,4 +1,4 @@
-"""A workdir of ours from a model of another tool, ready to translate and to train."""
+"""Writes a workdir for a model of another tool, to translate and to train."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ FIRST_BATCH = {"data": {"epoch": 0, "index": 0}}  # see `training.state.Progress
 
 
 def write_workdir(workdir: str | os.PathLike[str], loaded: LoadedModel) -> None:
-    """Writes the tokenizer, the parameters as checkpoint 0, and last of all config.json.
+    """Writes the tokenizer, the parameters as checkpoint 0, and last config.json.
 
     The checkpoint has a fresh optimiser state: `train` on this workdir starts from the parameters
     at step 0. Raises OSError if the workdir cannot be written.

@@ -66,7 +66,7 @@ def make_product(contract: Contract, sum_of_outer_products: SumOfOuterProducts) 
     ) -> Float[Array, "..."]:
         first = tuple(range(len(inputs)))
         last = tuple(range(kernel.ndim - len(inputs), kernel.ndim))
-        if inputs not in (first, last):  # else the gradient had another order
+        if inputs not in (first, last):  # else the gradient has its dimensions in another order
             raise ValueError(
                 f"inputs must be the first or the last of the {kernel.ndim} dimensions of the "
                 f"kernel, {first} or {last}, got {inputs}."

@@ -81,8 +81,8 @@ class TransformerConfig:
     layer_loop: LayerLoop = "unrolled"
     """Training: "scan" compiles one layer and loops over it. Use it for deep models."""
     remat: Remat = "none"
-    """Training: the backward pass saves memory by computing again nothing ("none"), the whole layer
-    ("full"), or all but the matrix products ("dots")."""
+    """Training: what the backward pass computes again, to save memory: nothing ("none"), the whole
+    layer ("full"), or all but the matrix products ("dots")."""
 
     def __post_init__(self) -> None:
         for problem in _problems(self):

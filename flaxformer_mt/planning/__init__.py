@@ -1,6 +1,6 @@
-"""A recipe and hardware -> the compiler's estimate of memory, operations and time.
+"""Compiler estimates of memory, operations and time of a recipe on some hardware.
 
-Nothing runs: programs are compiled for devices that need not exist here. `workload` gives the batch
-shapes, `hardware` the devices, `compiler` reads one compiled program, `memory` has the training
-step and searches the micro-batch that fits, `plans` puts all of it together.
+Programs are compiled but not run, so the devices need not exist here. `workload` has the batch
+shapes, `hardware` the devices, `compiler` the estimate of one program, `memory` the training step
+and the search for the micro-batch that fits, and `plans` the plan of a recipe.
 """

@@ -1,4 +1,4 @@
-"""Bytes that devices send each other in a compiled program, read from its optimised HLO text."""
+"""Counts the bytes that devices send in a compiled program, from its optimised HLO text."""
 
 import functools
 import math
@@ -17,12 +17,12 @@ _ARRAY = re.compile(r"\b(pred|[a-z]+\d+(?:e\d+m\d+\w*)?)\[([\d,]*)\]")
 def sent_bytes(hlo: str, *, devices: int) -> Counter[str]:
     """Returns the bytes that one device sends in one run, by kind such as "all-reduce".
 
-    Each collective goes round a ring of its group. In a loop it counts as often as the loop runs,
-    or once where the text does not state the number of iterations.
+    It assumes ring algorithms. A collective in a loop counts once for each iteration, or once if
+    the text does not state the number of iterations.
 
     Args:
       hlo: `compiled.as_text()`.
-      devices: of the program; the size of a group that the text does not state.
+      devices: number of devices of the program, which is also the default size of a group.
     """
     computations: dict[str, list[str]] = {}
     name = entry = ""
@@ -49,7 +49,7 @@ def sent_bytes(hlo: str, *, devices: int) -> Counter[str]:
 
 
 def _trip_count(line: str, condition: list[str]) -> int:
-    """Iterations of a loop that counts up to a constant; 1 for any other loop."""
+    """Returns the iterations of a loop that counts up to a constant; 1 for any other loop."""
     if known := re.search(r'known_trip_count":\{"n":"(\d+)"', line):
         return int(known[1])
     text = "\n".join(condition)
@@ -61,7 +61,10 @@ def _trip_count(line: str, condition: list[str]) -> int:
 
 
 def _result_bytes(types: str, *, is_start: bool) -> int:
-    """Bytes of a type or a tuple of types; an asynchronous start lists its operands first."""
+    """Returns the bytes of a type or a tuple of types.
+
+    The tuple of an asynchronous start lists the operands before the results.
+    """
     sizes = []
     for name, shape in _ARRAY.findall(types):
         bits = re.search(r"\d+", name)
@@ -73,7 +76,7 @@ def _result_bytes(types: str, *, is_start: bool) -> int:
 
 
 def _sent_share(kind: str, line: str, devices: int) -> float:
-    """Bytes that a device sends for each byte of its result, round a ring of the group."""
+    """Returns the bytes that a device sends for each byte of its result in a ring algorithm."""
     group = _group_size(line, devices)
     if kind == "all-reduce":
         return 2 * (group - 1) / group
@@ -83,7 +86,7 @@ def _sent_share(kind: str, line: str, devices: int) -> float:
 
 
 def _group_size(line: str, devices: int) -> int:
-    """Devices that take part in one collective."""
+    """Returns the number of devices in the group of a collective."""
     if listed := re.search(r"replica_groups=\{\{([\d,]*)\}", line):
         return len(listed[1].split(","))
     if iota := re.search(r"replica_groups=\[(\d+),(\d+)\]<=", line):

@@ -1,8 +1,8 @@
-"""Devices to compile for: TPU slices and GPUs that need not be here, or the devices that are.
+"""Devices to compile for: TPU slices and GPUs that need not be here, or the local devices.
 
 open_topology("v5e:2x4")    8 TPU chips; needs Linux and the extra [tpu]
 open_topology("h100:8")     8 GPUs of one host; needs Linux and the extra [gpu]
-local_devices()             what JAX finds here
+local_devices()             the devices that JAX finds here
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import jax
 
 EXAMPLES = "v5e:1x1, v5e:2x4, v5e:16x16, v6e:2x4, v4:2x2x2, v5p:2x2x1, h100:1, h100:8"
 # From Google's page on each TPU version (cloud.google.com/tpu/docs): GiB of memory, bfloat16
-# operations/s, bits/s to other chips, dimensions of a slice, its largest size.
+# operations/s, bits/s to other chips, dimensions of a slice, most chips of a slice.
 _TPUS = {
     "v4": (32, 275e12, 2400e9, 3, 4096),
     "v5e": (16, 197e12, 1600e9, 2, 256),
@@ -26,7 +26,7 @@ _TPUS = {
     "v6e": (32, 918e12, 3584e9, 2, 256),
 }
 _H100_MEMORY = 84_929_347_584
-# libtpu would otherwise log much, ask a cloud service and refuse to share this machine.
+# Without these, libtpu logs much, queries a cloud service and refuses to share this machine.
 _FOR_LIBTPU = {
     "TPU_SKIP_MDS_QUERY": "1",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
@@ -35,7 +35,7 @@ _FOR_LIBTPU = {
     "TPU_STDERR_LOG_LEVEL": "3",
     "TPU_MIN_LOG_LEVEL": "3",
 }
-# There is no driver to check; autotuning would run kernels.
+# There is no driver to check, and autotuning would run kernels.
 _FOR_CUDA = {
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
     "XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false",
@@ -44,19 +44,19 @@ _FOR_CUDA = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """Devices to compile for, and what the manufacturer states about each; 0 = not known."""
+    """Devices to compile for, and the specification of each device; 0 = unknown."""
 
     name: str
     devices: tuple[Any, ...]
-    """As JAX has them. Those of a topology can be compiled for, but cannot run."""
+    """JAX devices. Programs can be compiled for the devices of a topology, but cannot run there."""
     memory: int = 0
-    """Bytes."""
+    """Bytes of memory."""
     flops: float = 0.0
     """Peak bfloat16 operations per second."""
     interconnect: float = 0.0
     """Bytes per second from a device to others, over all links."""
     compiler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """For `Lowered.compile`."""
+    """Options for `Lowered.compile`."""
 
 
 def open_topology(name: str) -> Hardware:
@@ -66,7 +66,7 @@ def open_topology(name: str) -> Hardware:
       name: a TPU version and an arrangement of chips, "v5e:2x4", or a number of GPUs, "h100:8".
 
     Raises:
-      ValueError: no such hardware, or its compiler is not installed.
+      ValueError: the hardware is unknown, or its compiler is not installed.
     """
     if gpus := re.fullmatch(r"h100:([1-8])", name):
         return _open_h100(name, int(gpus[1]))
@@ -82,7 +82,7 @@ def hosts_of(name: str) -> tuple[int, int]:
         return 1, int(gpus[1])
     _, bounds = _parse_tpu(name)
     count = math.prod(bounds)
-    # Slices of v5e and v6e with 8 chips have one host; all larger slices have 4 chips a host.
+    # A slice of v5e or v6e with 8 chips has one host. All larger slices have 4 chips a host.
     per_host = count if count <= 4 or (len(bounds) == 2 and count == 8) else 4
     return -(-count // per_host), per_host
 
@@ -116,24 +116,24 @@ def _parse_tpu(name: str) -> tuple[str, list[int]]:
 def _open_tpu(name: str, version: str, bounds: list[int]) -> Hardware:
     gib, flops, interconnect_bits, *_ = _TPUS[version]
     count = math.prod(bounds)
-    # A host has 2 x 2 chips; in smaller and odd slices it has one.
+    # A host has 2 x 2 chips. In slices that do not divide by that, it has one chip.
     even = bounds[0] % 2 == 0 and bounds[1] % 2 == 0
     options = {} if even else {"chips_per_host_bounds": (1, 1, 1)}
     devices = _describe(name, "tpu", "libtpu", _FOR_LIBTPU, topology_name=name, **options)
-    per_chip = max(1, len(devices) // count)  # a v4 chip is two devices, each with half of it
+    per_chip = max(1, len(devices) // count)  # a v4 chip is two devices; each has half of it
     return Hardware(
         name=name,
         devices=devices,
         memory=(gib << 30) // per_chip,
         flops=flops / per_chip,
         interconnect=interconnect_bits / 8 / per_chip,
-        # A real run's effort takes seven times as long, and the compiler then states no time.
+        # At default effort, compilation takes seven times as long, and states no time.
         compiler_options={"exec_time_optimization_effort": -1.0},
     )
 
 
 def _open_h100(name: str, count: int) -> Hardware:
-    """GPUs without operations per second, since their compiler states no time."""
+    """Returns H100 GPUs. Their `flops` is 0, because their compiler states no time."""
     target = resources.files("flaxformer_mt.planning").joinpath("h100.txtpb").read_text()
     options = {"topology_name": "h100", "target_config": target, "topology": f"1x1x{count}"}
     devices = _describe(name, "cuda", "jax_cuda13_plugin", _FOR_CUDA, **options)
@@ -143,7 +143,7 @@ def _open_h100(name: str, count: int) -> Hardware:
 def _describe(
     name: str, platform: str, plugin: str, environment: dict[str, str], **options: Any
 ) -> tuple[Any, ...]:
-    """The devices that a compiler plug-in makes of the options."""
+    """Returns the devices that a compiler plug-in makes from the options."""
     from jax.experimental import topologies
 
     if importlib.util.find_spec(plugin) is None:
@@ -153,7 +153,7 @@ def _describe(
         )
     for variable, value in environment.items():
         os.environ.setdefault(variable, value)
-    with contextlib.suppress(RuntimeError):  # JAX is in use already
+    with contextlib.suppress(RuntimeError):  # JAX is already in use
         jax.config.update("jax_platforms", "cpu")
     try:
         return tuple(topologies.get_topology_desc(platform=platform, **options).devices)

@@ -75,7 +75,7 @@ class MicroBatchPlan(NamedTuple):
       tokens_per_device: the value for `mesh.tokens_per_device`.
       peaks: peak bytes of a device for each shape, with that value.
       limit: bytes that a device may use.
-      shards: devices that a batch is split over.
+      shards: number of devices that split a batch.
     """
 
     tokens_per_device: int
@@ -94,9 +94,9 @@ def plan_micro_batches(
 
     Args:
       program: the training step.
-      shapes: of the batches.
+      shapes: shapes of the batches.
       limit: bytes that a device may use; `sharding.parse_memory(config.mesh.memory_limit)`.
-      compiler_options: for `Lowered.compile`.
+      compiler_options: options for `Lowered.compile`.
 
     Raises:
       ValueError: one row of a shape does not fit, or a shape cannot be split over the devices.
@@ -107,7 +107,7 @@ def plan_micro_batches(
         lowered = step.lower(*arguments)
         try:
             return peak_bytes(lowered.compile(compiler_options=compiler_options or None))
-        except RuntimeError as error:  # JAX's errors of compiling are RuntimeErrors
+        except RuntimeError as error:  # compilation raises RuntimeErrors
             if requested := requested_bytes(str(error)):
                 return max(requested, limit + 1)
             raise
@@ -127,11 +127,11 @@ def fit_micro_batches(
     """Returns the largest micro-batch whose peak memory fits `limit` for every shape.
 
     Args:
-      peak_of: compiles the step for a shape and a number of tokens per device, and returns its peak
-        bytes on a device; called once for each number of rows.
-      shapes: of the batches.
+      peak_of: takes a shape and a number of tokens per device, compiles the step, and returns its
+        peak bytes on a device; called once for each shape and number of rows.
+      shapes: shapes of the batches.
       limit: bytes that a device may use.
-      shards: devices that a batch is split over.
+      shards: number of devices that split a batch.
       state: bytes of parameters and optimiser state on a device, for the message.
 
     Raises:
@@ -173,14 +173,14 @@ def _no_row_fits(shape: BatchShape, needed: int, limit: int, state: int) -> str:
 
 
 def bytes_on_device(tree: Any) -> int:
-    """Returns the bytes on one device of a tree of shapes with shardings."""
+    """Returns the bytes that a tree of shapes with shardings takes on one device."""
     return sum(
         x.dtype.itemsize * math.prod(x.sharding.shard_shape(x.shape)) for x in jax.tree.leaves(tree)
     )
 
 
 def memory_table(plan: MicroBatchPlan) -> str:
-    """Returns the micro-batches and the memory of each shape as text."""
+    """Returns a text table of the micro-batches and the memory of each shape."""
     tokens, limit = plan.tokens_per_device, plan.limit
     lines = [
         f"micro-batches of at most {tokens:,} tokens a device; peak memory of a device by the "

@@ -1,4 +1,4 @@
-"""The plan of a recipe on some hardware: an estimate of each program, and a table of all."""
+"""The plan of a recipe on some hardware: an estimate of each program, and a table of them."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -33,31 +33,31 @@ HEADER = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a recipe takes on some hardware."""
+    """The estimates of a recipe on some hardware."""
 
     hardware: Hardware
     train: tuple[Estimate, ...] = ()
     """The training step of each batch shape."""
     state_bytes: int = 0
-    """Parameters and optimiser state on one device."""
+    """Bytes of parameters and optimiser state on one device."""
     memory: str = ""
-    """With `mesh.memory_limit`, a table of the micro-batches."""
+    """A table of the micro-batches, with `mesh.memory_limit`; "" without it."""
     tokens_per_second: float = 0.0
-    """Target tokens of training, over all shapes; 0 = unknown."""
+    """Target tokens per second of training, over all shapes; 0 = unknown."""
     failure: str = ""
-    """Why nothing could be compiled, such as a mesh that does not fit; "" if it could."""
+    """Why there is no estimate, such as a mesh that does not fit; "" if there is one."""
 
 
 def make_plan(config: Config, hardware: Hardware, batches: Sequence[AssumedBatch]) -> Plan:
-    """Compiles the training step of a recipe for some hardware; nothing runs.
+    """Compiles the training step of a recipe for some hardware. It runs nothing.
 
     Args:
       config: the recipe.
-      hardware: to compile for.
-      batches: to train on.
+      hardware: the devices to compile for.
+      batches: the training batches.
 
     Returns:
-      The plan; with `failure` if mesh or memory limit do not fit the hardware.
+      The plan. It has a `failure` if mesh or memory limit do not fit the hardware.
     """
     kernels = choose_kernels(config.model.kernels, hardware.devices[0].platform)
     size = config.data.tokenizer.vocab_size
@@ -125,7 +125,7 @@ def _cells(one: Estimate) -> str:
 
 
 def summary_lines(plan: Plan, config: Config) -> Iterator[str]:
-    """Yields what did not compile, whether all fits, and how fast training is: a line each."""
+    """Yields lines that say what did not compile, whether memory suffices, and the speed."""
     for line in _summary(plan, config):
         yield f"{plan.hardware.name}: {line}"
     if plan.memory:

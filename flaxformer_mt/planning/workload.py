@@ -1,4 +1,4 @@
-"""The batches of a recipe, for sentences of assumed lengths; reads no data."""
+"""The batches of a recipe for sentences of assumed lengths. It reads no data."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from flaxformer_mt.data.batching.packing import pack_lengths
 from flaxformer_mt.data.pipeline import choose_shapes
 
 MEDIAN_LENGTH, SIGMA, NUM_PAIRS = 27, 0.55, 20_000
-"""Assumed lengths in tokens: log-normal, cut off at the limits; news text is about like this."""
+"""Assumed lengths in tokens: log-normal, clipped at the limits. News text is similar."""
 
 
 class AssumedBatch(NamedTuple):
@@ -21,9 +21,9 @@ class AssumedBatch(NamedTuple):
 
     shape: BatchShape
     target_tokens: float
-    """Of one batch, without padding."""
+    """Target tokens of one batch, without padding."""
     share: float
-    """Fraction of all batches that has this shape."""
+    """Fraction of all batches that have this shape."""
 
 
 def assume_batches(config: Config) -> list[AssumedBatch]:
@@ -43,7 +43,7 @@ def assume_batches(config: Config) -> list[AssumedBatch]:
 
 
 def largest_batch(batches: Sequence[AssumedBatch]) -> AssumedBatch:
-    """Returns a batch with the most attention logits, as full of tokens as the average batch."""
+    """Returns a batch of the shape with the most attention logits, with average padding."""
     cells = sum(batch.share * batch.shape.rows * batch.shape.target_length for batch in batches)
     fill = sum(batch.share * batch.target_tokens for batch in batches) / cells
     shape = max((batch.shape for batch in batches), key=attention_cells)
@@ -51,13 +51,13 @@ def largest_batch(batches: Sequence[AssumedBatch]) -> AssumedBatch:
 
 
 def attention_cells(shape: BatchShape) -> int:
-    """Returns the attention logits of one head in encoder, decoder and source attention."""
+    """Returns the number of attention logits of one head: encoder, source and decoder attention."""
     rows, source, target = shape
     return rows * (source * source + source * target + target * target)
 
 
 def describe_assumptions(config: Config) -> str:
-    """Returns what `assume_batches` assumes, in a sentence."""
+    """Returns a sentence about the assumptions of `assume_batches`."""
     data = config.data
     return (
         f"Batch shapes: ASSUMED: {NUM_PAIRS:,} pairs of log-normal lengths, median {MEDIAN_LENGTH} "
@@ -67,9 +67,9 @@ def describe_assumptions(config: Config) -> str:
 
 
 def _assume_lengths(*limits: int) -> list[Int[np.ndarray, "n"]]:
-    """Returns the tokens of sources and of targets; a source and its target are about as long.
+    """Returns the numbers of source and of target tokens. Both sides of a pair are similarly long.
 
-    One pair has the maximal lengths, so that the largest shape is among those to compile.
+    One pair has the maximal lengths, so that the largest shape is compiled.
     """
     rng = np.random.default_rng(0)
     common = rng.normal(np.log(MEDIAN_LENGTH), SIGMA, NUM_PAIRS)

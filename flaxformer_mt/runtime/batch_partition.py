@@ -1,8 +1,8 @@
 """Partitions a global batch over micro-batches, devices and processes: integers only, no JAX.
 
-The config defines the batch, and a partition does not change it. The rows are accumulated over A
-micro-batches if memory is short. Each micro-batch is split over the devices of the mesh axes `data`
-and `fsdp` (the shards). Empty rows fill up the last ones.
+The config defines the batch, and a partition does not change its content. If memory is short, the
+rows are accumulated over A micro-batches. Each micro-batch is split over the devices of the mesh
+axes `data` and `fsdp` (the shards). Empty rows at the end make all shards equally large.
 """
 
 import dataclasses
@@ -15,10 +15,10 @@ from flaxformer_mt.data.batching.batch import BatchShape
 
 
 class BatchPartition(NamedTuple):
-    """A batch as `micro_batches` of `rows` each; rows beyond those of the batch are empty."""
+    """A batch as `micro_batches` of `rows` rows each. Surplus rows are empty."""
 
     micro_batches: int  # A
-    rows: int  # B: of one micro-batch, over all shards
+    rows: int  # B: rows of one micro-batch, over all shards
 
     @property
     def total(self) -> int:
@@ -32,7 +32,7 @@ def partition_batch(
     """Returns the partition with the fewest micro-batches that fit `tokens_per_device`.
 
     Args:
-      shape: of a global batch.
+      shape: the shape of a global batch.
       shards: number of devices that split a batch.
       tokens_per_device: largest number of source cells, and of target cells, including padding,
         of one micro-batch on one device; 0 = no limit.
@@ -59,7 +59,7 @@ def partition_batch(
 
 @dataclasses.dataclass(frozen=True)
 class ProcessRows:
-    """The rows of each batch that one process reads: those of its own shards.
+    """The rows of each batch that one process reads: the rows of its own shards.
 
     Attributes:
       shards: number of devices that split a batch, over all processes.

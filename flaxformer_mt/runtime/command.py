@@ -1,4 +1,4 @@
-"""Settings of a whole process: only commands change them, never an import or a library function."""
+"""Settings of a whole process. Only commands change them; imports and library functions do not."""
 
 import atexit
 import contextlib
@@ -24,10 +24,10 @@ def prepare_process() -> None:
     """Sets up this process for one command. Every command calls it first."""
     keep_freed_memory()
     # Tracing creates millions of objects. With Python's default threshold, garbage collection
-    # takes half a second of a start, and the collection at exit a third.
+    # takes 0.5 s of a start, and the collection at exit takes 0.3 s.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
-    # Libraries would configure "WARNING:module:message". Our warnings are messages to the user.
+    # The default format is "WARNING:module:message", but our warnings are messages to the user.
     logging.basicConfig(format="%(message)s")
     # Orbax raises each failure and also logs it, with a traceback.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
@@ -35,10 +35,10 @@ def prepare_process() -> None:
 
 
 def _hide_closed_event_loops() -> None:
-    """Hides the traceback that each unfinished write of a checkpoint prints after a failed one.
+    """Hides the tracebacks of unfinished checkpoint writes after one write has failed.
 
-    Orbax raises the failure itself. It closes the event loop of the other writes, which tensorstore
-    then reports, one by one.
+    Orbax raises the failure itself. It closes the event loop of the other writes, and tensorstore
+    then prints a traceback for each of them.
     """
     show = sys.unraisablehook
 
@@ -50,11 +50,11 @@ def _hide_closed_event_loops() -> None:
 
 
 def platform_problem() -> str:
-    """Returns why JAX cannot use JAX_PLATFORMS, and what to install; "" if it can."""
+    """Returns why JAX cannot use JAX_PLATFORMS, and a remedy; "" if it can."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
     if not platforms:
         return ""
-    import jax  # not above: --help does not need it
+    import jax  # slow, and --help does not need it
 
     try:
         jax.devices()
@@ -68,7 +68,7 @@ def platform_problem() -> str:
 
 
 def memory_problem(error: BaseException) -> str:
-    """Returns what to change if an error says that memory is exhausted; "" for another error."""
+    """Returns a message with remedies for an out-of-memory error; "" for any other error."""
     text = str(error).strip()
     if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in text:
         return ""
@@ -76,16 +76,16 @@ def memory_problem(error: BaseException) -> str:
     return (
         f"out of memory: {reason}\n"
         "Training: --mesh.memory-limit 14GB (less than the device has) divides each batch into "
-        "parts that fit, and keeps the result; --model.remat and a smaller "
-        "--data.tokens-per-batch need less too. The newest checkpoint is "
+        "parts that fit, with the same result; --model.remat and a smaller "
+        "--data.tokens-per-batch also reduce memory. The newest checkpoint is "
         "whole: the same command continues from it.\n"
-        "Translating, scoring: lower --decoding.tokens-per-batch; --resume goes on after the "
+        "Translating, scoring: lower --decoding.tokens-per-batch; --resume continues after the "
         "finished lines"
     )
 
 
 def message_of(error: Exception) -> str:
-    """Returns the message of bad input or a failing file, and what to do about a full disk."""
+    """Returns the message of an error, with the file name and, for a full disk, a remedy."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -99,7 +99,7 @@ def message_of(error: Exception) -> str:
 
 @contextlib.contextmanager
 def second_interrupt_ends() -> Iterator[None]:
-    """Lets a second ctrl-C end the process at once, also while the first one cleans up."""
+    """Makes a second ctrl-C end the process at once, even during the clean-up after the first."""
     default = signal.default_int_handler
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not default:
@@ -118,10 +118,11 @@ def second_interrupt_ends() -> Iterator[None]:
 
 
 def exit_process(status: int) -> NoReturn:
-    """Ends a command: `sys.exit(status)`, but after a signal (130, 141, 143) without C's handlers.
+    """Ends a command as `sys.exit(status)`, but skips C's exit handlers after a signal.
 
-    Signals do not cancel XLA compilation. Its threads would crash when the exit handlers of the C
-    library free their data. Python's exit handlers run, so that processes disconnect in order.
+    The status after a signal is 130, 141 or 143. Signals do not cancel XLA compilation. Its threads
+    would crash when C's exit handlers free their data. Python's exit handlers still run, so that
+    processes disconnect properly.
     """
     if status <= 128:
         sys.exit(status)

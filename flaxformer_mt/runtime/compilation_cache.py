@@ -15,16 +15,16 @@ import jax
 from flaxformer_mt.storage.paths import cache_folder
 
 MAX_BYTES = 1 << 29
-"""Room for about a thousand compiled searches of a small model."""
+"""Enough for about a thousand compiled searches of a small model."""
 
 
 def keep_programs() -> None:
-    """Makes JAX keep all programs that it compiles from now on in the user's cache folder.
+    """Makes JAX write all programs that it compiles from now on to the user's cache folder.
 
     Call it after `processes.connect`. It does nothing if the user has configured JAX's cache (see
-    `cli.ABOUT_CACHE`), if the folder is not writable, or if the run has several processes: those
-    may compile a program together (on GPUs), and would wait forever for one that finds it in its
-    own cache.
+    `cli.ABOUT_CACHE`), if the folder is not writable, or if the run has several processes. On GPUs,
+    processes may compile a program together. If one process found it in its cache, the others would
+    wait forever.
     """
     settings: Any = jax.config  # its attributes are not declared
     decided = settings.jax_compilation_cache_dir is not None
@@ -39,16 +39,15 @@ def keep_programs() -> None:
         return
     delete_oldest(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update(
-        "jax_persistent_cache_min_compile_time_secs", 0.0
-    )  # many short compilations add up
+    # Many short compilations add up.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def delete_oldest(folder: Path, max_bytes: int = MAX_BYTES) -> None:
-    """Deletes the least recently read files until the rest has at most `max_bytes`.
+    """Deletes the least recently used files until at most `max_bytes` are left.
 
-    JAX's own limit, `jax_compilation_cache_max_size`, needs file locks and another package, and
-    stops writing entries after a run was killed during a write.
+    JAX's own limit, `jax_compilation_cache_max_size`, needs another package and file locks. After a
+    run was killed during a write, it stops writing entries.
     """
     with contextlib.suppress(OSError):  # another run may delete the same files
         files = [path for path in folder.rglob("*") if path.is_file()]

@@ -4,12 +4,12 @@ import os
 
 
 def allowed_cpus() -> list[int]:
-    """Returns their numbers."""
+    """Returns the numbers of the CPUs."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def num_cpus() -> int:
-    """Returns their count, which is also JAX's number of threads."""
+    """Returns the number of CPUs, which is also JAX's number of threads."""
     return len(allowed_cpus())

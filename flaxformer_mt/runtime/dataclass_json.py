@@ -1,6 +1,6 @@
-"""Builds config dataclasses from JSON and checks every key and type, and bounds of numbers.
+"""Builds config dataclasses from JSON. Checks keys, types and bounds of numbers.
 
-`dataclasses.asdict` is the other direction. Field types may be int, float, bool, str, Literal,
+`dataclasses.asdict` is the inverse. Field types may be int, float, bool, str, Literal,
 `tuple[X, ...]` and dataclasses of these.
 """
 
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 def from_dict(kind: type[T], values: Any, *, where: str = "") -> T:
-    """Returns the dataclass `kind` from nested dicts and lists, as JSON gives them.
+    """Returns a dataclass `kind` made from nested dicts and lists (parsed JSON).
 
     A missing key keeps its default.
 
     Args:
-      kind: the dataclass.
-      values: its fields.
+      kind: the dataclass type.
+      values: {field name: value}.
       where: dotted path of `values`, for messages.
 
     Raises:
@@ -42,14 +42,14 @@ def from_dict(kind: type[T], values: Any, *, where: str = "") -> T:
 def rename_keys(
     values: dict[str, Any], renamed: Mapping[str, str], removed: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Returns nested dicts with old keys replaced, so that files of earlier versions load.
+    """Returns nested dicts with the current keys, so that files of earlier versions load.
 
     Args:
       values: nested dicts; not changed.
       renamed: old dotted path -> new dotted path.
       removed: dotted paths of keys to drop.
     """
-    from flax.traverse_util import flatten_dict, unflatten_dict  # not above: it imports JAX
+    from flax.traverse_util import flatten_dict, unflatten_dict  # imports JAX, which is slow
 
     flat = flatten_dict(values, sep=".", keep_empty_nodes=True)
     flat = {
@@ -64,7 +64,7 @@ def rename_keys(
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Returns the end of an error message: the nearest of `choices`, or all if none is near."""
+    """Returns the end of an error message: the most similar choice, or all if none is similar."""
     choices = list(choices)
     nearest = difflib.get_close_matches(word, choices, n=1)
     return f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(choices)}"
@@ -107,11 +107,11 @@ FRACTION = Bounds(0, 1)
 
 
 def check_bounds(config: Any, section: str, bounds: Mapping[str, Bounds]) -> None:
-    """Checks fields of a dataclass against a table.
+    """Checks that fields of a dataclass are within bounds.
 
     Args:
       config: the dataclass.
-      section: the name that users know it by, such as "training".
+      section: its name in messages, such as "training".
       bounds: field name -> bounds.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Malloc settings that keep freed memory of the CPU backend for the next step.
+"""Malloc settings that make the CPU backend reuse freed memory in the next step.
 
-XLA allocates all buffers in each step. By default glibc's malloc maps large blocks with mmap and
-unmaps them when they are freed, so that each step maps and zeroes all its pages again
+XLA allocates all buffers in each step. By default, glibc's malloc maps large blocks with mmap and
+unmaps them when they are freed. So each step maps and zeroes all its pages again
 (`benchmarks/tried.md` has the numbers). Only commands may call these functions.
 """
 
@@ -12,17 +12,17 @@ import sys
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 _NEVER = -1
 _HEAP = 64 * 2**20
-"""Bytes of a heap: the largest block of every arena but the first thread's."""
+"""Bytes of a heap: the largest block of any arena except the main arena."""
 
 
 def keep_freed_memory() -> bool:
     """Makes glibc's malloc keep freed memory, from now on and in all threads.
 
-    In threads other than the first, blocks of more than 64 MB are still mapped and unmapped each
-    time, because their arenas cannot hold them (see `share_freed_memory`).
+    In other threads than the main thread, blocks of more than 64 MB are still mapped and unmapped
+    each time, because their arenas cannot hold them (see `share_freed_memory`).
 
     Returns:
-      Whether it succeeded; False with any C library but glibc (macOS, Windows, musl).
+      Whether it succeeded; False without glibc (macOS, Windows, musl).
     """
     return (
         _set_malloc(_M_MMAP_MAX, 0)
@@ -32,13 +32,14 @@ def keep_freed_memory() -> bool:
 
 
 def share_freed_memory() -> bool:
-    """Makes all threads that start from now on use one arena, the first thread's.
+    """Makes all threads that start from now on use the main arena.
 
-    Training needs it: only that arena can hold its blocks of more than 64 MB. Translation must not
-    use it: its threads would wait for each other (5 to 9 % of the time of a large search).
+    Training needs this, because only the main arena can hold its blocks of more than 64 MB.
+    Translation must not use it: its threads would wait for each other (5 to 9 % of the time of a
+    large search).
 
     Returns:
-      Whether it succeeded, as above.
+      Whether it succeeded, as in `keep_freed_memory`.
     """
     return _set_malloc(_M_ARENA_MAX, 1)
 

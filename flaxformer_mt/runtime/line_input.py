@@ -1,7 +1,7 @@
-"""Text that commands read in parts, so that files of any size need little memory.
+"""Input text of commands, read in parts, so that files of any size need little memory.
 
-Only "\\n" ends a line, so that line counts always agree. The method `splitlines` of Python also
-splits at "\\r", "\\x0b", "\\u2028" and others; other tools do not.
+Only "\\n" ends a line, so that line counts agree with other tools. Python's `splitlines` would also
+split at "\\r", "\\x0b", "\\u2028" and others.
 """
 
 import codecs
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from flaxformer_mt.storage.paths import AnyPath, as_path, is_remote
 
 PAUSE = 0.05
-"""Seconds without a new line after which the lines so far are answered."""
+"""Seconds to wait for a further line before the current batch is returned."""
 _BLOCK = 1 << 20  # bytes
 
 
@@ -29,16 +29,16 @@ class Text(NamedTuple):
 
 
 class TextFile:
-    """The lines of a UTF-8 file (also .gz, .xz, .zst), checked at once and read in parts.
+    """The lines of a UTF-8 file (also .gz, .xz, .zst), checked once and then read in parts.
 
-    A pipe, which can be read once, is kept in memory, as is standard input (an empty path).
+    A pipe or standard input (an empty path) can be read only once, so it is kept in memory.
     """
 
     def __init__(self, path: str) -> None:
         """Reads the file once, to check and count its lines.
 
-        Raises FileNotFoundError (the message lists similar files), or ValueError with the number of
-        the first line that is not UTF-8.
+        Raises FileNotFoundError (the message lists the files in its folder), or ValueError with the
+        number of the first line that is not UTF-8.
         """
         self.path = path
         self._kept: Sequence[str] | None = None
@@ -51,7 +51,7 @@ class TextFile:
         self.digest = hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def lines(self, first: int = 0) -> Iterator[str]:
-        """Yields the lines from number `first` (from 0) on, without their line ends."""
+        """Yields the lines from index `first` on, without their line ends."""
         if self._kept is not None:
             yield from itertools.islice(self._kept, first, None)
             return
@@ -67,7 +67,7 @@ class TextFile:
 def open_parallel(first: str, *others: str) -> list[TextFile]:
     """Returns files with equal numbers of lines.
 
-    Raises ValueError if the numbers differ; else as `TextFile`.
+    Raises ValueError if the numbers differ, and as `TextFile`.
     """
     files = [TextFile(path) for path in (first, *others)]
     for other in files[1:]:
@@ -109,7 +109,7 @@ def _read_pipe(path: str) -> Text:
 
 
 def _scan(path: AnyPath) -> tuple[int, bool, str]:
-    """Returns the number of lines, whether the last one has a newline, and a hash of all."""
+    """Returns the number of lines, whether the last one has a newline, and a hash of the text."""
     from flaxformer_mt.data.sources.files import open_bytes
     from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8
 
@@ -139,16 +139,16 @@ def _scan(path: AnyPath) -> tuple[int, bool, str]:
 
 
 def is_regular(path: str) -> bool:
-    """Returns whether a path is a file or does not exist; a pipe or device is neither."""
+    """Returns whether a path is a regular file, an address, or does not exist."""
     return is_remote(path) or not os.path.exists(path) or stat.S_ISREG(os.stat(path).st_mode)
 
 
 def standard_input(sizes: Iterable[int]) -> Iterator[Text]:
-    """Yields the lines of standard input as they come, in batches of up to these sizes.
+    """Yields the lines of standard input as they arrive, in batches of up to these sizes.
 
-    A batch is complete when no further line comes for a moment. So someone who types a line, or a
-    program that writes one, gets an answer before the next line, and a file gives full batches.
-    Only the last batch can lack its final newline.
+    A batch also ends when no further line arrives within `PAUSE` seconds. So a user or program that
+    writes one line gets an answer before the next line, and a file gives full batches. Only the
+    last batch can lack its final newline.
 
     Raises ValueError with the number of the first line that is not UTF-8.
     """
@@ -177,8 +177,8 @@ def standard_input(sizes: Iterable[int]) -> Iterator[Text]:
 
 
 def _is_paused() -> bool:
-    """Returns whether nothing more is written to standard input for a moment."""
-    if os.name == "nt":  # `select` takes sockets only: read on
+    """Returns whether no input arrives on standard input within `PAUSE` seconds."""
+    if os.name == "nt":  # `select` supports only sockets
         return False
     return not select.select([sys.stdin.fileno()], [], [], PAUSE)[0]
 

@@ -1,4 +1,4 @@
-"""Output of long commands, line by line: what is finished survives an interruption."""
+"""Output of long commands, line by line. Finished lines survive an interruption."""
 
 import contextlib
 import dataclasses
@@ -26,28 +26,28 @@ from flaxformer_mt.storage.paths import (
 )
 
 Run = Callable[[Callable[[], Any]], Any]
-"""Returns the result of a function."""
+"""Calls a function and returns its result."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
 FIRST_BATCH = 512
-"""Items of the first batch. Later batches are larger, because full batches are faster."""
+"""Number of items in the first batch. Later batches are larger, which is faster."""
 
 
 class LineOutput:
-    """Results of items (lines or pairs of lines), written in order.
+    """Writes the results of items (lines or pairs of lines) in order.
 
-    `begin` comes before the first `write`. `num_done` counts the finished items, those of an
-    interrupted run too.
+    Call `begin` before the first `write`. `num_done` is the number of finished items, including
+    those of an interrupted run.
     """
 
     def __init__(self, file: Any, partial: Path | None = None, num_done: int = 0) -> None:
-        """Writes to the binary `file`, which is open at `partial`, if that is a regular file."""
+        """Writes to the binary `file`. `partial` is its path if it is a regular file."""
         self._file, self._partial, self.num_done = file, partial, num_done
         self.has_begun = False
 
     def begin(self, settings: Mapping[str, str]) -> None:
-        """Records the settings on which the results depend: names and values, as text.
+        """Records the settings on which the results depend, as {name: value}.
 
-        Raises ValueError, with the differences, if an interrupted run had others.
+        Raises ValueError, with the differences, if the interrupted run had other settings.
         """
         if self._partial is not None:
             record = _record(self._partial)
@@ -57,14 +57,14 @@ class LineOutput:
         self.has_begun = True
 
     def earlier(self) -> Iterator[str]:
-        """Yields the lines that an interrupted run has written."""
+        """Yields the finished lines of an interrupted run."""
         if self._partial is not None:
             with open(self._partial, "rb") as file:
                 for line in itertools.islice(file, self.num_done):
                     yield line.removesuffix(b"\n").decode()
 
     def write(self, results: Sequence[str], *, final_newline: bool = True) -> None:
-        """Writes the results of the next items, each one line or more, and flushes them."""
+        """Writes and flushes the results of the next items. A result has one line or more."""
         text = "".join(f"{result}\n" for result in results)
         with naming(self._partial or "the output"):
             self._file.write((text if final_newline else text.removesuffix("\n")).encode())
@@ -78,12 +78,12 @@ def settings_of(
     """Returns the settings of a command for `LineOutput.begin`.
 
     Args:
-      arguments: the dataclass of its arguments.
+      arguments: dataclass of the arguments of the command.
       without: names of arguments on which the results do not depend.
-      files: a hash of the content of each file, by the name of its argument.
-      model: a hash of the parameters.
+      files: {name of an argument: hash of the content of its file}.
+      model: hash of the parameters.
     """
-    from flax.traverse_util import flatten_dict  # not above: --help does not need it
+    from flax.traverse_util import flatten_dict  # slow, and --help does not need it
 
     settings = {"the model in --workdir": model}
     settings |= {f"the content of --{name}": digest for name, digest in files.items()}
@@ -128,22 +128,22 @@ def _check_same(partial: Path, record: Path, settings: Mapping[str, str]) -> Non
 def line_output(
     path: str, *, resume: bool = False, item_of: Callable[[str], Hashable] | None = None
 ) -> Iterator[LineOutput]:
-    """Opens a file that keeps what is finished, or standard output if `path` is empty.
+    """Opens a file whose finished results survive an interruption; "" is standard output.
 
-    The results go to `path`.partial, which is renamed at the end. (For an address it is a file of
-    this machine, which is copied there at the end.) If the command is interrupted or
-    fails, the finished ones stay there, and a message on standard error says so.
+    Results go to `path`.partial, which is renamed at the end. (For an address, this is a local file
+    that is uploaded at the end.) If the command is interrupted or fails, it keeps the finished
+    results, and prints a message on standard error.
 
     Args:
       path: the file. A pipe or device is written directly.
-      resume: go on after the results in `path`.partial, if there is one.
-      item_of: of an output line. If not given, each item has one line.
+      resume: continue after the results in `path`.partial, if this file exists.
+      item_of: returns the item of an output line. None = each item has one line.
 
-    Raises ValueError if there are results of an interrupted run and `resume` is false, or if it is
-    true in a run of several processes, and OSError if the file cannot be written, or another
-    process writes it.
+    Raises ValueError if there are results of an interrupted run and `resume` is false, or if
+    `resume` is true in a run of several processes. Raises OSError if the file cannot be written, or
+    another process writes it.
     """
-    import jax  # not above: the help of a command does not need it
+    import jax  # slow, and --help does not need it
 
     if resume and jax.process_count() > 1:
         raise ValueError("--resume works in a run of one process only")
@@ -195,7 +195,7 @@ def line_output(
 def _finished(file: BinaryIO, item_of: Callable[[str], Hashable] | None) -> tuple[int, int]:
     """Returns the number of finished items of an interrupted run, and their size in bytes.
 
-    The last item may lack some of its lines, unless each item has one line.
+    With `item_of`, the last item does not count, because some of its lines may be missing.
     """
     file.seek(0)
     items = size = read = 0
@@ -204,7 +204,7 @@ def _finished(file: BinaryIO, item_of: Callable[[str], Hashable] | None) -> tupl
         if not line.endswith(b"\n"):
             break
         item = item_of(line.decode(errors="replace")) if item_of else None
-        if item_of and current not in (None, item):  # a new item: the one before is whole
+        if item_of and current not in (None, item):  # a new item: the previous one is complete
             items, size = items + 1, read
         current, read = item, read + len(line)
         if not item_of:
@@ -213,7 +213,7 @@ def _finished(file: BinaryIO, item_of: Callable[[str], Hashable] | None) -> tupl
 
 
 def batch_sizes(largest: int) -> Iterator[int]:
-    """How many items to work on at once: few at first, so that the first results come soon."""
+    """Yields batch sizes up to `largest`: small ones first, so that first results arrive soon."""
     size = FIRST_BATCH
     while True:
         yield min(size, largest)
@@ -222,10 +222,10 @@ def batch_sizes(largest: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Run]:
-    """Makes signals interrupt the command, also while a device computes.
+    """Makes signals interrupt the command, even during a computation on a device.
 
-    Yields a function that returns the result of another function, which it calls in a thread: the
-    main thread waits and so answers a signal at once. SIGINT, SIGTERM and SIGHUP raise
+    Yields a function that calls another function in a thread and returns its result. The main
+    thread only waits, so it handles a signal at once. SIGINT, SIGTERM and SIGHUP raise
     KeyboardInterrupt with the number of the signal, unless they are ignored (as under nohup).
     """
 
@@ -233,7 +233,7 @@ def interruptible() -> Iterator[Run]:
         raise KeyboardInterrupt(number)
 
     earlier = {}
-    if threading.current_thread() is threading.main_thread():  # no other may handle signals
+    if threading.current_thread() is threading.main_thread():  # only it may handle signals
         numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
         heard = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
         earlier = {number: signal.signal(number, interrupt) for number in heard}

@@ -1,7 +1,7 @@
 """Names of config fields and flags in earlier versions.
 
-A config.json with an old name still loads. A flag or a config file with an old name is refused
-with the new one.
+A config.json of a workdir with an old name still loads. For a flag or a config file with an old
+name, the error message gives the new name.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ REMOVED: dict[str, str] = {
 
 
 def refuse_old_flags(args: Iterable[str]) -> None:
-    """Raises ValueError for a flag with an old name, in any spelling; the message has the new."""
+    """Raises ValueError for a flag with an old name (with - or _); the message has the new name."""
     for argument in args:
         if argument.startswith("--"):
             message = explain(argument[2:].split("=")[0].replace("-", "_"))
@@ -35,11 +35,11 @@ def refuse_old_flags(args: Iterable[str]) -> None:
 
 
 def explain(name: str, *, last_part: bool = False) -> str:
-    """Returns what became of an old name, or "" if it is none.
+    """Returns a sentence about the replacement of an old name; "" for any other name.
 
     Args:
       name: the dotted name.
-      last_part: `name` is only the part after the last dot.
+      last_part: whether `name` is only the part after the last dot.
     """
     for old in (*RENAMED, *REMOVED):
         known = old.split(".")[-1] if last_part else old

@@ -1,9 +1,9 @@
 """Runs of several processes: connection, barriers and exchange of Python values.
 
 Each process uses the devices of its own machine. In a TPU pod slice, under SLURM (`srun`) and under
-Open MPI, JAX finds the other processes. Elsewhere three environment variables define them:
+Open MPI, JAX finds the other processes. Elsewhere, set three environment variables:
 
-    JAX_COORDINATOR_ADDRESS=host:port  JAX_NUM_PROCESSES=2  JAX_PROCESS_ID=0   (of the second: 1)
+    JAX_COORDINATOR_ADDRESS=host:port  JAX_NUM_PROCESSES=2  JAX_PROCESS_ID=0   (second process: 1)
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _SHARING_TIMEOUT = 20.0  # seconds
 _barrier_numbers = itertools.count()  # each barrier needs its own name
 
 _EXPLICIT = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
-# The number of tasks that SLURM or Open MPI started.
+# Variables with the number of tasks that SLURM or Open MPI started.
 _TASKS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 
 
@@ -60,10 +60,10 @@ def connect() -> None:
 
 
 def _use_distributed_orbax_barriers() -> None:
-    """Makes Orbax wait through JAX's coordination service instead of sums over all devices.
+    """Makes Orbax use barriers of JAX's coordination service instead of sums over all devices.
 
-    Orbax starts those sums from any thread. On CPUs (gloo), two sums in a different order in two
-    processes would fail.
+    Orbax starts those sums from any thread. On CPUs (gloo), sums fail if two processes start them
+    in a different order.
     """
     flags.FLAGS.experimental_orbax_use_distributed_barrier = True
     if not flags.FLAGS.is_parsed():  # only absl's `app.run` parses them
@@ -74,7 +74,7 @@ def _use_distributed_orbax_barriers() -> None:
 def exit_if_peer_lost() -> Iterator[None]:
     """Ends this process at once, with a message, when another process of the run is lost.
 
-    Waiting for it would only waste the allocated machines.
+    Without this, the process would wait for the lost one.
     """
     try:
         yield
@@ -91,15 +91,15 @@ def exit_if_peer_lost() -> Iterator[None]:
 
 
 def is_first() -> bool:
-    """Returns whether this process prints and writes for all."""
+    """Returns whether this is the first process, which prints and writes for all."""
     return jax.process_index() == 0
 
 
 def barrier() -> None:
     """Waits, up to a day, until all processes call it.
 
-    Call it before an exchange of arrays if one process may arrive much later than another: on CPUs
-    the exchange itself times out after half a minute.
+    Call it before an exchange of arrays if one process may arrive much later than another, because
+    on CPUs the exchange itself times out after half a minute.
     """
     if jax.process_count() == 1:
         return
@@ -109,10 +109,10 @@ def barrier() -> None:
 
 
 def first_then_others(work: Callable[[], T]) -> T:
-    """Returns `work()`, called in the first process and then in the others, which find its files.
+    """Returns `work()`. The other processes call it after the first one, so they find its files.
 
     Raises:
-      OSError: in the other processes, if it failed in the first one, which prints the reason.
+      OSError: in the other processes, if `work` failed in the first process.
     """
     if jax.process_count() == 1:
         return work()
@@ -131,7 +131,7 @@ def first_then_others(work: Callable[[], T]) -> T:
 
 
 def broadcast_from_first(value: bool) -> bool:
-    """Returns the first process's value in all processes, so that all make the same decision."""
+    """Returns the value of the first process in all processes."""
     if jax.process_count() == 1:
         return value
     barrier()
@@ -139,11 +139,11 @@ def broadcast_from_first(value: bool) -> bool:
 
 
 def check_shared(path: AnyPath, token: str) -> None:
-    """Raises OSError in all processes if one of them does not read what the first one wrote.
+    """Raises OSError in all processes if one of them does not see a file of the first process.
 
     Args:
       path: a file that the first process has written.
-      token: what this file contains; only the first process's counts.
+      token: text in this file; the argument of the other processes is ignored.
     """
     if jax.process_count() == 1:
         return
@@ -173,13 +173,13 @@ def _contains(path: AnyPath, text: str) -> bool:
 
 
 def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
-    """Returns the results of `work` on `count` items, each process working on a slice.
+    """Returns the results of `work` for `count` items, in order. Each process computes a slice.
 
-    All processes get all results, in order.
+    All processes get all results.
 
     Args:
       count: number of items; the same in every process.
-      work: the results for a slice of the items; they can be pickled.
+      work: returns the results for a slice of the items, which can be pickled.
 
     Raises:
       ValueError: the processes have different numbers of items.
@@ -230,7 +230,7 @@ def _explicit_arguments() -> dict[str, Any]:
         "coordinator_address": address,
         "num_processes": int(count),
         "process_id": int(index),
-        # else JAX would still look for a cluster
+        # Otherwise JAX would still look for a cluster.
         "cluster_detection_method": "deactivate",
     }
 
@@ -248,5 +248,4 @@ def _is_tpu_vm() -> bool:
 def print_from_first(text: str) -> None:
     """Prints on standard output, in the first process only."""
     if is_first():
-        print(text)
-        sys.stdout.flush()
+        print(text, flush=True)

@@ -50,7 +50,7 @@ _BOUNDS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeshConfig:
-    """How a run uses its devices. It changes the speed of a run, not its result."""
+    """How a run uses its devices. This affects the speed of a run, not its result."""
 
     data: int = 0
     """Devices along the axis `data`; 0 = all devices, divided by the other two axes."""
@@ -59,14 +59,14 @@ class MeshConfig:
     tensor: int = 1
     """Devices that split heads, feed-forward and vocabulary."""
     tokens_per_device: int = 0
-    """Source cells, and target cells, of one micro-batch on one device; a larger batch is
-    accumulated over several micro-batches. 0 = the whole batch at once."""
+    """Largest number of source tokens, and of target tokens, of one micro-batch on one device,
+    padding included. A larger batch is accumulated over several micro-batches. 0 = no limit."""
     memory_limit: str = ""
-    """Memory limit of a device, such as 12GB: the largest tokens_per_device is chosen that fits by
-    the compiler's memory analysis. Empty = no limit."""
+    """Memory limit of a device, such as 12GB. It sets tokens_per_device to the largest value that
+    fits, according to the compiler's memory analysis. Empty = no limit."""
     cpu_devices: int = 0
-    """Without an accelerator: number of CPU devices; 0 = one per core, at most 8. Two devices with
-    one thread each train faster than one device with two threads."""
+    """Without an accelerator: number of CPU devices. 0 = one per core, rounded down to a power of
+    two, at most 8. Two devices of one thread each train faster than one device of two threads."""
 
     def __post_init__(self) -> None:
         check_bounds(self, "mesh", _BOUNDS)
@@ -97,16 +97,16 @@ def parse_memory(text: str) -> int:
 def configure_cpu_devices(config: MeshConfig) -> None:
     """Sets the number of CPU devices; call it before the first use of JAX.
 
-    It changes nothing if JAX is in use already (in a notebook, for example), or if XLA_FLAGS or
+    It has no effect if JAX is already in use (in a notebook, for example), or if XLA_FLAGS or
     JAX_NUM_CPU_DEVICES sets the number. It does not affect accelerators.
     """
     settled = "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if settled or "JAX_NUM_CPU_DEVICES" in os.environ:
         return
     cores = min(8, num_cpus())
-    # A power of two up to 8 divides the rows of every batch (see data.buckets).
+    # A power of two up to 8 divides the rows of every batch (see data.pipeline).
     devices = config.cpu_devices or 2 ** (cores.bit_length() - 1)
-    with contextlib.suppress(RuntimeError):  # JAX is in use already
+    with contextlib.suppress(RuntimeError):  # JAX is already in use
         jax.config.update("jax_num_cpu_devices", devices)
 
 
@@ -123,7 +123,7 @@ def make_mesh(config: MeshConfig = MeshConfig(), devices: Any = None) -> Mesh:
         wanted = f"{data} x {config.fsdp} x {config.tensor} = {data * fixed}"
         raise ValueError(
             f"mesh.data x mesh.fsdp x mesh.tensor is {wanted} devices, but there are {found.size}: "
-            f"their product must be {found.size} (mesh.data=0 takes what the others leave)"
+            f"their product must be {found.size} (mesh.data=0 uses all remaining devices)"
         )
     return Mesh(found.reshape(data, config.fsdp, config.tensor), AXES)
 
@@ -139,7 +139,7 @@ def state_shardings(state: Any, params: Any, mesh: Mesh) -> Any:
     Args:
       state: shapes (`jax.eval_shape`) of the parameters and of the optimiser's state.
       params: shapes of the parameters, boxed with their logical axes as `model.init` returns them.
-      mesh: of the three axes.
+      mesh: a mesh with the three axes.
 
     Returns:
       A tree of NamedSharding like `state`. An array has the sharding of a parameter if their
@@ -171,7 +171,7 @@ def _name(path: Any) -> str:
 
 
 def _spec(shape: tuple[int, ...], axes: Sequence[str | None], mesh: Mesh) -> PartitionSpec:
-    """Applies the rules to one parameter. Each device holds the whole of what does not divide."""
+    """Applies the rules to one parameter. An axis that does not divide evenly is not split."""
     split = [SHARDING_RULES[axis] if axis else None for axis in axes]
     sizes = [mesh.shape[over] if over else 1 for over in split]
     return PartitionSpec(
@@ -193,7 +193,7 @@ def num_shards(mesh: Mesh) -> int:
 
 
 def process_rows(mesh: Mesh, tokens_per_device: int = 0) -> ProcessRows:
-    """Returns the rows of each batch that this process reads: those of its own devices."""
+    """Returns the rows of each batch that this process reads: the rows of its own devices."""
     shards = num_shards(mesh)
     one_row_each = NamedSharding(mesh, PartitionSpec(BATCH_AXES))
     held: Any = one_row_each.addressable_devices_indices_map((shards,)).values()
@@ -203,15 +203,15 @@ def process_rows(mesh: Mesh, tokens_per_device: int = 0) -> ProcessRows:
 
 @functools.cache
 def _copier(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
-    """Returns a program that copies an array to all devices. It is kept, so that jit caches it."""
+    """Returns a jitted copy to all devices. One function per mesh, so that jit compiles it once."""
     return jax.jit(lambda x: x, out_shardings=replicated(mesh))
 
 
 def gather(tree: Any) -> Any:
-    """Returns the arrays of all processes as whole arrays of each process.
+    """Returns distributed arrays as whole NumPy arrays (random keys as jax.Arrays).
 
-    All processes call it. A device holds one whole array at a time. In a run of one process
-    nothing changes.
+    All processes must call it. A device holds one whole array at a time. In a run of one process,
+    it returns `tree`.
     """
     if jax.process_count() == 1:
         return tree
@@ -228,12 +228,12 @@ def gather(tree: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class BatchPlacement:
-    """Places the rows of this process on its devices, as its part of a global batch.
+    """Makes global batches from the rows of each process.
 
     Attributes:
-      mesh: of all processes.
+      mesh: the mesh over all processes.
       rows: the rows of this process.
-      shapes: of the global batches; no two with the same lengths.
+      shapes: shapes of the global batches. No two may have the same lengths.
 
     Raises:
       ValueError: a batch cannot be partitioned; see `batch_partition.partition_batch`.

@@ -1,12 +1,13 @@
-"""A disk cache of traced and of compiled programs, so that a second start is fast.
+"""A disk cache of traced and compiled programs, which makes a second start fast.
 
-JAX's compilation cache (see `compilation_cache`) needs the traced program to find its entry, and
-tracing a search takes longer than one translation. `jax.export` writes the traced program beside
-the compiled ones. Its file name is a digest of everything it depends on: our source, the versions
-of JAX and Flax, JAX's platform and settings, the static arguments, and the types of the others.
+JAX's compilation cache (see `compilation_cache`) finds an entry only after tracing, and tracing a
+search takes longer than one translation. So this module writes the traced program (`jax.export`)
+beside the compiled programs. Its file name is a digest of everything that a trace depends on: our
+source, the versions of JAX and Flax, JAX's platform and settings, the static arguments, and the
+types of the other arguments.
 
-Commands configure JAX's cache. In other processes, which are not ours to configure, the compiled
-program is written here too. Its file name also depends on the devices.
+Commands enable JAX's compilation cache. A host application may not. Then this module also writes
+the compiled program. The digest in its file name also covers the devices.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ _known: dict[Any, Callable[..., Any]] = {}
 
 @functools.cache
 def _source_digest() -> str:
-    """Returns a digest of this package's source, which decides what a trace contains."""
+    """Returns a digest of the source of this package, because it determines every trace."""
     digest = _DIGEST()
     for file in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(file.read_bytes())
@@ -46,17 +47,17 @@ def _source_digest() -> str:
 
 
 def register_result(kind: type[T]) -> type[T]:
-    """Registers a named tuple for `jax.export`, as a result of a cached program or a part of it."""
+    """Registers a named tuple for `jax.export`. Cached programs may then return it."""
     name = f"{kind.__module__}.{kind.__name__}"
     return export.register_namedtuple_serialization(kind, serialized_name=name)
 
 
 def call_cached(program: Callable[..., T], /, *arguments: Any, **static: Any) -> T:
-    """Returns `program(*arguments, **static)`, with its trace from the cache if possible.
+    """Returns `program(*arguments, **static)`. It uses the cached trace if there is one.
 
     Args:
-      program: a jitted function of this package. Its results are arrays, or named tuples that were
-        given to `register_result`.
+      program: a jitted function of this package. Its results are arrays, or named tuples that
+        `register_result` knows.
       arguments: pytrees of arrays.
       static: values of `static_argnames`.
     """
@@ -77,7 +78,7 @@ def call_cached(program: Callable[..., T], /, *arguments: Any, **static: Any) ->
 
 @contextlib.contextmanager
 def _announced(folder: Path) -> Iterator[None]:
-    """Reports a compilation that takes long."""
+    """Logs a message if the compilation takes more than `_LONG` seconds."""
     message = (
         "compiling a program for a new kind of request. This happens once: the program is kept in "
         f"{folder}"
@@ -92,10 +93,10 @@ def _announced(folder: Path) -> Iterator[None]:
 
 
 def _folder(leaves: list[Any]) -> Path | None:
-    """Returns JAX's cache folder, or that of the user if JAX has none.
+    """Returns JAX's cache folder, or the user's cache folder if JAX has none.
 
-    Returns None if it is not local or the arguments lie elsewhere. `jax.export` expects them on
-    devices of the default backend.
+    Returns None if there is no local folder, or if the arguments are not on devices of the default
+    backend, which `jax.export` requires.
     """
     settings: Any = jax.config  # its attributes are not declared
     if not settings.jax_enable_compilation_cache or jax.process_count() > 1:
@@ -123,7 +124,7 @@ def _on_leaves(
 
 
 def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | None:
-    """Returns the program from the disk, or traces and writes it; None if that is impossible."""
+    """Returns the program from disk, or traces and writes it. None if JAX cannot export it."""
     program, static, tree, kinds, settings = key
     name = repr((static, str(tree), kinds))
     if " at 0x" in name or not all(map(_is_known, jax.tree.leaves(static))):
@@ -139,7 +140,7 @@ def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | Non
             traced = export.export(flat)(*leaves)
             _write(file, bytes(traced.serialize()))
         except (NotImplementedError, ValueError):
-            return None  # `jax.export` cannot serialise some operations of some devices
+            return None  # `jax.export` does not support some operations
 
     def of_leaves(*leaves: Any) -> list[Any]:
         return jax.tree.leaves(traced.call(*leaves))
@@ -152,26 +153,26 @@ def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | Non
 
 
 def _find_compiled(file: Path, run: Any, num_results: int, leaves: list[Any]) -> Callable[..., Any]:
-    """Returns the jitted function `run` compiled: from the disk, or compiled and written."""
+    """Returns the compiled function `run`: from disk, or compiled now and written."""
     devices = _devices(leaves)
     name = f"{file.name}-{_machine(devices)}"
     file = file.with_name(f"compiled-{_DIGEST(name.encode()).hexdigest()}")
     _, tree = jax.tree.flatten((tuple(leaves), {}))
     results = jax.tree.structure([0] * num_results)
-    with contextlib.suppress(Exception):  # whatever is wrong with the file, it is written anew
+    with contextlib.suppress(Exception):  # any problem with the file: compile again
         if content := _read(file):
             return serialize_executable.deserialize_and_load(
                 content, tree, results, execution_devices=devices
             )
     compiled = run.lower(*leaves).compile()
-    with contextlib.suppress(NotImplementedError, ValueError):  # some devices cannot
+    with contextlib.suppress(NotImplementedError, ValueError):  # some devices do not support it
         _write(file, serialize_executable.serialize(compiled)[0])
         delete_oldest(file.parent)
     return compiled
 
 
 def _devices(leaves: list[Any]) -> list[Any]:
-    """Returns the devices of the arguments, in the order of their mesh."""
+    """Returns the devices of the arguments, in the order of their mesh if they have one."""
     for x in leaves:
         mesh = getattr(getattr(x, "sharding", None), "mesh", None)
         if mesh is not None:
@@ -181,7 +182,7 @@ def _devices(leaves: list[Any]) -> list[Any]:
 
 
 def _machine(devices: list[Any]) -> str:
-    """Returns everything that a compiled program depends on beyond its trace."""
+    """Returns a description of what a compiled program depends on, besides its trace."""
     processor = platform.processor()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -194,7 +195,7 @@ def _machine(devices: list[Any]) -> str:
 
 
 def _is_known(value: Any) -> bool:
-    """Returns whether `repr`, our source and the versions identify the value."""
+    """Returns whether `repr` and the package versions determine the value."""
     return type(value).__module__.split(".")[0] in ("builtins", "flaxformer_mt", "jax", "jaxlib")
 
 
@@ -209,7 +210,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Writes the file atomically; failures, such as a full disk, are ignored."""
+    """Writes the file atomically. Ignores failures, such as a full disk."""
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, _DIGEST(content).digest() + content)

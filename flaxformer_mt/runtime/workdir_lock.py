@@ -1,7 +1,7 @@
 """A lock on a workdir, so that two runs never write to it at the same time.
 
-The operating system releases the lock of a folder when its process ends, in whatever way. A bucket
-has no locks. There the owner renews an object, and one that is not renewed is free.
+In a local folder, the operating system releases the lock when the process ends. A bucket has no
+locks. There, the owner renews an object every few seconds. A lock without renewals expires.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ from flaxformer_mt.storage.paths import PathLike, as_path, lock_file, naming, wr
 
 LOCK_FILE = "owner.lock"
 RENEWAL = 5.0  # seconds
-EXPIRY = 30.0  # seconds without renewal after which the owner is gone
+EXPIRY = 30.0  # seconds without renewal after which a lock is free
 
 
 @contextlib.contextmanager
 def own_workdir(workdir: PathLike) -> Iterator[None]:
-    """Holds the lock of an existing workdir. Of several processes of a run the first one holds it.
+    """Holds the lock of an existing workdir. The first process of a run holds it for all.
 
     Raises:
-      OSError: another run holds it; the message names its host and process. Or the processes of
-        this run do not see the same workdir.
+      OSError: another run holds the lock (the message names its host and process), or the processes
+        of this run do not share the workdir.
     """
     path = as_path(workdir) / LOCK_FILE
     token = uuid.uuid4().hex
@@ -54,7 +54,7 @@ def own_workdir(workdir: PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_directory(directory: PathLike) -> Iterator[None]:
-    """Holds the lock of an existing directory, for a command of one process that needs no jax.
+    """Holds the lock of an existing directory, in a run of one process. It does not start JAX.
 
     Raises OSError as `own_workdir`.
     """
@@ -67,7 +67,7 @@ def own_directory(directory: PathLike) -> Iterator[None]:
 
 
 def _lock(path: Path, token: str) -> Callable[[], None]:
-    """Locks a file; returns what releases the lock."""
+    """Locks a file; returns a function that releases the lock."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - stays open
     try:
         has_locks = lock_file(file)
@@ -97,7 +97,7 @@ def _refusal(workdir: Any, owner: str) -> str:
     try:
         found = json.loads(owner)
         who = f"process {found['process']} on host {found['host']}, since {found['since']}"
-    except (ValueError, KeyError, TypeError):  # it has just locked the file
+    except (ValueError, KeyError, TypeError):  # the owner has not yet written to the file
         who = "another process"
     return (
         f"another run uses {workdir}: {who}. Wait for its end, stop it (`kill` saves it first), or "
@@ -106,7 +106,10 @@ def _refusal(workdir: Any, owner: str) -> str:
 
 
 def _lock_in_bucket(path: UPath, token: str) -> Callable[[], None]:
-    """Writes the lock of a workdir in a bucket and renews it; returns what releases it."""
+    """Writes the lock of a workdir in a bucket; returns a function that releases it.
+
+    A thread renews the lock.
+    """
     owner = _owner(token)
     text = json.dumps(owner)
     if found := _read(path):
@@ -119,7 +122,7 @@ def _lock_in_bucket(path: UPath, token: str) -> Callable[[], None]:
             raise OSError(_refusal(path.parent, _read(path))) from None
         except FileNotFoundError as error:
             raise FileNotFoundError(f"cannot write to {path.parent}: {error}") from error
-    time.sleep(1)  # of two runs that found it free at once, the last writer has it
+    time.sleep(1)  # if two runs write at the same time, the last one wins
     if _read(path) != text:
         raise OSError(_refusal(path.parent, _read(path)))
     ended = threading.Event()
@@ -135,7 +138,7 @@ def _lock_in_bucket(path: UPath, token: str) -> Callable[[], None]:
 
 
 def _renew(path: UPath, owner: dict[str, Any], ended: threading.Event) -> None:
-    """Renews the lock until the end of the run. It ends the process if another run took it."""
+    """Renews the lock until the end of the run. Ends the process if another run took the lock."""
     number = 0
     while not ended.wait(RENEWAL):
         try:
@@ -150,7 +153,7 @@ def _renew(path: UPath, owner: dict[str, Any], ended: threading.Event) -> None:
 
 
 def _wait_until_free(path: UPath, found: str) -> None:
-    """Returns when a lock has expired or is gone; raises OSError if its owner renews it."""
+    """Returns when the lock has expired or was removed; raises OSError if its owner renews it."""
     message = f"{path} exists: waiting for up to {EXPIRY:.0f} s for its owner to renew it"
     print(message, file=sys.stderr, flush=True)
     deadline = time.monotonic() + EXPIRY
@@ -163,7 +166,7 @@ def _wait_until_free(path: UPath, found: str) -> None:
 
 
 def _read(path: UPath) -> str:
-    """Returns the text of the lock, "" if there is none."""
+    """Returns the text of the lock; "" if there is none."""
     try:
         content: Any = path.fs.cat_file(path.path)  # one request: the owner may write meanwhile
         return content.decode()

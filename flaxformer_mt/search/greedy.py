@@ -7,13 +7,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions
 from flaxformer_mt.search.rules import History, apply_rules
-from flaxformer_mt.search.step import (
-    DecodeStep,
-    Hypotheses,
-    Scores,
-    lengths_to_eos,
-    write_token,
-)
+from flaxformer_mt.search.step import DecodeStep, Hypotheses, Scores, lengths_to_eos, write_token
 
 
 class GreedyState(NamedTuple):

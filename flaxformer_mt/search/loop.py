@@ -1,8 +1,8 @@
 """The loop over tokens that all searches share, and the arguments of a search.
 
 A search is a `Search`: four functions over a state. `run` searches a batch of sentences from their
-first token to their last. `inference.continuous_batching` runs the same functions over many
-sentences that take turns.
+first token to their last. `inference.continuous_batching` runs the same functions over more
+sentences than fit in the batch.
 """
 
 from collections.abc import Callable

@@ -107,9 +107,9 @@ class Completion:
     lengths: Int[Array, " B"]
     """Characters of the text."""
     ranges: Int[Array, "B C 2"]
-    """From each character on: the ranks (from, to) of the pieces that begin with the rest."""
+    """For each character: ranks (from, to) of the pieces that begin with the text from it on."""
     parts: Int[Array, "B C C"]
-    """From each character on: tokens that spell a part of the rest; -1 = none."""
+    """For each character: tokens that spell a part of the text from it on; -1 = none."""
     ranks: Int[Array, "1 V"]
     widths: Int[Array, "1 V"]
     """Characters of each piece."""

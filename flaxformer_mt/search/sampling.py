@@ -67,8 +67,8 @@ class WithoutReplacement(Selection):
     The k largest of log p + Gumbel noise are k samples without replacement. Algorithm 1 of that
     paper samples whole sentences in this way, token by token: the noise of a prefix is the maximum
     of the noise of all its continuations. So it is a beam search that compares perturbed
-    log-probabilities. The length penalty has no effect. The state of
-    a hypothesis is its log-probability under the distribution that is sampled (`Sampler.temper`).
+    log-probabilities. The length penalty has no effect. The state of a hypothesis is its
+    log-probability under the distribution that is sampled (`Sampler.temper`).
     """
 
     sampler: Sampler

@@ -1,4 +1,4 @@
-"""Files that grow, in a bucket: it cannot append, so a folder of this machine is copied there."""
+"""Growing files in a bucket. A bucket cannot append, so a local folder is copied there."""
 
 import math
 import tempfile
@@ -11,13 +11,13 @@ from flaxformer_mt.storage.paths import AnyPath, file_sizes, upload
 
 
 class Mirror:
-    """A folder whose files are copied to a bucket as often as `copy` says.
+    """A local folder, `folder`, whose files `copy` copies to a bucket.
 
-    If the target is a folder of this machine, it is that folder, and nothing is copied.
+    If the target is a local folder, `folder` is the target, and nothing is copied.
     """
 
     def __init__(self, target: AnyPath, *names: str) -> None:
-        """Copies the files with these names, if they exist, from the bucket first."""
+        """Downloads the files with these names from the bucket, if they exist."""
         self._target = target
         if isinstance(target, Path):
             self.folder = target
@@ -31,7 +31,7 @@ class Mirror:
                 target.fs.get_file((target / name).path, str(self.folder / name))
 
     def copy(self, *, every: float = 0.0) -> None:
-        """Copies the files that have grown, unless it did so in the last `every` seconds."""
+        """Copies the files whose sizes changed, at most once in `every` seconds."""
         if not isinstance(self._target, UPath) or time.monotonic() < self._time + every:
             return
         sizes = file_sizes(self.folder)
@@ -39,7 +39,7 @@ class Mirror:
         self._copied, self._time = sizes, time.monotonic()
 
     def close(self) -> None:
-        """Copies the rest, and removes the temporary folder."""
+        """Copies changed files, and removes the temporary folder."""
         if isinstance(self._target, UPath):
             self.copy()
             self._temporary.cleanup()

@@ -1,8 +1,8 @@
-"""Paths of this machine and of buckets; the only module that knows addresses such as gs://.
+"""Local paths and addresses of buckets. Only this module parses addresses such as gs://.
 
-A path of this machine is a `pathlib.Path`, an address is a `UPath`. Both have the same methods.
-The functions here do what an object store does differently: it has no folders and no renaming, and
-an object is written whole.
+A local path is a `pathlib.Path`, an address is a `UPath`. Both have the same methods. The functions
+here hide the differences of an object store: it has no folders and no renaming, and it writes an
+object whole.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ AnyPath: TypeAlias = Path | UPath
 PathLike: TypeAlias = str | os.PathLike[str] | UPath
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Numbers of the errors for a full disk, a quota, and a limit for files."""
+"""Error numbers of a full disk, an exceeded quota, and an exceeded file size limit."""
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+]+):/(/?)")  # C:/ is a drive
 _EXTRAS = {"gs": "gcs", "gcs": "gcs", "s3": "s3", "s3a": "s3", "hf": "hf"}
@@ -55,7 +55,7 @@ def is_remote(path: PathLike) -> bool:
 
 
 def join(folder: PathLike, name: str) -> AnyPath:
-    """Returns a path whose relative name starts at a folder; it replaces a leading ~."""
+    """Returns the path of `name`, which may be relative to `folder`. It expands a leading ~."""
     if is_remote(name):
         return as_path(name)
     base = as_path(folder)
@@ -65,7 +65,7 @@ def join(folder: PathLike, name: str) -> AnyPath:
 
 
 def write_file(path: AnyPath, content: bytes) -> None:
-    """Writes a file so that others see all of it or the one before."""
+    """Writes a file atomically: readers see either the old or the new content."""
     if isinstance(path, UPath):
         path.fs.pipe_file(path.path, content)
         return
@@ -80,7 +80,7 @@ def write_file(path: AnyPath, content: bytes) -> None:
 
 @contextlib.contextmanager
 def naming(path: PathLike) -> Iterator[None]:
-    """Adds a path to the error of a full disk, which does not name the file."""
+    """Adds `path` to a full-disk error that does not name the file."""
     try:
         yield
     except OSError as error:
@@ -90,7 +90,7 @@ def naming(path: PathLike) -> Iterator[None]:
 
 
 def lock_file(file: Any) -> bool:
-    """Locks an open file until it is closed; returns whether its file system has locks.
+    """Locks an open file until it is closed. Returns False if its file system has no locks.
 
     Raises BlockingIOError if another process holds the lock.
     """
@@ -108,18 +108,18 @@ def lock_file(file: Any) -> bool:
 
 
 def contains(folder: AnyPath, path: AnyPath) -> bool:
-    """Returns whether a path is a folder itself, or in it."""
+    """Returns whether `path` is `folder` itself, or inside it."""
     return f"{path.resolve()}/".startswith(f"{folder.resolve()}/")
 
 
 def make_folder(path: AnyPath) -> None:
-    """Makes a folder with its parents, unless it exists. A bucket has none: its objects make it."""
+    """Makes a folder and its parents, unless they exist. It does nothing in a bucket."""
     if isinstance(path, Path):
         path.mkdir(parents=True, exist_ok=True)
 
 
 def move_file(source: Path, target: AnyPath) -> None:
-    """Moves a file of this machine to a path, in place of the file there."""
+    """Moves a local file to a path, and replaces a file there."""
     if isinstance(target, Path):
         os.replace(source, target)
         return
@@ -137,7 +137,7 @@ def remove_tree(path: AnyPath) -> None:
 
 
 def move_tree(source: AnyPath, target: AnyPath) -> None:
-    """Moves a folder. In a bucket it copies the files and then removes the old ones."""
+    """Moves a folder. In a bucket, it copies the files and then removes the old ones."""
     if isinstance(source, Path):
         assert isinstance(target, Path)
         source.rename(target)
@@ -149,7 +149,7 @@ def move_tree(source: AnyPath, target: AnyPath) -> None:
 
 
 def file_sizes(folder: AnyPath) -> dict[str, int]:
-    """Returns the size of each file in a folder and below, by its path from there, in order."""
+    """Returns {relative path: size in bytes} of all files below a folder, sorted by path."""
     if isinstance(folder, Path):
         files = (path for path in folder.rglob("*") if path.is_file())
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
@@ -161,13 +161,16 @@ def file_sizes(folder: AnyPath) -> dict[str, int]:
 
 
 def upload(folder: Path, target: UPath, names: Iterable[str]) -> None:
-    """Copies files of a folder to an address, in this order, each as a whole."""
+    """Copies files of a local folder to an address, in this order, each atomically."""
     for name in names:
         target.fs.put_file(str(folder / name), (target / name).path)
 
 
 def download(source: UPath, folder: Path) -> Path:
-    """Copies all files below an address to a folder; returns the folder."""
+    """Copies all files below an address to a local folder; returns the folder.
+
+    Raises OSError if a file changes during the copy.
+    """
     for name, size in file_sizes(source).items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -178,9 +181,9 @@ def download(source: UPath, folder: Path) -> Path:
 
 
 def local_file(path: PathLike) -> Path:
-    """Returns a file of this machine: the file itself, or a copy of one at an address.
+    """Returns a local file: `path` itself, or a copy of the file at an address.
 
-    The copy stays in ~/.cache/flaxformer_mt/remote. It is renewed when the file has changed there.
+    The copy stays in ~/.cache/flaxformer_mt/remote until the file at the address changes.
     Raises FileNotFoundError if there is no file at an address.
     """
     found = as_path(path)
@@ -201,7 +204,7 @@ def local_file(path: PathLike) -> Path:
 
 
 def local_folder(path: PathLike) -> Path:
-    """Returns a folder of this machine: the folder itself, or a copy as `local_file` makes it."""
+    """Returns a local folder: `path` itself, or a copy of its files as `local_file` makes it."""
     found = as_path(path)
     if isinstance(found, Path):
         return found
@@ -211,7 +214,7 @@ def local_folder(path: PathLike) -> Path:
 
 
 def working_copy(path: AnyPath) -> Path:
-    """Returns the path itself, or for an address one in an existing folder of this machine."""
+    """Returns a local path: `path` itself, or for an address a path in the user's cache."""
     if isinstance(path, Path):
         return path
     copy = cache_folder("remote") / path.protocol / path.path.lstrip("/")
@@ -229,7 +232,7 @@ def cache_folder(name: str) -> Path:
 
 
 def remote_problem(error: BaseException) -> str:
-    """Returns a message for an error of an object store's client, "" for other errors."""
+    """Returns a message for an error of an object store's client; "" for any other error."""
     if not any(cls.__module__.split(".")[0] in _CLIENTS for cls in type(error).__mro__):
         return ""
     return (
@@ -240,9 +243,9 @@ def remote_problem(error: BaseException) -> str:
 
 @functools.cache
 def _prepare(scheme: str) -> None:
-    """Checks that an address of this kind can be opened."""
+    """Prepares fsspec for addresses of this scheme. Raises ValueError if it cannot open them."""
     if scheme in ("gs", "gcs") and "STORAGE_EMULATOR_HOST" in os.environ:
-        # An emulator cannot say which kind a bucket is: gcsfs would warn at each request.
+        # An emulator does not report the kind of a bucket, so gcsfs would warn at each request.
         os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     try:
         fsspec.get_filesystem_class(scheme)
@@ -257,5 +260,5 @@ def _prepare(scheme: str) -> None:
             f"{scheme}:// is no known kind of address; expected a path of this machine, gs://, "
             "s3://, hf:// or another address that fsspec knows"
         ) from error
-    # Other processes write to a bucket too: a kept listing would be outdated.
+    # Other processes also write to a bucket, so a cached listing may be outdated.
     fsspec_settings.setdefault(scheme, {}).setdefault("use_listings_cache", False)

@@ -238,10 +238,9 @@ class Loop:
         )
 
     def _check_finite(self, window: list[Metrics], step: int) -> None:
-        """Raises ValueError for a skipped update, as far as `on_nonfinite` says.
+        """Raises ValueError for a skipped update, or with `on_nonfinite` "skip" for many in a row.
 
-        Too many in a row always raise. Values that are not finite never enter the parameters, so
-        all checkpoints are usable.
+        Values that are not finite never enter the parameters, so all checkpoints are usable.
         """
         bad = [index for index, metrics in enumerate(window) if metrics.skipped]
         stop = self._config.on_nonfinite == "stop"

@@ -195,19 +195,19 @@ def _open_events(directory: Path, resume_step: int) -> EventsWriter:
 
 
 def truncate_metrics(path: Path, *, after: int) -> None:
-    """Drops, atomically, the lines of steps beyond `after`, of ends, and a truncated last line."""
+    """Atomically drops lines of steps beyond `after` or kind "end", and a truncated last line."""
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8", errors="replace")
     # Not splitlines, which also splits at Unicode line separators in a sample.
     lines = [f"{line}\n" for line in text.split("\n")[:-1]]
-    kept = [line for line in lines if _last_step(line) <= after]
+    kept = [line for line in lines if _step_of(line) <= after]
     if "".join(kept) != text:
         write_file(path, "".join(kept).encode())
 
 
-def _last_step(line: str) -> float:
-    """Returns the last step after which a resumed run keeps a line."""
+def _step_of(line: str) -> float:
+    """Returns the step of a line; infinity for a line that no resumed run keeps."""
     try:
         values = json.loads(line)
         return math.inf if values.get("kind") == "end" else float(values["step"])

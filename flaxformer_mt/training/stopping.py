@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-_END = 0  # no number of a signal; ends the thread that answers them
+_END = 0  # not the number of a signal; ends the thread of `_acknowledged`
 
 
 class Interrupted(Exception):
-    """Raised by a signal during work that is given up for a quick stop."""
+    """A signal raises it to abandon the current work, so that the run stops quickly."""
 
 
 class StopRequest(threading.Event):
@@ -76,8 +76,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
 def _acknowledged(signals: Sequence[int]) -> Iterator[None]:
     """Answers these signals at once, from a thread.
 
-    Python calls the handler of a signal in the main thread, after a compilation, for instance. The
-    wake-up file descriptor gets the signal's number immediately.
+    Python calls a signal's handler in the main thread only, for instance after a long compilation.
+    The wake-up file descriptor gets the signal's number immediately.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -67,8 +67,7 @@ def _describe_one(
     flags = None
     if config.flag_faults:
         at_limit = len(hypothesis.tokens) >= request.limit(config)
-        num_unread = request.num_unread
-        flags = _flags(request.inputs, text, details, setup, at_limit, num_unread)
+        flags = _flags(request.inputs, text, details, setup, at_limit, request.num_unread)
     if request.unknown and config.copy_unknown:
         tokens, attention = hypothesis.tokens, details.attention
         text = copy_unknown_words(text, tokens, attention, request.unknown, target)

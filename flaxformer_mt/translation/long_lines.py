@@ -58,7 +58,7 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
 
     Each piece is as long as possible and ends where a sentence ends, or else a clause, or else a
     word. Such an end must lie in the last three quarters of the longest possible piece; otherwise
-    the piece is cut there. A single character is a piece even if it does not fit.
+    the piece ends inside a word. A single character is a piece even if it does not fit.
     """
     text = text.strip()
     pieces, start = [], 0
@@ -67,7 +67,9 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
         if end < len(text):
             end = last_boundary(text, start, end)
         pieces.append(text[start:end].rstrip())
-        start = _end_of(SPACES.match(text, end))
+        spaces = SPACES.match(text, end)
+        assert spaces is not None  # it matches everywhere
+        start = spaces.end()
     return pieces
 
 
@@ -91,9 +93,9 @@ def longest_prefix(text: str, start: int, fits: Callable[[str], bool]) -> int:
 
 
 def last_boundary(text: str, start: int, end: int) -> int:
-    """Returns the last end of a sentence, clause or word in the last three quarters of the text.
+    """Returns the last end of a sentence, or clause, or word, in the last 3/4 of text[start:end].
 
-    The text is that from `start` to `end`. Returns `end` if there is no such end.
+    Returns `end` if there is none.
     """
     longest = text[start : end + 1]  # the space after a word need not fit
     for boundary in BOUNDARIES:
@@ -103,8 +105,3 @@ def last_boundary(text: str, start: int, end: int) -> int:
         if cuts:
             return start + cuts[-1]
     return end
-
-
-def _end_of(match: re.Match[str] | None) -> int:
-    assert match is not None  # `SPACES` matches everywhere
-    return match.end()

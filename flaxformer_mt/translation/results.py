@@ -1,4 +1,4 @@
-"""The results of a translator: their order, and those of a line from those of its segments."""
+"""The results of a translator, their order, and how those of segments become those of a line."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -153,8 +153,8 @@ def join_segments(
     """Returns the hypotheses of a line, from the hypotheses of each of its segments.
 
     The i-th hypothesis of a split line consists of the i-th of every segment, or of its last one if
-    it has fewer. Scores are added. `gaps` is the white space before each segment; the
-    first is not used.
+    it has fewer. Scores are added. `gaps` is the white space before each segment; the first is not
+    used.
     """
     if len(segments) == 1:
         return list(segments[0])

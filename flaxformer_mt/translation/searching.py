@@ -22,7 +22,7 @@ ROWS_PER_SLOT = 32
 """Sentences of one program call for each batch slot. Batch slots are empty only at the end of a
 call. So with more sentences, fewer batch slots are empty on average."""
 FEW_SENTENCES = 32
-"""Up to so many sentences, of each device, share `SearchKernels.of_few`."""
+"""For at most this number of sentences per device, `SearchKernels.of_few` limits the batch."""
 
 
 def schedule(requests: Sequence[Request], setup: Setup) -> list[Group]:

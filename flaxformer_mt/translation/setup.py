@@ -66,7 +66,7 @@ class Ensemble:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Setup:
-    """The settings of one call, and what it translates with."""
+    """The settings of one call, and the models, tokenizer and target words that it uses."""
 
     config: DecodingConfig
     ensemble: Ensemble

@@ -1,7 +1,7 @@
 """Translates text with a trained model.
 
-translator = Translator.load("workdir")
-print(translator.translate("A dog runs.")[0])
+    translator = Translator.load("workdir")
+    print(translator.translate("A dog runs.")[0])
 
 `Translator.translate` has these stages, each in a module of this package:
 
@@ -43,13 +43,7 @@ from flaxformer_mt.translation.checks import (
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
 from flaxformer_mt.translation.describing import describe, describe_pair, make_example
 from flaxformer_mt.translation.requests import Request, constrained_lines, make_requests
-from flaxformer_mt.translation.results import (
-    NO_DETAILS,
-    Hypothesis,
-    PairScore,
-    join_lines,
-    ranked,
-)
+from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines, ranked
 from flaxformer_mt.translation.searching import schedule, score_examples, search
 from flaxformer_mt.translation.segments import in_parts, segment_lines, tag_lines
 from flaxformer_mt.translation.setup import Ensemble, Setup

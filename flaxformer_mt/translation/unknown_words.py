@@ -35,7 +35,7 @@ def find_unknown_words(
     """Returns the words of `text` that the model does not know, in order.
 
     They have a token that the training text lacks, or are not among the known words of the
-    tokenizer, if it has these. Without white space between them, several are one.
+    tokenizer, if it has these. Unknown words without white space between them count as one.
 
     Args:
       inputs: the tokens of `tag + text`, perhaps truncated.

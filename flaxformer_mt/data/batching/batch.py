@@ -1,4 +1,4 @@
-"""Batches of token ids, padded to a few fixed shapes. NumPy only: sharding makes `jax.Array`s."""
+"""Batches of token ids, padded to a few fixed shapes. NumPy only."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Example(NamedTuple):
 
 
 class BatchShape(NamedTuple):
-    """The shape of a batch. The training step is compiled once for each shape."""
+    """The shape of a batch. Each shape compiles the training step once."""
 
     rows: int  # B
     source_length: int  # S
@@ -33,7 +33,7 @@ class PlannedBatch(NamedTuple):
     pairs: Integer[np.ndarray, "_"]
     """Indices of the pairs, row after row."""
     row_sizes: Integer[np.ndarray, "_"]
-    """Number of pairs in each row that is not empty."""
+    """Number of pairs in each non-empty row."""
 
 
 class Batch(NamedTuple):
@@ -65,8 +65,8 @@ def pack_batch(rows: Sequence[Sequence[Example]], shape: BatchShape) -> Batch:
     """Returns a batch with several examples in each row, one after the other, padded.
 
     Args:
-      rows: the examples of each row, any number of them; further rows are padding.
-      shape: the size of the batch.
+      rows: the examples of each row; the rows up to `shape.rows` after them are padding.
+      shape: the shape of the batch.
 
     Raises:
       ValueError: more rows than `shape.rows`, or examples longer than a row.
@@ -86,10 +86,7 @@ def pack_batch(rows: Sequence[Sequence[Example]], shape: BatchShape) -> Batch:
 def _fill_rows(
     rows: Sequence[Sequence[Int32[np.ndarray, "_"]]], num_rows: int, length: int, side: str
 ) -> Int32[np.ndarray, "3 B L"]:
-    """Returns tokens, positions and segments of one side; L is S or T.
-
-    The sentences of a row follow one another, with segments 1, 2, ...; 0 is elsewhere.
-    """
+    """Returns tokens, positions and segment ids of one side; L is S or T. Padding is 0."""
     filled = np.zeros((3, num_rows, length), np.int32)
     tokens, positions, segment_ids = filled  # each [B L]
     columns = np.arange(length, dtype=np.int32)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from flaxformer_mt.data.batching.batch import BatchShape
 
-# Candidate lengths on each side. More of them reduce padding by less than 0.5 %.
+# Candidate lengths on each side. More candidates reduce padding by less than 0.5 %.
 _MAX_BORDERS = 64
 # Candidate shapes combine lengths that exclude similar fractions of the pairs.
 _TOLERANCE = 0.15
@@ -105,7 +105,7 @@ def _candidate_corners(
 
 
 def _borders(lengths: Int[np.ndarray, "n"], counts: Int[np.ndarray, "n"]) -> Int[np.ndarray, "X"]:
-    """Returns candidate lengths: all, or about 64 at quantiles and along the tail."""
+    """Returns candidate lengths: all lengths, or about 64 at quantiles and in geometric steps."""
     present = np.unique(lengths)
     if len(present) <= _MAX_BORDERS:
         return present
@@ -118,7 +118,7 @@ def _borders(lengths: Int[np.ndarray, "n"], counts: Int[np.ndarray, "n"]) -> Int
 def _quantiles(
     lengths: Int[np.ndarray, "n"], counts: Int[np.ndarray, "n"], fractions: Float[np.ndarray, "q"]
 ) -> Int[np.ndarray, "q"]:
-    """Returns what np.quantile(method="inverted_cdf") does with each length `counts` times."""
+    """Returns np.quantile(np.repeat(lengths, counts), fractions, method="inverted_cdf")."""
     ascending = np.argsort(lengths, kind="stable")
     num_below = np.cumsum(counts[ascending])
     places = np.maximum(np.ceil(num_below[-1] * fractions - 1), 0)
@@ -130,8 +130,8 @@ def _similar_fractions(
 ) -> Bool[np.ndarray, "X Y"]:
     """Returns whether source and target lengths exclude similar fractions of the pairs.
 
-    Other combinations are bad shapes: one side excludes pairs that fit the other side. Without
-    them the search takes milliseconds.
+    Other combinations are bad shapes: one side excludes pairs that fit the other side. The search
+    takes only milliseconds without them.
     """
     source_fraction = np.cumsum(source_counts) / np.sum(source_counts)  # [X]
     target_fraction = np.cumsum(target_counts) / np.sum(target_counts)  # [Y]
@@ -146,13 +146,13 @@ def _similar_fractions(
 def _cheapest_chain(
     corners: Int[np.ndarray, "P 2"], pairs_below: Int[np.ndarray, "P"], num_buckets: int
 ) -> Int[np.ndarray, "K"]:
-    """Returns the indices of the nested corners, ending with the last, with the least padding.
+    """Returns the indices of the nested corners that have the least padding; the last is P - 1.
 
-    Dynamic programming. Pairs go into the first corner that fits them, so a chain ... < q < p
-    costs as much as the chain up to q, plus (pairs_below[p] - pairs_below[q]) x cells[p]: the best
-    chain of k corners that ends in p extends the best of k - 1 that ends in some smaller q.
+    Dynamic programming. A pair goes into the first corner that fits it. So a chain ... < q < p
+    costs (pairs_below[p] - pairs_below[q]) x cells[p] more than the chain that ends in q. The best
+    chain of k corners that ends in p extends the best chain of k - 1 corners that ends in some q.
     """
-    cells = corners.sum(axis=1).astype(np.float64)  # [P] of one row
+    cells = corners.sum(axis=1).astype(np.float64)  # [P] tokens in one row
     own = pairs_below * cells  # [P]
     smaller = np.all(corners[None, :, :] <= corners[:, None, :], axis=2)  # [P Q]
     np.fill_diagonal(smaller, False)

@@ -1,6 +1,6 @@
 """The endless stream of training batches, prefetched by Grain, with a state to resume from.
 
-It is a separate module, because Grain imports jax. So configurations load without jax.
+This is a separate module because Grain imports jax, and configurations must load without jax.
 """
 
 import threading
@@ -17,9 +17,9 @@ _NUM_PREFETCHED = 8
 class BatchIterator(ThreadPrefetchDatasetIterator[Batch]):
     """Iterates over the batches of one process, epoch after epoch without end.
 
-    A thread makes the batches ahead of time. The state, a JSON object, is {"epoch": ..., "index":
-    ...} of the next batch that `next` returns; prefetched batches do not count. After `set_state`
-    the same global batches follow, on any number of processes.
+    A thread makes the batches ahead of time. The state is a JSON object, {"epoch": ..., "index":
+    ...}, of the next batch that `next` returns, not of prefetched batches. After `set_state`, the
+    same global batches follow on any number of processes.
 
     Args:
       epochs: plans the epochs.
@@ -85,7 +85,7 @@ class _Batches:
             )
         if self._index < len(plan):
             return plan
-        # The state is from a time when the epoch had more batches.
+        # When the state was saved, this epoch had more batches.
         self._epoch, self._index = epoch + 1, self._index - len(plan)
         return self._plan(self._epoch)
 
@@ -99,8 +99,8 @@ class _Batches:
             except BaseException as error:
                 planned.set_exception(error)
 
-        # If Python exits while a daemon thread is in SentencePiece, the process aborts. So this
-        # thread is no daemon: Python waits for it, and `_is_stopped` ends it early.
+        # If Python exits while a daemon thread runs SentencePiece, the process aborts. So this is
+        # not a daemon thread: Python waits for it at exit, and `_is_stopped` ends it early.
         threading.Thread(target=plan, name="plan-epoch", daemon=False).start()
         return planned
 

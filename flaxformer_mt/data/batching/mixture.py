@@ -1,4 +1,4 @@
-"""How often an epoch contains the pairs of each of several corpora."""
+"""Weights of several corpora: how often an epoch contains the pairs of each."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from jaxtyping import Integer
 
 
 def temperature_weights(sizes: Sequence[int], temperature: float) -> tuple[float, ...]:
-    """Returns weights that show corpus i in proportion to n_i ** (1 / temperature).
+    """Returns weights with which corpus i has a share of n_i ** (1 / temperature) of the pairs.
 
-    An epoch keeps its number of pairs, sum(n_i), up to rounding. Temperature 1 changes nothing; a
-    higher one makes small and large corpora more equal (Arivazhagan et al. 2019, "Massively
-    Multilingual Neural Machine Translation in the Wild", section 4.2). An empty corpus gets weight
-    1.
+    The shares are normalised, and an epoch still has sum(n_i) pairs, up to rounding. Temperature 1
+    gives weights of 1. Higher temperatures make the shares more equal (Arivazhagan et al. 2019,
+    "Massively Multilingual Neural Machine Translation in the Wild", section 4.2). An empty corpus
+    gets weight 1.
     """
     pairs = np.array(sizes, np.float64)
     shares = np.maximum(pairs, 1) ** (1 / temperature) * (pairs > 0)
@@ -23,7 +23,7 @@ def temperature_weights(sizes: Sequence[int], temperature: float) -> tuple[float
 
 
 def times_and_part(size: int, weight: float) -> tuple[int, int]:
-    """Returns how often an epoch has all pairs of a corpus, and how many of its pairs once more."""
+    """Returns how often an epoch repeats all pairs of a corpus, and how many pairs it adds."""
     times = int(weight)
     return times, round((weight - times) * size)
 
@@ -31,7 +31,7 @@ def times_and_part(size: int, weight: float) -> tuple[int, int]:
 def sample_mixture(
     rng: np.random.Generator, corpus_sizes: Sequence[int], weights: Sequence[float]
 ) -> Integer[np.ndarray, "n"]:
-    """Returns the indices of the pairs of an epoch, by the weights of their corpora."""
+    """Returns the indices of the pairs of an epoch, corpus after corpus, according to `weights`."""
     kind = np.uint32 if sum(corpus_sizes) < 1 << 32 else np.int64  # half the memory
     chosen, start = [], 0
     for size, weight in zip(corpus_sizes, weights, strict=True):

@@ -1,7 +1,7 @@
-"""The order of a large corpus, computed part by part: a permutation that needs no memory.
+"""The order of a large corpus, computed part by part: the permutation is not stored.
 
 A stored permutation of 40 million pairs needs 320 MB, and its batches several times that. Here, the
-pair at each place of an epoch is a function of (seed, epoch, place) alone.
+pair at each position of an epoch is a function of (seed, epoch, position) alone.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from jaxtyping import Integer, UInt64
 from flaxformer_mt.data.batching.mixture import times_and_part
 
 _ROUNDS = 6
-_CHUNK = 1 << 20  # numbers that are computed together
+_CHUNK = 1 << 20  # positions that are computed together
 
 
 def part_of_epoch(
@@ -24,7 +24,7 @@ def part_of_epoch(
     part: int,
     num_parts: int,
 ) -> Integer[np.ndarray, "n"]:
-    """Returns the pairs of one of `num_parts` equal parts of a shuffled epoch, in order.
+    """Returns the pairs in part `part` of a shuffled epoch with `num_parts` equal parts, in order.
 
     All parts together contain each pair as often as `sample_mixture` does.
     """
@@ -33,8 +33,8 @@ def part_of_epoch(
     start, end = part * total // num_parts, (part + 1) * total // num_parts
     found = np.empty(end - start, np.uint32 if sum(corpus_sizes) < 1 << 32 else np.uint64)
     for first in range(start, end, _CHUNK):
-        places = np.arange(first, min(first + _CHUNK, end), dtype=np.uint64)
-        shuffled = permute(places, total, key=(seed, epoch, 0))
+        positions = np.arange(first, min(first + _CHUNK, end), dtype=np.uint64)
+        shuffled = permute(positions, total, key=(seed, epoch, 0))
         mixed = _mix(shuffled, corpus_sizes, weights, counts, seed, epoch)
         found[first - start : first - start + len(mixed)] = mixed
     return found
@@ -46,17 +46,17 @@ def epoch_size(corpus_sizes: Sequence[int], weights: Sequence[float]) -> int:
 
 
 def permute(
-    places: UInt64[np.ndarray, "n"], total: int, *, key: Sequence[int]
+    positions: UInt64[np.ndarray, "n"], total: int, *, key: Sequence[int]
 ) -> UInt64[np.ndarray, "n"]:
-    """Returns where a random permutation of range(total) maps these places.
+    """Returns the values of a pseudorandom permutation of range(total) at these positions.
 
-    A Feistel network permutes the numbers below a power of 4. A number of `total` or more is
-    permuted again, until it is smaller.
+    A Feistel network permutes the numbers below a power of 4. It permutes a result that is not
+    below `total` again, until it is (cycle walking).
     """
     half = np.uint64((max(total - 1, 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << int(half)) - 1)
     keys = np.random.default_rng(tuple(key)).integers(1 << 63, size=_ROUNDS, dtype=np.uint64)
-    result, outside = places.copy(), np.arange(len(places))
+    result, outside = positions.copy(), np.arange(len(positions))
     while len(outside):
         left, right = result[outside] >> half, result[outside] & mask
         for round_key in keys:
@@ -74,7 +74,7 @@ def _hash(x: UInt64[np.ndarray, "n"]) -> UInt64[np.ndarray, "n"]:
 
 
 def _num_pairs(size: int, weight: float) -> int:
-    """Returns how many pairs an epoch has of a corpus."""
+    """Returns how many pairs of a corpus an epoch has."""
     times, part = times_and_part(size, weight)
     return times * size + part
 
@@ -87,7 +87,7 @@ def _mix(
     seed: int,
     epoch: int,
 ) -> UInt64[np.ndarray, "n"]:
-    """Returns the pair of each place of the unshuffled epoch: corpus after corpus."""
+    """Returns the pairs at these positions of an unshuffled epoch: corpus after corpus."""
     result = np.empty_like(shuffled)
     begin = first_pair = 0
     for number, (size, weight, count) in enumerate(zip(corpus_sizes, weights, counts, strict=True)):

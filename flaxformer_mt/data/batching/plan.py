@@ -1,7 +1,7 @@
 """Plans which pairs are in which batch of an epoch: a pure function of (seed, epoch).
 
-The plan does not depend on the number of processes or devices, nor on earlier epochs: a run resumed
-on other hardware trains on the same batches.
+The plan does not depend on the number of processes or devices, nor on earlier epochs. So a run that
+resumes on other hardware trains on the same batches.
 """
 
 import dataclasses
@@ -17,19 +17,19 @@ from flaxformer_mt.data.batching.parts import epoch_size, part_of_epoch
 from flaxformer_mt.data.tokenization.tokenized import Examples, SubwordSampler
 
 ShardRows = Callable[[BatchShape], Integer[np.ndarray, "r"]]
-"""Returns the row numbers that this process reads of a batch with this shape."""
+"""Returns the row numbers that this process reads from a batch of this shape."""
 
 Batcher = Callable[
     [Examples, Sequence[BatchShape], Integer[np.ndarray, "n"]],
     list[PlannedBatch],
 ]
-"""Makes batches of pairs in a given order: `bucket_pairs` here, or `packing.pack_pairs`."""
+"""Makes batches from pairs in a given order: `bucket_pairs`, or `packing.pack_pairs`."""
 
 
 def bucket_pairs(
     pairs: Examples, shapes: Sequence[BatchShape], order: Integer[np.ndarray, "n"]
 ) -> list[PlannedBatch]:
-    """Puts one pair into a row, and each pair into the smallest shape that fits it.
+    """Puts one pair into each row, in the smallest batch shape that fits the pair.
 
     At most one batch of each shape has empty rows. Pairs that do not fill a batch move to the next
     larger shape, unless this costs more padding than the empty rows.
@@ -69,7 +69,7 @@ class BatchPlan:
     order: Integer[np.ndarray, "n"]
     """Indices into `pairs`, row after row."""
     row_offsets: Integer[np.ndarray, "row_offsets"]
-    """Start of each row in `order`: bucketed rows have one pair each, packed rows several."""
+    """Start of each row in `order`. Bucketed rows have one pair each, packed rows several."""
     batch_offsets: Integer[np.ndarray, "batch_offsets"]
     """Start of each batch among the rows."""
 
@@ -81,7 +81,7 @@ class BatchPlan:
         return self.shapes[self.shape_of[index]]
 
     def row(self, index: int, number: int) -> Integer[np.ndarray, "_"]:
-        """Returns the pairs in row `number` of batch `index`; none beyond its last row."""
+        """Returns the pairs in row `number` of batch `index`; empty beyond its last row."""
         row = self.batch_offsets[index] + number
         if row >= self.batch_offsets[index + 1]:
             return self.order[:0]
@@ -90,8 +90,8 @@ class BatchPlan:
     def batch(self, index: int, rows: Integer[np.ndarray, "r"] | None = None) -> Batch:
         """Returns the rows of batch `index` with these numbers, in this order; None = all rows.
 
-        A number beyond the rows of the shape gives an empty row, because the devices may need more
-        rows than the recipe has.
+        A number of `shape.rows` or more gives an empty row, because a partition over devices may
+        need more rows than the configuration has.
 
         Raises:
           ValueError: a negative number.
@@ -111,7 +111,7 @@ class BatchPlan:
 
     @property
     def pairs_per_row(self) -> float:
-        """Mean number of pairs in a row that is not empty."""
+        """Mean number of pairs in a non-empty row."""
         return len(self.order) / max(len(self.row_offsets) - 1, 1)
 
     @property
@@ -125,7 +125,7 @@ class BatchPlan:
 def plan_in_order(
     pairs: Examples, shapes: Sequence[BatchShape], batcher: Batcher = bucket_pairs
 ) -> BatchPlan:
-    """Plans one pass for evaluation: every pair exactly once, always in the same order."""
+    """Plans one pass for evaluation, with every pair once, always in the same order."""
     return _assemble(pairs, shapes, batcher(pairs, shapes, np.arange(len(pairs))))
 
 
@@ -137,18 +137,18 @@ class Epochs:
     shapes: tuple[BatchShape, ...]
     seed: int
     corpus_sizes: tuple[int, ...]
-    """Number of `pairs` of each corpus; they follow one another."""
+    """Number of pairs of each corpus. `pairs` has corpus after corpus."""
     weights: tuple[float, ...]
     """How often an epoch contains each corpus: 2 = twice; 0.5 = a random half, which differs in
     each epoch."""
     batcher: Batcher = bucket_pairs
-    """Makes batches of the shuffled pairs. The batches are shuffled, too."""
+    """Makes batches from the shuffled pairs. `plan` shuffles the batches too."""
     sampler: SubwordSampler | None = None
     """Tokenizes the pairs again for each epoch (subword sampling)."""
     first: BatchPlan | None = None
-    """The result of `plan(0)`, if it is known already."""
+    """The result of `plan(0)`, if it is already known."""
     part_size: int = 0
-    """More pairs than this in an epoch are planned in several parts, to bound memory; 0 = never.
+    """An epoch with more pairs than this is planned in several parts, to bound memory; 0 = never.
     Each part counts as an epoch: with three parts, `plan(4)` is the second part of epoch 1."""
 
     @property
@@ -159,7 +159,7 @@ class Epochs:
         return max(1, -(-epoch_size(self.corpus_sizes, self.weights) // self.part_size))
 
     def sample(self, epoch: int, is_stopped: Callable[[], bool] = lambda: False) -> Examples:
-        """Returns the pairs of an epoch, or of a part of it in their order, with new segmentations.
+        """Returns the pairs of an epoch (of a part, in its order), with new segmentations.
 
         `is_stopped` is as in `SubwordSampler.pairs_of`.
         """
@@ -179,7 +179,7 @@ class Epochs:
     ) -> BatchPlan:
         """Returns the batches of one epoch: a function of (seed, epoch) alone.
 
-        `pairs` is the result of `sample(epoch)`, if it is known already. `is_stopped` is as in
+        `pairs` is the result of `sample(epoch)`, if it is already known. `is_stopped` is as in
         `SubwordSampler.pairs_of`.
         """
         if epoch == 0 and self.first is not None:
@@ -195,7 +195,7 @@ class Epochs:
         return _assemble(pairs, self.shapes, [batches[i] for i in rng.permutation(len(batches))])
 
     def _order(self, epoch: int) -> Integer[np.ndarray, "n"]:
-        """Returns the pairs of a part of an epoch."""
+        """Returns the indices of the pairs of part `epoch`, in order."""
         number, part = divmod(epoch, self.num_parts)
         return part_of_epoch(
             self.corpus_sizes,
@@ -208,7 +208,7 @@ class Epochs:
 
 
 def _moves_up(num_pairs: int, here_and_next: Sequence[BatchShape]) -> bool:
-    """Returns whether these pairs take less space in the next bucket than in their own batch."""
+    """Returns whether these pairs take fewer cells in the next bucket than in their own batch."""
     if len(here_and_next) < 2:
         return False
     here, above = here_and_next

@@ -1,1 +1,1 @@
-"""Prepared corpora: text of any size to token ids on disk, and batches from them."""
+"""Prepared corpora: text of any size as token ids on disk, which training reads."""

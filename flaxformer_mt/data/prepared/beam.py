@@ -1,10 +1,10 @@
-"""Runs the work of a preparation on Apache Beam, so that many machines share it (extra `beam`).
+"""Runs a preparation on many machines with Apache Beam (extra `beam`).
 
     read     one worker reads a source, and sends its items to all workers
-    work     what is done with an item: the same functions as without Beam
-    write    the results of consecutive items become a file in a folder that all machines share
+    work     the workers apply the same functions to the items as without Beam
+    write    each group of consecutive results becomes a file in a folder that all machines share
 
-This process reads the results from there, and does with them what it does without Beam.
+This process reads the results from that folder, and uses them as without Beam.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ from flaxformer_mt.storage.paths import (
 T = TypeVar("T")
 R = TypeVar("R")
 Keyed = tuple[tuple[int, int], tuple[int, Any]]
-"""Number of the reader and of the group; number in the reader, and the item."""
+"""((reader, group), (index in the reader, item))."""
 
-_ERROR = "error"  # the message of a worker
-_GROUP = 64  # items whose results are in one file
+_ERROR = "error"  # file with the message of a failed worker
+_GROUP = 64  # results in one file
 
 
 class BeamWorkers(Workers):
@@ -42,10 +42,10 @@ class BeamWorkers(Workers):
         """Checks the options.
 
         Args:
-          options: options of Beam as on a command line, such as "--runner DataflowRunner".
-          folder: shared by this process and all workers: a network disk, or an address.
+          options: command-line options of Beam, such as "--runner DataflowRunner".
+          folder: a folder on a network disk, or an address, that this process and all workers use.
 
-        Raises ValueError if Beam is not installed, or does not know an option.
+        Raises ValueError if Beam is not installed.
         """
         super().__init__(1)
         self._options, self._folder = parse_options(options), folder
@@ -53,9 +53,9 @@ class BeamWorkers(Workers):
     def map_each(
         self, work: Callable[[T], R], readers: Sequence[Callable[[], Iterable[T]]]
     ) -> list[Callable[[], Iterator[R]]]:
-        """As `Workers.map_each`. All readers are one job, which runs when results are wanted.
+        """As `Workers.map_each`. One job handles all readers; the first request of results runs it.
 
-        Getting results raises ValueError with the message of an error that a worker raised.
+        Iteration raises ValueError with the message of an error that a worker raised.
         """
         folder = self._folder / f"job-{uuid.uuid4().hex}"
         self._stack.callback(remove_tree, folder)
@@ -84,7 +84,7 @@ class BeamWorkers(Workers):
                     | "collect" >> beam.GroupByKey()
                     | "write" >> beam.Map(_write, str(folder))
                 )
-        except Exception as error:  # the runner's own class, with the traceback of the worker
+        except Exception as error:  # of a class of the runner, with the traceback of the worker
             if (folder / _ERROR).is_file():
                 raise ValueError((folder / _ERROR).read_text(encoding="utf-8")) from error
             raise
@@ -92,12 +92,12 @@ class BeamWorkers(Workers):
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         if isinstance(self._folder, Path):
-            with contextlib.suppress(OSError):  # the user's own folder has other files
+            with contextlib.suppress(OSError):  # the folder has other files of the user
                 self._folder.rmdir()
 
 
 def parse_options(options: str) -> Any:
-    """Returns options of Beam as its object. Raises ValueError as `BeamWorkers`."""
+    """Returns Beam's object of options. Raises ValueError if Beam is not installed."""
     try:
         from apache_beam.options import (  # pyright: ignore[reportMissingImports]
             pipeline_options,
@@ -106,12 +106,12 @@ def parse_options(options: str) -> Any:
         raise ValueError(
             f"--engine beam needs Apache Beam: `pip install 'flaxformer_mt[beam]'` ({error})"
         ) from error
-    # Beam's own default downloads a program, where it can.
+    # The default runner of Beam downloads a program if it can.
     return pipeline_options.PipelineOptions(["--runner=FnApiRunner", *shlex.split(options)])
 
 
 def _read(number: int, readers: Sequence[Callable], folder: str) -> Iterator[Keyed]:
-    """Yields the items of a reader, with their group and their number."""
+    """Yields the items of a reader, with their groups and indices."""
     with _reported(folder):
         for index, item in enumerate(readers[number]()):
             yield (number, index // _GROUP), (index, item)
@@ -124,9 +124,9 @@ def _work(keyed: Keyed, work: Callable, folder: str) -> Keyed:
 
 
 def _write(group: tuple[tuple[int, int], Iterable[tuple[int, Any]]], folder: str) -> None:
-    """Writes the results of a group. Each try has a file of its own, which is complete or absent.
+    """Writes the results of a group atomically. Each attempt writes its own file.
 
-    Beam repeats a failed try. Two tries may run at the same time; their results are equal.
+    Beam repeats a failed attempt. Two attempts may run at the same time; their results are equal.
     """
     (reader, number), results = group
     in_order = [result for _, result in sorted(results, key=lambda one: one[0])]
@@ -145,7 +145,7 @@ def _results(folder: AnyPath) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _reported(folder: str) -> Iterator[None]:
-    """Keeps the message of an error about text, files or settings, for the waiting process."""
+    """Writes the message of a ValueError or OSError to a file, for the waiting process."""
     try:
         yield
     except (ValueError, OSError) as error:

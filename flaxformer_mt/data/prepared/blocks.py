@@ -1,4 +1,4 @@
-"""Streams the records of a corpus in blocks, so that a corpus of any size needs little memory."""
+"""Streams the records of a corpus in blocks, so that memory does not grow with the corpus."""
 
 import dataclasses
 import functools
@@ -40,14 +40,14 @@ class Block:
     """Consecutive records of a source. Any process can load it."""
 
     name: str
-    """Of the file or source, for messages."""
+    """Name of the file or source, for messages."""
     tag: str
-    """The target language that the tags of its source texts name; "" = no tags."""
+    """The target language that the tags of the source texts name; "" = no tags."""
     first: int
-    """Number of its first record in the source, from 0."""
+    """Index of its first record in the source, from 0."""
     size: int
     share: float
-    """The share of the source up to its end, about."""
+    """Approximate fraction of the source up to the end of this block."""
     read: Callable[[], PairSource]
     """Returns at least `size` records."""
 
@@ -61,19 +61,19 @@ class Block:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """A source of sentence pairs, or one of several files of a source."""
+    """A source of sentence pairs, or one of the several files of a source."""
 
     name: str
     files: tuple[Path, ...]
-    """The files that it reads, so that a change of them is noticed; none = not files."""
+    """The files that it reads, to detect changes; empty = it does not read files."""
     blocks: Callable[[int], Iterator[tuple[int, float, Callable[[], PairSource]]]]
-    """Yields for each block of the given size: its number of records, the share of the source up
-    to its end, and how to read it."""
+    """Takes the size of a block. Yields for each block: its number of records, the fraction of the
+    source up to its end, and a function that reads it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PairStream:
-    """A corpus that is read in blocks. Another process that gets it opens it again there."""
+    """A corpus that is read in blocks. Unpickling it in another process opens it again."""
 
     name: str
     tag: str
@@ -114,7 +114,7 @@ def open_streams(
 ) -> list[PairStream]:
     """Returns all sources of a configuration as streams. The arguments are as in `open_corpus`.
 
-    Public corpora are downloaded. Raises as `open_corpus`, partly when a stream is read.
+    It downloads public corpora. It raises as `open_corpus`; some errors occur only during reading.
     """
     base = as_path(directory)
     languages = config.languages(source_language, target_language)
@@ -158,7 +158,7 @@ def _open_stream(
 
 
 def _one_source(config: CorpusConfig, number: int) -> CorpusConfig:
-    """Returns a configuration with one source of another."""
+    """Returns a configuration with only source number `number`."""
     here, pair = slice(number, number + 1), max(number - len(config.source), 0)
     return CorpusConfig(
         source=config.source[here],
@@ -171,7 +171,7 @@ def _one_source(config: CorpusConfig, number: int) -> CorpusConfig:
 
 
 def num_text_bytes(stream: PairStream) -> int:
-    """Returns about how many bytes of text a stream has. Reads no text file."""
+    """Returns an estimate of the bytes of text in a stream. It reads no text file."""
     if not stream.files:
         counts = (found for part in stream.parts for found, *_ in part.blocks(sys.maxsize))
         return 200 * sum(counts)
@@ -186,7 +186,7 @@ def _text_part(base: AnyPath, source: str, target: str) -> Part:
 
 
 def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
-    """Returns the source that a specification names."""
+    """Returns the part that a specification names."""
     kind, request = find_source(spec, base, languages)
     files: tuple[Path, ...] = ()
     blocks: Callable[[int], Iterator] = functools.partial(_range_parts, spec, base, languages)
@@ -203,13 +203,13 @@ def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
 
 
 def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
-    """Yields the lines of a file, with their line ends, in lists of `size`.
+    """Yields (fraction of the file up to the end of the block, block of up to `size` lines).
 
-    Before each list is the share of the file that has been read.
+    The lines have their line ends.
     """
     with open_packed(path) as packed, unpacked(packed, path) as file:
         num_bytes = max(os.fstat(packed.fileno()).st_size, 1)
-        # The iterators of Python's gzip and lzma files are slow.
+        # Iteration over Python's gzip and lzma files is slow.
         lines = iter(io.BufferedReader(file, 1 << 20))  # pyright: ignore[reportArgumentType]
         block = list(itertools.islice(lines, size))
         if block:
@@ -223,7 +223,7 @@ def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
 
 
 def _parallel_parts(files: tuple[Path, Path], size: int) -> Iterator:
-    """Yields blocks of two files. Raises ValueError if their numbers of lines differ."""
+    """Yields blocks of two files. Raises ValueError if they have different numbers of lines."""
     counts = [0, 0]
     sides = [_line_blocks(file, size) for file in files]
     for (share, source), (_, target) in itertools.zip_longest(*sides, fillvalue=(1.0, ())):
@@ -242,7 +242,7 @@ def _parallel_pairs(source: bytes, target: bytes, files: tuple[Path, Path]) -> P
 
 
 def _line_parts(request: SourceRequest, spec: str, size: int) -> Iterator:
-    """Yields blocks of a file with a pair a line."""
+    """Yields blocks of a file that has one pair a line."""
     for share, lines in _line_blocks(local_file(request.file), size):
         blob = b"".join(lines)
         yield (
@@ -259,7 +259,7 @@ def _parsed_pairs(blob: bytes, spec: str, base: AnyPath, languages: Languages) -
 
 
 def _range_parts(spec: str, base: AnyPath, languages: Languages, size: int) -> Iterator:
-    """Yields blocks of a source with random access, which each process opens itself."""
+    """Yields blocks of a source with random access. Each process opens the source itself."""
     total = len(_open(spec, base, languages))
     for start in range(0, total, size):
         count = min(size, total - start)

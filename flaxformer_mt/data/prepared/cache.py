@@ -1,4 +1,4 @@
-"""The first start of a run prepares large training text, once, in a folder of this machine."""
+"""Prepares large training text in a local folder, at the first start of a run."""
 
 import dataclasses
 import json
@@ -33,10 +33,10 @@ def prepare_large_text(
     cache: PreparedCache,
     quarantine: AnyPath | None,
 ) -> DataConfig:
-    """Returns a configuration that reads the prepared training text, which is made the first time.
+    """Returns a configuration that reads prepared training text. The first call prepares it.
 
-    Little text is not prepared: the configuration stays as it is. Several processes of a machine
-    prepare once. Raises as `prepare_corpus`.
+    For less text than `config.in_memory_mb`, it returns `config`. If several processes of a machine
+    call it, one prepares and the others wait. Raises as `prepare_corpus`.
     """
     streams = open_streams(
         config.train,
@@ -65,7 +65,7 @@ def _prepare(
     cache: PreparedCache,
     megabytes: float,
 ) -> None:
-    # Translating does not need it.
+    # Imported here, because translation does not need it.
     from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
 
     print(
@@ -88,7 +88,7 @@ def _folder(
     tokenizer_directory: str,
     cache: PreparedCache,
 ) -> Path:
-    """Returns the folder for this text, these settings, and the tokenizer of the run, if any."""
+    """Returns the folder for this text, these settings and the tokenizer of the run, if any."""
     base = as_path(config.directory)
     files = [file for stream in streams for file in stream.files]
     files += [join(base, name) for name in config.tokenizer.existing_files() if name]
@@ -100,7 +100,7 @@ def _folder(
         return folder
     tokenizer = Tokenizer.load(tokenizer_directory).fingerprint
     manifest = Manifest.load(folder)
-    if manifest and manifest.tokenizer == tokenizer:  # this run learnt it from this text
+    if manifest and manifest.tokenizer == tokenizer:  # the run has the tokenizer learnt here
         return folder
     return folder.with_name(f"{folder.name}-{tokenizer}")
 

@@ -1,4 +1,4 @@
-"""What a prepared corpus contains, and from what it was made: `manifest.json` and `inputs.json`."""
+"""The files `manifest.json` and `inputs.json`: contents and inputs of a prepared corpus."""
 
 import dataclasses
 import hashlib
@@ -20,24 +20,24 @@ _FORMAT = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusEntry:
-    """One corpus of a prepared corpus."""
+    """One source corpus of a prepared corpus."""
 
     name: str
     records: int
-    """The number of records that were read."""
+    """Number of records read."""
     pairs: int
-    """The number of pairs that were kept."""
+    """Number of pairs kept."""
     dropped: Mapping[str, int]
-    """Numbers of dropped records by reason."""
+    """Number of dropped records by reason."""
     shards: tuple[int, ...]
-    """The number of pairs of each of its shards."""
+    """Number of pairs in each of its shards."""
     fingerprint: str
-    """The hash of its token ids, the same as for text; see `fingerprints`."""
+    """Hash of its token ids, equal to that of `TokenizedPairs`; see `fingerprints`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a complete prepared corpus contains. It is written last."""
+    """The contents of a complete prepared corpus. The manifest is written last."""
 
     settings: Mapping[str, Any]
     """The result of `settings_of`."""
@@ -46,18 +46,18 @@ class Manifest:
     tokenizer: str
     """The fingerprint of the tokenizer."""
     languages: tuple[str, ...]
-    """The target languages that tags of source texts name."""
+    """The target languages that the tags of source texts name."""
     corpora: tuple[CorpusEntry, ...]
     id_type: str
     """The type of the token ids on disk."""
     has_text: bool
-    """Whether the text is kept, for subword sampling."""
+    """Whether the corpus also has the text, for subword sampling."""
     sides: Mapping[str, Any]
     """Tokens and unknown tokens of source and target."""
     first_bad: str
-    """The first bad record, "" if there is none."""
+    """Description of the first bad record; "" if there is none."""
     lengths: Mapping[str, Mapping[str, int]]
-    """The number of pairs by tokens, for source and target."""
+    """{"source" or "target": {number of tokens: number of pairs}}."""
     format: int = _FORMAT
 
     @property
@@ -71,7 +71,7 @@ class Manifest:
         )
 
     def describe(self) -> list[str]:
-        """Returns what the corpus contains, in lines for people."""
+        """Returns a description of the contents, in lines."""
         return [
             f"training    {self.counts}",
             *(f"            from {corpus.name}: {corpus.pairs:,}" for corpus in self.corpora),
@@ -85,7 +85,7 @@ class Manifest:
 
     @classmethod
     def load(cls, directory: Path) -> "Manifest | None":
-        """Returns the manifest, None if the corpus is not complete.
+        """Returns the manifest; None if the corpus is incomplete.
 
         Raises ValueError if it is damaged or from another version.
         """
@@ -106,13 +106,13 @@ class Manifest:
 
 
 def side_of(values: Mapping[str, Any]) -> Side:
-    """Returns the tokens and unknown tokens of a side, from JSON."""
+    """Returns a `Side` from its JSON values."""
     words = tuple((word, count) for word, count in values["most_frequent_unknown"])
     return Side(**{**values, "most_frequent_unknown": words})
 
 
 def settings_of(config: DataConfig, held_out: Mapping[str, Sequence[Pair]]) -> dict[str, Any]:
-    """Returns the settings that determine a prepared corpus, as JSON has them.
+    """Returns the settings that determine a prepared corpus, as JSON values.
 
     `held_out` has the pairs of the sets that `config.exclude` names.
     """
@@ -133,7 +133,7 @@ def settings_of(config: DataConfig, held_out: Mapping[str, Sequence[Pair]]) -> d
 
 
 def setting_changes(before: Any, now: Any, name: str = "data") -> list[str]:
-    """Returns "data.x was 1 and is now 2" for each setting that differs."""
+    """Returns a sentence such as "data.x was 1 and is now 2" for each setting that differs."""
     if isinstance(before, dict) and isinstance(now, dict):
         names = [*before, *(key for key in now if key not in before)]
         return [
@@ -149,7 +149,7 @@ def setting_changes(before: Any, now: Any, name: str = "data") -> list[str]:
 
 
 def fingerprint_file(path: Path) -> dict[str, Any]:
-    """Returns size, time of the last change, and hash of a file."""
+    """Returns size (bytes), modification time (ns) and hash of a file."""
     about = path.stat()
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
@@ -157,7 +157,7 @@ def fingerprint_file(path: Path) -> dict[str, Any]:
 
 
 def input_changes(inputs: Mapping[str, Any]) -> list[str]:
-    """Returns a sentence for each file that is not what it was."""
+    """Returns a sentence for each file that has changed or is missing."""
     lines = []
     for name, before in inputs.items():
         path = Path(name)
@@ -169,7 +169,7 @@ def input_changes(inputs: Mapping[str, Any]) -> list[str]:
             lines.append(
                 f"{name} has changed: it had {before['size']:,} bytes and has {about.st_size:,}"
             )
-        # A copy has another time, but the same content.
+        # A copied file has another time, but the same content.
         elif (
             about.st_mtime_ns != before["modified"]
             and fingerprint_file(path)["hash"] != before["hash"]
@@ -179,7 +179,7 @@ def input_changes(inputs: Mapping[str, Any]) -> list[str]:
 
 
 def read_json(file: Path) -> Any:
-    """Returns the content of a JSON file, None if there is no file."""
+    """Returns the content of a JSON file; None if there is no file."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,11 +1,11 @@
 """Prepares a corpus: text of any size becomes a tokenizer and shards of token ids.
 
-    scan       count the records, set bad ones aside       inputs.json, quarantine.jsonl
-    sample     learn the vocabularies                      tokenizer/
-    encode     token ids, shard after shard                shards/00000/, ...
-    finish     fingerprints, counts, lengths               manifest.json
+    scan       counts the records, removes bad ones        inputs.json, quarantine.jsonl
+    sample     learns the vocabularies                     tokenizer/
+    encode     writes token ids, shard after shard         shards/00000/, ...
+    finish     writes fingerprints, counts, lengths        manifest.json
 
-Each stage leaves a result, so that a killed run continues after the last one. Memory is bounded.
+Each stage writes its result, so that a killed run continues after the last one. Memory is bounded.
 """
 
 import dataclasses
@@ -56,22 +56,22 @@ SHARD_SIZE = 1 << 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """How a corpus is prepared."""
+    """The settings of a preparation."""
 
     config: DataConfig
     output: Path
     num_processes: int = 1
     workers: Workers | None = None
-    """They do the work in place of processes of this machine."""
+    """Workers that replace the processes of this machine."""
     shard_size: int = SHARD_SIZE
-    """Records of a shard. A killed run repeats at most so many, and keeps the size."""
+    """Records of a shard. A killed run repeats at most this many. A resumed run keeps the size."""
     show_progress: bool = True
     after_shard: Callable[[], None] | None = None
-    """Called when a shard is complete."""
+    """Called after each complete shard."""
 
     @property
     def block_size(self) -> int:
-        """Records of a block; a shard has whole blocks."""
+        """Records of a block. A shard consists of whole blocks."""
         return min(BLOCK_SIZE, self.shard_size)
 
     @property
@@ -84,7 +84,7 @@ def prepare_corpus(how: Preparation) -> Manifest:
     """Prepares the training text of a configuration, or continues; returns the manifest.
 
     Raises:
-      ValueError: unusable text or settings, or an input or setting that has changed.
+      ValueError: text or settings are unusable, or have changed since the start.
       OSError: a missing file, a full disk, a killed process.
     """
     config, output = how.config, how.output
@@ -101,7 +101,7 @@ def prepare_corpus(how: Preparation) -> Manifest:
         _check_same(setting_changes(found["settings"], settings), output)
         _check_same(input_changes(found["inputs"]), output)
     if manifest := Manifest.load(output):
-        if not how.after_shard:  # else the shards are elsewhere
+        if not how.after_shard:  # with it, the shards are in a bucket
             check_whole(output, manifest)
         return manifest
     output.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def prepare_corpus(how: Preparation) -> Manifest:
 
 
 def id_type_of(tokenizer: Tokenizer) -> str:
-    """Returns the smallest type of all token ids."""
+    """Returns the smallest integer type that holds every token id."""
     return "<u2" if max(tokenizer.source.size, tokenizer.target.size) <= 1 << 16 else "<u4"
 
 
@@ -158,7 +158,7 @@ def _scan(
     settings: Mapping[str, Any],
     found: Mapping[str, Any] | None,
 ) -> list[CorpusScan]:
-    """Returns the counts of the first pass, which is made if it has not been made before."""
+    """Returns the counts of the first pass. It makes the pass unless inputs.json has its result."""
     if found:
         return [CorpusScan(**{**one, "bad": Counter(one["bad"])}) for one in found["corpora"]]
     scans, inputs = scan_corpora(
@@ -184,7 +184,7 @@ def _encode(
     screen: Screen,
     tokenizer: Tokenizer,
 ) -> list[list[ShardCounts]]:
-    """Writes the shards that are missing; returns the counts of all shards of each corpus."""
+    """Writes the missing shards; returns the counts of all shards of each corpus."""
     total, numbers = ShardCounts(), itertools.count()
     shards: list[list[ShardCounts]] = []
     unfinished: list[tuple[list[ShardCounts], Callable[[], Iterator[EncodeTask]]]] = []
@@ -249,7 +249,7 @@ def _encode(
 
 
 def length_type_of(config: DataConfig) -> str:
-    """Returns the smallest type of all lengths."""
+    """Returns the smallest integer type that holds every length."""
     return "<u2" if max(config.max_source_length, config.max_target_length) < 1 << 16 else "<u4"
 
 
@@ -261,7 +261,7 @@ def _tasks(
     per_shard: int,
     total: ShardCounts,
 ) -> Iterator[EncodeTask]:
-    """Yields the blocks of the shards with these numbers, from `start` on."""
+    """Yields the blocks from `start` to `end`, which make up the shards `numbers`."""
     for index, block in enumerate(itertools.islice(read(), start, end)):
         named = min(total.pairs_with_unknown)
         yield EncodeTask(numbers[index // per_shard], block, named < MAX_PAIRS_NAMED)
@@ -278,13 +278,11 @@ def _finish(
     id_type = id_type_of(tokenizer)
     numbers = itertools.count()
     for scan, of_corpus in zip(scans, shards, strict=True):
-        own = ShardCounts()
-        directories = []
+        own, read = ShardCounts(), []
         for counts in of_corpus:
             own.add(counts)
-            directories.append(str(shard_directory(how.output, next(numbers))))
-        read = [Shard(directory, id_type) for directory in directories]
-        for shard in read:
+            shard = Shard(str(shard_directory(how.output, next(numbers))), id_type)
+            read.append(shard)
             lengths = np.concatenate([lengths, count_lengths(*shard.lengths().T)])
         corpora.append(
             CorpusEntry(
@@ -328,7 +326,7 @@ def _sides(tokenizer: Tokenizer, total: ShardCounts) -> dict[str, Any]:
 
 
 def _merged(lengths: np.ndarray) -> np.ndarray:
-    """Adds the counts of equal lengths."""
+    """Merges rows with equal lengths, and adds their counts."""
     kinds, inverse = np.unique(lengths[:, :2], axis=0, return_inverse=True)
     counts = np.zeros(len(kinds), np.int64)
     np.add.at(counts, inverse.ravel(), lengths[:, 2])

@@ -1,4 +1,4 @@
-"""Reads a prepared corpus: any pair by its number, from disk."""
+"""Random access to the pairs of a prepared corpus on disk."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ from flaxformer_mt.data.tokenization.tokenized import hash_parts
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PreparedPairs:
-    """The token ids of all pairs of a prepared corpus. `Examples` on disk."""
+    """The token ids of all pairs of a prepared corpus, on disk. Implements `Examples`."""
 
     directory: Path
     manifest: Manifest
@@ -48,7 +48,7 @@ class PreparedPairs:
     ) -> tuple[Integer[np.ndarray, "m"], Integer[np.ndarray, "m"]]:
         """Returns the numbers of source and of target tokens of the pairs `order`.
 
-        It opens one shard after the other, so that only the lengths of one are in memory.
+        It reads one shard after the other, so that memory holds the lengths of one shard.
         """
         found = np.empty((2, len(order)), np.int32)
         by_shard = np.argsort(order, kind="stable")
@@ -65,7 +65,10 @@ class PreparedPairs:
         return np.load(self.directory / "lengths.npy")
 
     def fingerprint(self, start: int, end: int) -> str:
-        """Returns the hash of the pairs from `start` to `end`, which must be one corpus."""
+        """Returns the hash of the pairs from `start` to `end`.
+
+        Raises ValueError unless these are the pairs of one corpus.
+        """
         first = 0
         for corpus in self.manifest.corpora:
             if (start, end) == (first, first + corpus.pairs):
@@ -107,7 +110,7 @@ class PreparedText:
 
 
 def check_whole(directory: Path, manifest: Manifest) -> None:
-    """Raises ValueError if a file of a shard is missing, or token ids are cut off."""
+    """Raises ValueError if a file of a shard is missing, or a file of token ids is truncated."""
     size_of_id = np.dtype(manifest.id_type).itemsize
     for number in range(sum(len(corpus.shards) for corpus in manifest.corpora)):
         shard = shard_directory(directory, number)
@@ -124,7 +127,7 @@ def check_whole(directory: Path, manifest: Manifest) -> None:
 
 
 def fingerprint_shards(shards: Sequence[Shard]) -> str:
-    """Returns the hash of a corpus: equal to `TokenizedPairs.fingerprint` of the same pairs."""
+    """Returns the hash of a corpus, which equals `TokenizedPairs.fingerprint` of the same pairs."""
 
     def parts() -> Iterator[np.ndarray]:
         for side in range(2):

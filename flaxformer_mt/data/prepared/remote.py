@@ -1,7 +1,7 @@
-"""A prepared corpus in a bucket. It is made in a folder of this machine, and copied shard by shard.
+"""A prepared corpus in a bucket. It is made in a local folder, and copied shard by shard.
 
-The manifest is copied last. Another machine continues an unfinished preparation: it fetches what is
-in the bucket first.
+The manifest is copied last. A machine that continues an unfinished preparation first downloads the
+files in the bucket.
 """
 
 import shutil
@@ -22,14 +22,14 @@ from flaxformer_mt.storage.paths import (
     working_copy,
 )
 
-_NUM_THREADS = 8  # a request has to wait much longer than it computes
+_NUM_THREADS = 8  # requests mostly wait
 
 
 class RemoteOutput:
     """The output of `prepare` at an address."""
 
     def __init__(self, target: UPath) -> None:
-        """Fetches what an earlier preparation has copied there, unless this machine has it."""
+        """Downloads the files of an earlier preparation that this machine does not have."""
         self._target = target
         self.folder = cache_folder("preparing") / target.protocol / target.path.lstrip("/")
         sizes = file_sizes(target)
@@ -37,7 +37,7 @@ class RemoteOutput:
         if INPUTS not in sizes or not self._has(INPUTS):  # other text was prepared here
             remove_tree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        if MANIFEST in sizes:  # nothing is left to do: the shards are not needed here
+        if MANIFEST in sizes:  # complete: the shards are not needed here
             sizes = {n: size for n, size in sizes.items() if not n.startswith("shards/")}
         for name in sorted(sizes, key=_completes):
             is_half = "/" in name and f"{name.rpartition('/')[0]}/{COUNTS}" not in sizes
@@ -46,7 +46,7 @@ class RemoteOutput:
         self._copied = sizes
 
     def _has(self, name: str) -> bool:
-        """Returns whether this machine has the same file as the address."""
+        """Returns whether the local file equals the file in the bucket."""
         file = self.folder / name
         return file.exists() and file.read_bytes() == (self._target / name).read_bytes()
 
@@ -60,7 +60,7 @@ class RemoteOutput:
         partial.replace(file)
 
     def copy(self) -> None:
-        """Copies all finished files that are not there yet."""
+        """Copies all finished files that are not yet in the bucket."""
         sizes = file_sizes(self.folder)
         names = [
             name
@@ -71,22 +71,22 @@ class RemoteOutput:
         self._copied |= {name: sizes[name] for name in names}
 
     def finish(self) -> None:
-        """Copies the rest, the manifest last, and removes the folder of this machine."""
+        """Copies the remaining files, the manifest last, and removes the local folder."""
         self.copy()
         upload(self.folder, self._target, [MANIFEST])
         shutil.rmtree(self.folder)
 
 
 def _completes(name: str) -> bool:
-    """Returns whether a file makes its shard complete, and must be copied after the others."""
+    """Returns whether a file marks a complete shard, and so must be copied after the others."""
     return name.endswith(COUNTS)
 
 
 def local_copy(prepared: UPath, *, with_text: bool) -> Path:
-    """Returns a folder of this machine with the files of a prepared corpus that training reads.
+    """Returns a local folder with the files of a prepared corpus that training reads.
 
-    All rows are needed, because each process reads rows from the whole corpus. The text is needed
-    for subword sampling only. Files that are here already are not copied again.
+    It copies all shards, because each process reads rows from the whole corpus. Only subword
+    sampling needs the text. It copies no file twice.
     """
     names = [
         name
@@ -94,7 +94,7 @@ def local_copy(prepared: UPath, *, with_text: bool) -> Path:
         if with_text or name.rpartition("/")[2] not in (TEXT, TEXT_LENGTHS)
     ]
     folder = working_copy(prepared)
-    if MANIFEST not in names:  # not complete, or removed: nor is the copy
+    if MANIFEST not in names:  # the copy must be incomplete too
         (folder / MANIFEST).unlink(missing_ok=True)
         return folder
     with lock(folder), ThreadPoolExecutor(_NUM_THREADS) as threads:

@@ -1,4 +1,4 @@
-"""The text that a vocabulary is learnt from: chosen pairs of a corpus of any size."""
+"""The text to learn a vocabulary from: chosen pairs of a corpus of any size."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from flaxformer_mt.data.prepared.scanning import CorpusScan
 from flaxformer_mt.data.prepared.work import Pick, Screen
 from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.tokenization.tokenizer import choose_pairs
+from flaxformer_mt.data.tokenization.tokenizer import choose_pairs, numbers_between
 from flaxformer_mt.data.worker_processes import Workers
 
 
@@ -24,19 +24,17 @@ def sampled_corpus(
     block_size: int,
     workers: Workers,
 ) -> Corpus:
-    """Returns a corpus that has the pairs which `build_tokenizer` reads, in ascending order.
+    """Returns a corpus whose pairs can be read in the order of `build_tokenizer`: ascending.
 
-    They are the same as from text in memory, so that the same tokenizer is learnt.
+    They are the same pairs as for text in memory, so that the tokenizer is the same.
     """
     chosen = choose_pairs(sum(scan.good for scan in scans), max_lines)
     tasks, start = [], 0
     for stream, scan in zip(streams, scans, strict=True):
-        inside = chosen
-        if chosen is not None:
-            first, last = np.searchsorted(chosen, [start, start + scan.good])
-            inside = chosen[first:last] - start
+        end = start + scan.good
+        inside = None if chosen is None else numbers_between(chosen, start, end)
         tasks.append(_Tasks(stream, scan, inside, block_size))
-        start += scan.good
+        start = end
     picked = workers.map_each(Pick(screen), [one.blocks for one in tasks])
     return Corpus(
         sources=tuple(map(_Ascending, (scan.good for scan in scans), tasks, picked)),
@@ -47,7 +45,7 @@ def sampled_corpus(
 
 
 class _Tasks:
-    """The blocks of a stream with chosen good pairs, and the numbers of these in the block."""
+    """The blocks of a stream that contain chosen good pairs, and the numbers of these pairs."""
 
     def __init__(
         self,
@@ -60,7 +58,7 @@ class _Tasks:
         self._chosen, self._block_size = chosen, block_size
 
     def blocks(self) -> Iterator[tuple[Block, np.ndarray]]:
-        """Yields each block with its numbers."""
+        """Yields each block, and the numbers of the chosen pairs in it."""
         blocks = self._stream.blocks(self._block_size)
         for (start, size), block in zip(self._starts(), blocks, strict=False):
             numbers = self._numbers(start, size)
@@ -79,12 +77,11 @@ class _Tasks:
     def _numbers(self, start: int, size: int) -> np.ndarray:
         if self._chosen is None:
             return np.arange(size)
-        first, last = np.searchsorted(self._chosen, [start, start + size])
-        return self._chosen[first:last] - start
+        return numbers_between(self._chosen, start, start + size)
 
 
 class _Ascending:
-    """A `PairSource` of chosen pairs that are asked for in ascending order, again and again."""
+    """A `PairSource` of chosen pairs. It allows repeated passes in ascending order."""
 
     def __init__(
         self, size: int, tasks: _Tasks, picked: Callable[[], Iterator[list[Pair]]]

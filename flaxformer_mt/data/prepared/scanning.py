@@ -1,4 +1,4 @@
-"""The first pass over a corpus: counts its records, sets bad ones aside, and notes its inputs."""
+"""The first pass over a corpus: counts records, lists bad ones, and fingerprints its files."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ class CorpusScan:
     """Bad records by reason."""
     first_bad: str = ""
     block_sizes: list[int] = dataclasses.field(default_factory=list)
-    """The number of good pairs of each block."""
+    """The number of good pairs in each block."""
 
     @property
     def good(self) -> int:
@@ -47,7 +47,7 @@ def scan_corpora(
     max_bad_share: str,
     show_progress: bool,
 ) -> tuple[list[CorpusScan], dict[str, Any]]:
-    """Reads all corpora once; returns their counts, and the fingerprint of each file.
+    """Reads all corpora once; returns their counts, and {file: its fingerprint}.
 
     Raises ValueError if a corpus has too many bad records, and as `open_corpus`.
     """
@@ -82,7 +82,7 @@ def scan_corpora(
 def _scan(
     name: str, blocks: Iterable[Scanned], bad_lines: TextIO, progress: tqdm, shares: np.ndarray
 ) -> CorpusScan:
-    """Counts the records of a stream, the part of all text between two shares."""
+    """Counts the records of a stream. `shares` are its start and end as fractions of all text."""
     scan = CorpusScan(name=name)
     for found in blocks:
         scan.records += found.num_records

@@ -1,11 +1,11 @@
-"""Shards: token ids, lengths and text of consecutive pairs, in plain files that are read as needed.
+"""Shards: token ids, lengths and text of consecutive pairs, in plain files with random access.
 
-    shards/00000/source.ids, target.ids   token ids of all pairs, one after the other
-                 lengths.npy              tokens of each pair: source, target
-                 text, text_lengths.npy   for subword sampling only: UTF-8, and bytes of each side
+    shards/00000/source.ids, target.ids   concatenated token ids of all pairs
+                 lengths.npy              number of tokens of each pair: source, target
+                 text, text_lengths.npy   only for subword sampling: UTF-8, and bytes of each side
                  shard.json               counts
 
-A shard is written beside its place and renamed, so that it is complete or absent.
+A shard is written under a temporary name and renamed, so that it is complete or absent.
 """
 
 import contextlib
@@ -31,23 +31,23 @@ from flaxformer_mt.storage.paths import naming, write_file
 
 IDS = ("source.ids", "target.ids")
 LENGTHS, TEXT, TEXT_LENGTHS, COUNTS = "lengths.npy", "text", "text_lengths.npy", "shard.json"
-_EVERY = 256  # pairs between two known positions in a file
+_EVERY = 256  # the start of every 256th pair is kept in memory
 
 
 @dataclasses.dataclass(kw_only=True)
 class ShardCounts:
-    """What a shard contains, and what was dropped."""
+    """Numbers of records, pairs, tokens and unknown words of a shard."""
 
     records: int = 0
-    """Numbers of records that were read."""
+    """Number of records read."""
     pairs: int = 0
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
     tokens: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    """Of source and target, without EOS."""
+    """Number of source and of target tokens, without EOS."""
     unknown: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
     """Unknown tokens among them."""
     pairs_with_unknown: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    """Pairs whose unknown words were counted."""
+    """Number of pairs whose unknown words are in `unknown_words`, by side."""
     unknown_words: list[Counter[str]] = dataclasses.field(
         default_factory=lambda: [Counter(), Counter()]
     )
@@ -65,13 +65,13 @@ class ShardCounts:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "ShardCounts":
-        """Returns the counts that `vars` turned into JSON."""
+        """Returns counts from the JSON of their `vars`."""
         words = [Counter(words) for words in values["unknown_words"]]
         return cls(**{**values, "dropped": Counter(values["dropped"]), "unknown_words": words})
 
 
 class ShardWriter:
-    """Writes one shard. `finish` makes it complete; without it nothing remains."""
+    """Writes one shard. Without `finish`, the shard does not exist."""
 
     def __init__(
         self, directory: Path, *, id_type: str, length_type: str, unk_ids: Sequence[int]
@@ -95,7 +95,7 @@ class ShardWriter:
     def append(self, block: Encoded, named_before: Sequence[int]) -> None:
         """Writes a block.
 
-        `named_before` says how many pairs of earlier shards had unknown words, on each side.
+        `named_before` is the number of pairs of earlier shards with counted unknown words, by side.
         """
         pairs, counts = block.pairs, self.counts
         sides = (pairs.inputs, pairs.targets)
@@ -141,7 +141,7 @@ class ShardWriter:
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Writes an array as .npy. NumPy's own error for a full disk says neither that nor where."""
+    """Writes an array as .npy. (The error of `np.save` for a full disk does not say so.)"""
     content = io.BytesIO()
     np.save(content, array)
     write_file(path, content.getvalue())
@@ -153,7 +153,7 @@ def shard_directory(corpus: Path, number: int) -> Path:
 
 
 def read_counts(directory: Path) -> ShardCounts | None:
-    """Returns the counts of a complete shard, None of an absent one."""
+    """Returns the counts of a shard; None if the shard does not exist."""
     file = directory / COUNTS
     if not file.exists():
         return None
@@ -162,7 +162,7 @@ def read_counts(directory: Path) -> ShardCounts | None:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """A complete shard. It reads what is asked for; nothing stays in memory except positions."""
+    """A complete shard. It reads pairs on demand, and keeps only positions in memory."""
 
     directory: str
     id_type: str
@@ -184,18 +184,18 @@ class Shard:
         return Pair(data[: lengths[0]].decode(), data[lengths[0] :].decode())
 
     def lengths(self) -> Integer[np.ndarray, "n 2"]:
-        """Returns the tokens of each pair, source and target. The array is on disk."""
+        """Returns the number of source and target tokens of each pair, as an array on disk."""
         return np.load(f"{self.directory}/{LENGTHS}", mmap_mode="r")
 
-    def id_parts(self, side: int, size: int = 1 << 20) -> Iterator[Integer[np.ndarray, "_"]]:
-        """Yields all token ids of a side, a part at a time."""
+    def id_parts(self, side: int) -> Iterator[Integer[np.ndarray, "_"]]:
+        """Yields all token ids of a side (0 = source, 1 = target), a million at a time."""
         with open(f"{self.directory}/{IDS[side]}", "rb") as file:
-            while data := file.read(size * np.dtype(self.id_type).itemsize):
+            while data := file.read(np.dtype(self.id_type).itemsize << 20):
                 yield np.frombuffer(data, self.id_type)
 
 
 class _File:
-    """A file that several threads read. It is closed when nobody uses it."""
+    """A file that several threads can read. It closes with its last reference."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDONLY)
@@ -212,7 +212,7 @@ _open_file = functools.lru_cache(maxsize=256)(_File)
 
 
 def _locate(directory: str, name: str, index: int) -> tuple[list[int], list[int]]:
-    """Returns the lengths of pair `index` in a table of lengths, and where its sides start."""
+    """Returns the lengths and the starts of both sides of pair `index`, by a table of lengths."""
     header, item, kind, known = _positions(directory, name)
     block, inside = divmod(index, _EVERY)
     data = _open_file(f"{directory}/{name}").read(
@@ -225,7 +225,7 @@ def _locate(directory: str, name: str, index: int) -> tuple[list[int], list[int]
 
 @functools.cache
 def _positions(directory: str, name: str) -> tuple[int, int, np.dtype, Integer[np.ndarray, "k 2"]]:
-    """Returns header size, item size and type of a table, and where every 256th pair starts."""
+    """Returns header size, item size and type of a table, and the starts of every 256th pair."""
     table = np.load(f"{directory}/{name}", mmap_mode="r")
     sums = np.add.reduceat(table, np.arange(0, len(table), _EVERY), axis=0, dtype=np.int64)
     known = np.concatenate([np.zeros((1, 2), np.int64), np.cumsum(sums, axis=0)])

@@ -1,6 +1,6 @@
-"""What is done with each block, in this process or in others: the same functions for each record.
+"""The functions that a preparation applies to each block, in this process or in others.
 
-They are those of training from text, so that both give the same token ids.
+They call the functions that training from text uses, so that the token ids are the same.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Screen:
-    """Sets aside bad records and excluded lines of a block."""
+    """Removes bad records and excluded lines from a block, and counts them."""
 
     exclude: Mapping[str, Set[str]]
-    """Source lines of held-out text, by the name of the set."""
+    """Source lines of held-out text, by name of the set."""
 
     def pairs(self, block: Block) -> tuple[PairSource, list[BadRecord], Counter[str]]:
         """Returns the good pairs, the bad records, and how many pairs were excluded."""
@@ -52,7 +52,7 @@ class Scanned(NamedTuple):
     bad: list[BadRecord]
     excluded: Counter[str]
     share: float
-    """The share of the source that has been read."""
+    """Fraction of the source up to the end of the block."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Pick:
     screen: Screen
 
     def __call__(self, task: tuple[Block, np.ndarray]) -> list[Pair]:
-        """Returns the good pairs with these numbers, from 0 in the block."""
+        """Returns the good pairs with these numbers, counted from 0 in the block."""
         block, numbers = task
         good, _, _ = self.screen.pairs(block)
         return [good[index] for index in numbers.tolist()]
@@ -84,12 +84,12 @@ class Encoded(NamedTuple):
     shard: int
     pairs: TokenizedPairs
     dropped: Counter[str]
-    """Numbers of dropped pairs by reason, bad and excluded ones too."""
+    """Number of dropped pairs by reason, including bad and excluded ones."""
     num_records: int
     unknown: tuple[list[list[str]], list[list[str]]]
     """The unknown words of each pair that has any, on each side."""
     texts: list[Pair] | None
-    """The kept pairs as text."""
+    """The kept pairs as text, for subword sampling."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

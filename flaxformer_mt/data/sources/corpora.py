@@ -1,4 +1,4 @@
-"""Corpora: which sentence pairs make up the training, validation and test text."""
+"""Corpora: the sentence pairs of the training, validation and test text."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from flaxformer_mt.storage.paths import AnyPath, as_path, join
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
-    """Which sentence pairs make up a set: any mix of text files and other sources."""
+    """The sentence pairs of a set: any mix of text files and other sources."""
 
     source: tuple[str, ...] = ()
-    """Text files in the source language: one sentence a line, UTF-8, or packed as .gz, .xz or
-    .zst. A pattern such as "part-*.en" names all its files as one corpus."""
+    """Text files in the source language: UTF-8, one sentence a line, also compressed (.gz, .xz,
+    .zst). A pattern such as "part-*.en" joins all matching files into one corpus."""
     target: tuple[str, ...] = ()
     """Their translations, file by file and line by line."""
     pairs: tuple[str, ...] = ()
@@ -40,9 +40,9 @@ class CorpusConfig:
     """How often an epoch contains each corpus (0.5 = a random half, 2 = twice): one number for each
     pair of text files, then one for each of `pairs`. Empty = once each."""
     temperature: float = 0.0
-    """In place of weights: T = 1 or more shows a corpus of n pairs in proportion to n^(1/T). So
-    small corpora are seen more often (5 is usual for many languages). An epoch keeps its number of
-    pairs. 0 = by weights."""
+    """Alternative to weights: T = 1 or more samples a corpus of n pairs in proportion to n^(1/T).
+    A larger T repeats small corpora more often (5 is usual for many languages). An epoch keeps its
+    number of pairs. 0 = use weights."""
     source_languages: tuple[str, ...] = ()
     """The source language of each corpus, if they differ: one code for each pair of text files,
     then one for each of `pairs`. Empty = data.source_language for all."""
@@ -117,15 +117,15 @@ class Corpus:
 
     sources: tuple[PairSource, ...]
     weights: tuple[float, ...]
-    """How often an epoch contains each source."""
+    """How often an epoch contains each corpus."""
     names: tuple[str, ...]
     languages: tuple[str, ...] = ()
     """The target languages that tags of source texts name, without repetition."""
     bad: tuple[Sequence[BadRecord], ...] = ()
-    """The bad records of each source, if they are screened."""
+    """The bad records of each source, if it is screened."""
 
     def __len__(self) -> int:
-        """The number of pairs, whatever their weights."""
+        """The number of pairs, without weights."""
         return sum(len(source) for source in self.sources)
 
 
@@ -137,19 +137,19 @@ def open_corpus(
     target_language: str,
     screened: bool = False,
 ) -> Corpus:
-    """Returns all sources of a configuration, opened; none if it lists none.
+    """Opens all sources of a configuration. The corpus is empty if it lists none.
 
     Args:
-      config: what to read.
+      config: the sources.
       directory: relative file names start here. (TFDS uses TFDS_DATA_DIR.)
       source_language: key of the source side in JSONL and TFDS, such as "en", unless the
         configuration names the language of each corpus.
       target_language: key of the target side, likewise.
-      screened: set bad records aside, in `Corpus.bad`. Otherwise they raise BadRecordError, a
-        ValueError, when they are read.
+      screened: move bad records to `Corpus.bad`. Otherwise, reading one raises BadRecordError, a
+        ValueError.
 
     Raises:
-      FileNotFoundError: no such file; the message lists the files that are there.
+      FileNotFoundError: no such file; the message lists the files in its folder.
       ValueError: a file that is empty, damaged or UTF-16, sides of unequal length, an unknown TFDS
         name, split or language.
     """
@@ -189,7 +189,7 @@ def open_corpus(
 
 
 def _first(parts: Sequence[tuple[PairSource, str]], limit: int) -> list[tuple[PairSource, str]]:
-    """Returns the first `limit` pairs of sources with their names."""
+    """Returns sources, with their names, that have the first `limit` pairs of all together."""
     found, left = [], limit
     for source, name in parts:
         count = min(left, len(source))
@@ -199,7 +199,7 @@ def _first(parts: Sequence[tuple[PairSource, str]], limit: int) -> list[tuple[Pa
 
 
 def set_aside(corpus: Corpus, max_bad_share: str, file: AnyPath | None) -> list[BadRecord]:
-    """Returns the bad records of all sources, and lists them in `file`.
+    """Returns the bad records of all sources, and writes them to `file`.
 
     Raises ValueError if a source has too many.
     """

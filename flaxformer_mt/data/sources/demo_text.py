@@ -1,8 +1,8 @@
 """The demo's English-German sentence pairs, which the package contains.
 
 `tools/demo_text` generates them with a small grammar. Their translation needs agreement, separable
-verbs and another word order. The training text has 40,000 varied sentences, and then
-40,000 plain short ones. The validation and the test text are varied.
+verbs and changes of word order. The training text has 40,000 varied sentences, then 40,000 short
+simple ones. The validation and test text is varied.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ _DIRECTORY = Path(__file__).parent / "demo"
 def open_demo(split: str, count: int = 0, languages: tuple[str, str] = ("en", "de")) -> PairSource:
     """Returns the first `count` pairs of a split (0 = all of them).
 
-    Raises ValueError for other languages than English to German, or more pairs than there are.
+    Raises ValueError for languages other than English to German, or a `count` above the size.
     """
     if languages != ("en", "de"):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Files of text: packed ones, patterns that name several, and messages for missing ones."""
+"""Text files: compressed files, file name patterns, and errors for missing files."""
 
 import contextlib
 import glob
@@ -13,7 +13,7 @@ from typing import Any
 from flaxformer_mt.storage.paths import AnyPath, PathLike, join, local_file
 
 PACKED = (".gz", ".xz", ".zst")
-"""Suffixes of files that are unpacked while they are read."""
+"""Suffixes of files that are decompressed while they are read."""
 
 
 def matching_files(folder: PathLike, name: str) -> list[str]:
@@ -35,7 +35,7 @@ def matching_files(folder: PathLike, name: str) -> list[str]:
 
 
 def matching_pairs(folder: PathLike, source: str, target: str) -> list[tuple[str, str]]:
-    """Returns the text files that the names of both sides match.
+    """Returns pairs of text files that match the names of both sides.
 
     Raises FileNotFoundError as `matching_files`, ValueError if the numbers of files differ.
     """
@@ -64,10 +64,10 @@ def missing_file(path: AnyPath) -> FileNotFoundError:
 
 @contextlib.contextmanager
 def open_bytes(path: AnyPath) -> Iterator[io.BufferedIOBase]:
-    """Opens a file, and unpacks `.gz`, `.xz` and `.zst`.
+    """Opens a file, and decompresses `.gz`, `.xz` and `.zst`.
 
-    Raises FileNotFoundError (with the files that are there instead), or ValueError for a directory
-    or, while it is read, for a damaged archive.
+    Raises FileNotFoundError (with the files in its folder), or ValueError for a directory.
+    Reading raises ValueError for a damaged archive.
     """
     with open_packed(path) as packed, unpacked(packed, path) as file:
         yield file
@@ -75,7 +75,7 @@ def open_bytes(path: AnyPath) -> Iterator[io.BufferedIOBase]:
 
 @contextlib.contextmanager
 def open_packed(path: AnyPath) -> Iterator[io.BufferedIOBase]:
-    """Opens a file as it is. Raises as `open_bytes`."""
+    """Opens a file without decompression. Raises as `open_bytes`."""
     try:
         file = open(local_file(path), "rb")  # noqa: SIM115 - closed below
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -88,7 +88,7 @@ def open_packed(path: AnyPath) -> Iterator[io.BufferedIOBase]:
 
 @contextlib.contextmanager
 def unpacked(file: io.BufferedIOBase, path: AnyPath) -> Iterator[io.BufferedIOBase]:
-    """Unpacks an open file as the suffix of its path says. Raises as `open_bytes`."""
+    """Decompresses an open file according to the suffix of `path`. Raises as `open_bytes`."""
     openers: Any = zip(PACKED, (gzip.open, lzma.open, _open_zstandard), strict=True)
     opener = dict(openers).get(path.suffix)
     try:
@@ -105,7 +105,7 @@ class _ZstandardError(ValueError):
 
 
 class _Zstandard(io.RawIOBase):
-    """The content of a `.zst` file. A file of several frames is one text."""
+    """The decompressed content of a `.zst` file, of all frames together."""
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         import pyarrow  # takes a tenth of a second

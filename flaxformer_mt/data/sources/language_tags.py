@@ -1,8 +1,8 @@
 """Tags such as `>>fr<<` before a source text, which select the target language.
 
-So one model can translate into several languages (Johnson et al. 2017, "Google's Multilingual
-Neural Machine Translation System"). OPUS-MT and Marian have the same form. In every vocabulary a
-tag is one token, the first of the text.
+With tags, one model can translate into several languages (Johnson et al. 2017, "Google's
+Multilingual Neural Machine Translation System"). OPUS-MT and Marian have the same form of tags. In
+every vocabulary, a tag is one token, the first of the text.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ def languages_in(pieces: Iterable[str]) -> tuple[str, ...]:
 
 
 def split_tag(text: str) -> tuple[str, str]:
-    """Splits a text into its tag, or "", and the rest without outer white space."""
+    """Returns (tag, rest without outer white space), or ("", text) for a text without a tag."""
     match = _TAG.match(text)
     return (match[0], text[match.end() :].strip()) if match else ("", text)
 
 
 def check_language(language: str) -> None:
-    """Raises ValueError for a name that cannot be in a tag."""
+    """Raises ValueError for a language code that a tag cannot contain."""
     if not _TAG.fullmatch(tag_of(language)):
         raise ValueError(
             f"a language is named by a code such as 'fr' or 'zh-CN', without spaces and brackets, "

@@ -1,4 +1,4 @@
-"""Sentence pairs, and the interface of their sources."""
+"""Sentence pairs, and the interface of a source of pairs."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 

@@ -1,4 +1,4 @@
-"""Bad records of training text: they are set aside and listed, so that one of them ends no run."""
+"""Bad records of training text. They are removed and listed, so that a run can continue."""
 
 import json
 from array import array
@@ -12,7 +12,7 @@ from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.storage.paths import AnyPath, make_folder, write_file
 
-_MAX_TEXT = 500  # characters of a bad record that the list shows
+_MAX_TEXT = 500  # characters of a bad record to list
 
 
 class BadRecord(NamedTuple):
@@ -39,7 +39,7 @@ class BadRecordError(ValueError):
 
 
 def screen(source: PairSource, name: str) -> tuple[PairSource, list[BadRecord]]:
-    """Returns the pairs that can be read and have two sides, and the other records."""
+    """Returns the readable pairs with two non-blank sides, and the other records."""
     good, bad = array("q"), list[BadRecord]()
     for index in range(len(source)):
         try:
@@ -60,7 +60,7 @@ def _blank(pair: Pair, name: str, index: int) -> BadRecord:
 
 
 def write_quarantine(records: Sequence[BadRecord], file: AnyPath) -> None:
-    """Writes one JSON object for each record: file, line, reason, text. None: no file."""
+    """Writes one JSON object for each record to `file`; removes the file if there is none."""
     if not records:
         file.unlink(missing_ok=True)
         return
@@ -69,7 +69,7 @@ def write_quarantine(records: Sequence[BadRecord], file: AnyPath) -> None:
 
 
 def quarantine_line(record: BadRecord) -> str:
-    """Returns the line of a record in the list of bad records."""
+    """Returns a JSON line with the kind, file, line, reason and text of a bad record."""
     values = record._asdict() | {"text": record.text[:_MAX_TEXT]}
     return f"{json.dumps(values, ensure_ascii=False)}\n"
 
@@ -86,11 +86,11 @@ def check_bad_share(
 
     Args:
       kinds: numbers of bad records by reason.
-      first: the first one, with its place.
+      first: description of the first bad record, with file and line.
       total: number of all records of the corpus.
       name: the name of the corpus.
-      allowed: as `parse_share` reads it.
-      file: the list of bad records, if there is one.
+      allowed: a share for `parse_share`.
+      file: the file that lists the bad records, if there is one.
     """
     share = kinds.total() / max(total, 1)
     if share <= parse_share(allowed):
@@ -105,7 +105,7 @@ def check_bad_share(
 
 
 def parse_share(text: str) -> float:
-    """Returns a share as a number from 0 to 1. Raises ValueError unless it is like "1%" or 0.01."""
+    """Returns a share such as "1%" or "0.01" as a number. Raises ValueError for other text."""
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

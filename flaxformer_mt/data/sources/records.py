@@ -1,4 +1,4 @@
-"""Columns of text: Parquet files, and data sets of Hugging Face. Both are read as needed."""
+"""Tables with columns of text: Parquet files, and data sets of Hugging Face."""
 
 import dataclasses
 import functools
@@ -16,9 +16,9 @@ from flaxformer_mt.storage.paths import AnyPath, local_file
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordPairs:
-    """Pairs of a table whose row `i` is `records[i]`. A `PairSource`.
+    """The pairs of a table with rows `records[i]`. A `PairSource`.
 
-    It raises BadRecordError for a row without both sides.
+    It raises BadRecordError for a row without two sides.
     """
 
     records: Any
@@ -40,9 +40,9 @@ class RecordPairs:
 
 
 def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
-    """Opens a Parquet file with the columns of `read_jsonl`'s objects.
+    """Opens a Parquet file; its columns are named as the keys of `read_jsonl`.
 
-    Raises ValueError for a file without them, or a damaged one.
+    Raises FileNotFoundError, or ValueError for an empty or damaged file.
     """
     import pyarrow
     import pyarrow.parquet
@@ -59,9 +59,10 @@ def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
 def parquet_parts(
     path: Path, languages: tuple[str, str], size: int
 ) -> Iterator[tuple[int, float, Callable[[], RecordPairs]]]:
-    """Yields a Parquet file in parts of `size` rows.
+    """Yields parts of `size` rows of a Parquet file.
 
-    Each is the number of rows, the share of the file up to its end, and how to read it.
+    A part is its number of rows, the fraction of the file up to its end, and a function that
+    returns its pairs. Raises as `open_parquet`.
     """
     import pyarrow
     import pyarrow.parquet
@@ -73,26 +74,23 @@ def parquet_parts(
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(size):
                 done += len(batch)
-                pairs = RecordPairs(batch.to_pylist(), languages, str(path))
-                share = done / file.metadata.num_rows
-                yield len(pairs), share, functools.partial(_itself, pairs)
+                read = functools.partial(RecordPairs, batch.to_pylist(), languages, str(path))
+                yield len(batch), done / file.metadata.num_rows, read
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
     if not done:
         raise ValueError(f"{path} is empty; expected one pair a row.")
 
 
-def _itself(pairs: RecordPairs) -> RecordPairs:
-    return pairs
-
-
 def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> RecordPairs:
     """Opens a data set of huggingface.co, or of a local folder, through the package `datasets`.
 
     Args:
-      name: "owner/name" or a folder; with a configuration, as in "wmt/wmt14#de-en".
-      split: as there, "train" or "train[:1%]".
-      languages: the source and target side; objects are keyed as in `read_jsonl`.
+      name: "owner/name" or a folder, optionally with a configuration, as in "wmt/wmt14#de-en".
+      split: a split of the data set, such as "train" or "train[:1%]".
+      languages: of source and target; the columns are named as the keys of `read_jsonl`.
+
+    Raises ValueError if the package is missing, or the data set is empty or cannot be read.
     """
     if importlib.util.find_spec("datasets") is None:
         raise ValueError(
@@ -111,7 +109,7 @@ def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> Reco
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows of a table of PyArrow, as dicts."""
+    """The rows of a PyArrow table, as dicts."""
 
     table: Any
 
@@ -125,7 +123,7 @@ class _Rows:
 
 
 def _checked(pairs: RecordPairs) -> RecordPairs:
-    """Returns the pairs. Raises ValueError if there is none."""
+    """Returns the pairs. Raises ValueError if there are none."""
     if not len(pairs):
         raise ValueError(f"{pairs.name} is empty; expected one pair a row.")
     return pairs

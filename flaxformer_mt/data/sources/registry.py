@@ -1,7 +1,7 @@
-"""The kinds of pair sources, and what a specification such as "tfds:NAME:SPLIT" means.
+"""The kinds of pair sources, and the meaning of specifications such as "tfds:NAME:SPLIT".
 
 To add a source, write a function that opens it as a `PairSource` and add a `SourceKind` to
-`SOURCE_KINDS`. Configurations, error messages and planning need no other change.
+`SOURCE_KINDS`. Nothing else needs to change.
 """
 
 import dataclasses
@@ -32,10 +32,10 @@ from flaxformer_mt.storage.paths import AnyPath, join, local_file
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceRequest:
-    """Which source to open."""
+    """A specification of a source, and what is needed to open it."""
 
     match: re.Match[str]
-    """The specification, matched by the pattern of its kind."""
+    """The match of the specification with the pattern of its kind."""
     directory: AnyPath
     """Relative file names start here."""
     languages: tuple[str, str]
@@ -43,12 +43,12 @@ class SourceRequest:
 
     @property
     def file(self) -> AnyPath:
-        """The specification as a file name."""
+        """The path of the file that the specification names."""
         return join(self.directory, self.match[0])
 
 
 Parser = Callable[[PackedText, SourceRequest], PairSource]
-"""Returns the pairs of lines of the file of a request."""
+"""Returns the pairs in some lines of the requested file."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,14 +60,14 @@ class SourceKind:
     form: str
     """The specification in error messages; "" = not shown."""
     open: Callable[[SourceRequest], PairSource]
-    """Opens the source. Raises ValueError or FileNotFoundError, with what to do."""
+    """Opens the source. Raises ValueError or FileNotFoundError, with a remedy in the message."""
     text_files: Callable[[SourceRequest], tuple[Path, Path]] | None = None
-    """Returns the source's two text files, one sentence a line, if it is kept as such. They can be
-    read without all of them in memory."""
+    """Returns the source's two text files, one sentence a line, if it has such files. They can be
+    streamed."""
     parse: Parser | None = None
-    """Returns the pairs of some lines, if the source is one file with a pair a line."""
+    """Parses some lines, if the source is one file with a pair a line."""
     is_file: bool = False
-    """Whether the specification is the name of a file, or a pattern that matches several."""
+    """Whether the specification is a file name or a pattern of file names."""
 
 
 _PACKED = f"({'|'.join(map(re.escape, PACKED))})?"
@@ -84,7 +84,7 @@ def _refuse_grammar(request: SourceRequest) -> PairSource:
 def _text_kind(
     pattern: str, form: str, text_files: Callable[[SourceRequest], tuple[Path, Path]]
 ) -> SourceKind:
-    """Returns a kind whose sources are two text files on this machine, once they are opened."""
+    """Returns a kind whose sources are two local text files, which `text_files` may download."""
     return SourceKind(
         pattern=pattern,
         form=form,
@@ -94,12 +94,12 @@ def _text_kind(
 
 
 def _public_kind(pattern: str, form: str, text: Callable[..., tuple[Path, Path]]) -> SourceKind:
-    """Returns a kind of public corpora, downloaded the first time.
+    """Returns a kind of public corpora, which are downloaded the first time.
 
     Args:
-      pattern: its groups are the arguments of `text`, and the languages the last one.
+      pattern: its groups are the first arguments of `text`.
       form: the specification in error messages.
-      text: returns the text files.
+      text: takes these groups and the languages, and returns the text files.
     """
     return _text_kind(
         pattern, form, lambda request: text(*request.match.groups(), request.languages)
@@ -108,7 +108,7 @@ def _public_kind(pattern: str, form: str, text: Callable[..., tuple[Path, Path]]
 
 SOURCE_KINDS = (
     SourceKind(
-        # The name of a TFDS data set may end in a version with a colon, its split may have a slice.
+        # A TFDS name may end with ":VERSION", and a split may contain a slice.
         pattern=r"tfds:(?P<name>[^:\[]+(:\d[\d.*]*)?):(?P<split>.+)",
         form='"tfds:NAME:SPLIT", such as "tfds:wmt14_translate/de-en:train"',
         open=lambda request: TfdsPairs(
@@ -175,13 +175,13 @@ SOURCE_KINDS = (
         open=lambda request: read_jsonl(request.file, *request.languages),
         parse=lambda lines, request: jsonl_pairs(lines, request.file, *request.languages),
     ),
-    # Configurations of earlier versions still load, although their text is gone.
+    # Configurations of earlier versions still load, although this text no longer exists.
     SourceKind(pattern="grammar:.*", form="", open=_refuse_grammar),
 )
 
 
 def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
-    """Returns the kind of a specification, and its match. Raises ValueError for an unknown one."""
+    """Returns the kind and the match of a specification. Raises ValueError for an unknown kind."""
     for kind in SOURCE_KINDS:
         if match := re.fullmatch(kind.pattern, spec):
             return kind, match
@@ -190,7 +190,7 @@ def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
 
 
 def matching_specs(spec: str, directory: AnyPath) -> list[str]:
-    """Returns the specifications of the files that a pattern matches; another one as it is."""
+    """Expands a pattern of file names; returns any other specification unchanged."""
     kind, _ = find_source_kind(spec)
     return matching_files(directory, spec) if kind.is_file else [spec]
 
@@ -198,7 +198,7 @@ def matching_specs(spec: str, directory: AnyPath) -> list[str]:
 def find_source(
     spec: str, directory: AnyPath, languages: tuple[str, str]
 ) -> tuple[SourceKind, SourceRequest]:
-    """Returns the kind of the source that a specification names, and how to ask it."""
+    """Returns the kind of a specification, and the request for its functions."""
     kind, match = find_source_kind(spec)
     return kind, SourceRequest(match=match, directory=directory, languages=languages)
 

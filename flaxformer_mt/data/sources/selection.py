@@ -1,4 +1,4 @@
-"""A subset of the pairs of a source."""
+"""Pair sources made of other sources: selected pairs, several sources joined, lines excluded."""
 
 import dataclasses
 import functools
@@ -28,7 +28,7 @@ class SelectedPairs:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JoinedPairs:
-    """The pairs of several sources, one after the other. A `PairSource`."""
+    """The pairs of several sources, source after source. A `PairSource`."""
 
     sources: Sequence[PairSource]
 
@@ -51,28 +51,24 @@ def source_lines(pairs: Iterable[Pair]) -> frozenset[str]:
     return frozenset(_sentence(pair) for pair in pairs)
 
 
-def without_lines(source: PairSource, lines: Set[str]) -> SelectedPairs:
-    """Returns the pairs whose source sentence is not in `lines`, a result of `source_lines`."""
-    fresh = (index for index in range(len(source)) if _sentence(source[index]) not in lines)
-    return SelectedPairs(source, np.fromiter(fresh, np.int64))
-
-
 def exclude_lines(
     source: PairSource, lines_of: Mapping[str, Set[str]]
 ) -> tuple[PairSource, Counter[str]]:
     """Drops pairs whose source sentence is in a held-out set, and counts them.
 
     Args:
-      lines_of: the results of `source_lines` by the names of the sets.
+      source: the pairs.
+      lines_of: the result of `source_lines` for each set, by its name.
     """
     excluded: Counter[str] = Counter()
     for split, lines in lines_of.items():
-        selected = without_lines(source, lines)
+        kept = (i for i in range(len(source)) if _sentence(source[i]) not in lines)
+        selected = SelectedPairs(source, np.fromiter(kept, np.int64))
         excluded[f"with a {split} line as source"] += len(source) - len(selected)
         source = selected
     return source, excluded
 
 
 def _sentence(pair: Pair) -> str:
-    # Without the tag, because a test sentence must not occur with any target language.
+    # Without the tag: training must not see a test sentence with any target language.
     return split_tag(pair.source)[1].strip()

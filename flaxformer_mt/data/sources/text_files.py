@@ -1,6 +1,6 @@
 """Reads text files as sentences: all bytes of a file in memory, and the range of each sentence.
 
-Half a million Python strings would take several times their size on disk.
+A list of Python strings would need several times as much memory.
 """
 
 import codecs
@@ -18,9 +18,9 @@ from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
 from flaxformer_mt.storage.paths import AnyPath
 
 _NEWLINE, _TAB = ord("\n"), ord("\t")
-UTF8_MARK = b"\xef\xbb\xbf"  # Windows editors put it at the start of a file
+UTF8_MARK = b"\xef\xbb\xbf"  # byte order mark that Windows editors write
 _OTHER_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it starts with
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
@@ -28,7 +28,7 @@ _OTHER_MARKS = {
 
 
 class PackedText(NamedTuple):
-    """Sentences as UTF-8 in one block; sentence i lies from `starts[i]` to `ends[i]`."""
+    """UTF-8 sentences in one block of bytes; sentence i is blob[starts[i] : ends[i]]."""
 
     blob: bytes
     starts: Int64[np.ndarray, "n"]
@@ -57,7 +57,7 @@ class PackedText(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextPairs:
-    """Sentence pairs in memory. A `PairSource`, which raises BadRecordError for a bad record."""
+    """Sentence pairs in memory. A `PairSource` that raises BadRecordError for a bad record."""
 
     source: PackedText
     target: PackedText
@@ -78,7 +78,7 @@ class TextPairs:
         )
 
     def read_all(self) -> list[Pair] | None:
-        """Returns all pairs, faster than one by one; None if one of them is a bad record."""
+        """Returns all pairs, faster than one by one; None if any record is bad."""
         if self.bad:
             return None
         try:
@@ -103,7 +103,7 @@ def _bad_line(text: PackedText, index: int, file: AnyPath, kind: str, reason: st
 def read_text_pair(source: AnyPath, target: AnyPath) -> TextPairs:
     """Reads two files; line i of one is the translation of line i of the other.
 
-    Raises ValueError if the numbers of lines differ, and as `read_lines` except for invalid UTF-8.
+    Raises ValueError if the numbers of lines differ, and as `read_lines` with `check=False`.
     """
     sides = read_lines(source, check=False), read_lines(target, check=False)
     check_equal_counts((source, target), [side.num_sentences for side in sides])
@@ -120,13 +120,16 @@ def check_equal_counts(files: tuple[AnyPath, AnyPath], counts: Sequence[int]) ->
 
 
 def read_lines(path: AnyPath, *, may_be_empty: bool = False, check: bool = True) -> PackedText:
-    """Reads one sentence a line, split at "\\n" only; unpacks `.gz`, `.xz` and `.zst`.
+    """Reads one sentence a line, split at "\\n" only; decompresses `.gz`, `.xz` and `.zst`.
 
-    `check` looks for invalid UTF-8; without it, `PackedText.sentence` finds it.
-    Raises FileNotFoundError (with the files that are there instead), or ValueError for an empty
-    file (unless `may_be_empty`), invalid UTF-8 (with its line) or a damaged archive.
+    `check` finds invalid UTF-8 now. Without it, `PackedText.sentence` raises UnicodeDecodeError.
+    Raises FileNotFoundError (with the files in its folder), or ValueError for an empty file (unless
+    `may_be_empty`), UTF-16, invalid UTF-8 (with its line) or a damaged archive.
     """
-    blob = _read_bytes(path, may_be_empty=may_be_empty)
+    with open_bytes(path) as file:
+        blob = file.read().removeprefix(UTF8_MARK)
+    if not blob and not may_be_empty:
+        raise empty_file(path)
     check_not_utf16(blob[:1000], str(path))
     if check:
         _check_utf8(blob, path)
@@ -144,7 +147,7 @@ def pack_lines(blob: bytes) -> PackedText:
 
 
 def read_tsv(path: AnyPath) -> TextPairs:
-    """Reads a file of lines `source<TAB>target`; another number of tabs makes a bad record.
+    """Reads a file of lines `source<TAB>target`. A line without exactly one tab is a bad record.
 
     Raises ValueError as `read_text_pair`.
     """
@@ -152,7 +155,7 @@ def read_tsv(path: AnyPath) -> TextPairs:
 
 
 def tsv_pairs(lines: PackedText, path: AnyPath) -> TextPairs:
-    """Returns the pairs of lines of a TSV file."""
+    """Returns the pairs in some lines of a TSV file."""
     blob, starts, ends = lines
     tabs = np.flatnonzero(np.frombuffer(blob, np.uint8) == _TAB)
     line_of_tab = np.searchsorted(ends, tabs)
@@ -168,7 +171,7 @@ def tsv_pairs(lines: PackedText, path: AnyPath) -> TextPairs:
 
 
 def _wrong_columns(line: bytes) -> str:
-    """Returns what is wrong with a TSV line that has not exactly one tab."""
+    """Returns what is wrong with a TSV line that does not have exactly one tab."""
     columns = line.count(b"\t") + 1
     found = f"this one has {columns} columns; `cut -f 1,2` keeps the first two of them"
     if columns == 1:
@@ -180,7 +183,7 @@ def read_jsonl(path: AnyPath, source_language: str, target_language: str) -> Tex
     """Reads a file with one JSON object a line.
 
     The keys are the language codes, as in {"en": "...", "de": "..."}, or "source" and "target".
-    Both may lie one level down under "translation", as in Hugging Face's data sets.
+    Both may be in an object "translation", as in Hugging Face's data sets.
     A line without both is a bad record. Raises ValueError as `read_text_pair`.
     """
     return jsonl_pairs(read_lines(path, check=False), path, source_language, target_language)
@@ -189,7 +192,7 @@ def read_jsonl(path: AnyPath, source_language: str, target_language: str) -> Tex
 def jsonl_pairs(
     lines: PackedText, path: AnyPath, source_language: str, target_language: str
 ) -> TextPairs:
-    """Returns the pairs of lines of a JSONL file."""
+    """Returns the pairs in some lines of a JSONL file."""
     blobs = bytearray(), bytearray()
     bad: dict[int, BadRecord] = {}
     for index in range(lines.num_sentences):
@@ -200,7 +203,7 @@ def jsonl_pairs(
                 raise ValueError("expected one JSON object a line, but it is blank; delete it.")
             texts = _sides(json.loads(line), source_language, target_language)
             for text in texts:
-                text.encode()  # half a surrogate pair is no text
+                text.encode()  # fails for half a surrogate pair
         except BadRecordError as error:
             bad[index], texts = error.record, ("", "")
         except (ValueError, RecursionError) as error:
@@ -214,22 +217,14 @@ def jsonl_pairs(
 def record_pair(record: Any, source_language: str, target_language: str) -> Pair:
     """Returns the sentences of a record with keys as in `read_jsonl`.
 
-    Raises ValueError without both.
+    Raises ValueError unless it has both.
     """
     return Pair(*map(one_line, _sides(record, source_language, target_language)))
 
 
 def one_line(text: str) -> str:
-    """Returns `text` with line breaks as spaces, because a sentence is one line."""
+    """Returns `text` with spaces instead of line breaks."""
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-
-
-def _read_bytes(path: AnyPath, *, may_be_empty: bool) -> bytes:
-    with open_bytes(path) as file:
-        blob = file.read().removeprefix(UTF8_MARK)
-    if not blob and not may_be_empty:
-        raise empty_file(path)
-    return blob
 
 
 def empty_file(path: AnyPath) -> ValueError:
@@ -238,7 +233,7 @@ def empty_file(path: AnyPath) -> ValueError:
 
 
 def _check_utf8(blob: bytes, path: AnyPath) -> None:
-    """Raises ValueError for invalid UTF-8, with its line."""
+    """Raises ValueError, with the number of the line, for invalid UTF-8."""
     for number, line in enumerate(blob.split(b"\n"), start=1):
         try:
             line.decode("utf-8")
@@ -247,7 +242,7 @@ def _check_utf8(blob: bytes, path: AnyPath) -> None:
 
 
 def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
-    """Returns an error for a line of text with its place."""
+    """Returns an error for a line that is not UTF-8. `where` names the file and the line."""
     return ValueError(f"{where}: {_where(error)}")
 
 
@@ -259,9 +254,9 @@ def _where(error: UnicodeDecodeError) -> str:
 
 
 def check_not_utf16(start: bytes, where: str) -> None:
-    """Raises ValueError if the first bytes of a text are those of UTF-16 or UTF-32.
+    """Raises ValueError if the first bytes of a text look like UTF-16 or UTF-32.
 
-    They begin with a byte order mark, or every other byte of Western text is 0.
+    That is a byte order mark, or (as in UTF-16 without one) more than a quarter of zero bytes.
     """
     found = next((name for mark, name in _OTHER_MARKS.items() if start.startswith(mark)), "")
     if not found and start[:1000].count(0) > len(start[:1000]) // 4:

@@ -1,4 +1,4 @@
-"""Translation data sets of TensorFlow Datasets, read through `tfds.data_source`: no TensorFlow."""
+"""Translation data sets of TensorFlow Datasets, read with `tfds.data_source`: no TensorFlow."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ class TfdsPairs:
     def __init__(
         self, name: str, split: str, languages: tuple[str, str], data_dir: str | None = None
     ) -> None:
-        """Opens the data set, after downloading and preparing it the first time.
+        """Opens the data set. The first time, TFDS downloads and prepares it.
 
         Args:
-          name: as in TFDS, "wmt14_translate/de-en". Either direction can be read from it.
-          split: as in TFDS, "train" or "train[:1%]".
+          name: name in TFDS, such as "wmt14_translate/de-en". It serves both directions.
+          split: split in TFDS, such as "train" or "train[:1%]".
           languages: the features to translate from and into.
-          data_dir: directory of TFDS's data; None = TFDS_DATA_DIR, or the default of TFDS.
+          data_dir: data directory of TFDS; None = TFDS_DATA_DIR, or the default of TFDS.
 
         Raises ValueError if TFDS has no such name, split or languages.
         """
@@ -69,7 +69,7 @@ def _open(name: str, split: str, data_dir: str | None) -> Sequence[dict[str, Any
 
 
 def _extract_without_tensorflow() -> None:
-    """Lets TFDS extract archives without TensorFlow, by replacing the two functions that it uses.
+    """Replaces the two TensorFlow functions with which TFDS extracts archives.
 
     See tensorflow/datasets#11058.
     """

@@ -1,4 +1,4 @@
-"""How text becomes token ids: the configuration of the tokenizer."""
+"""The configuration of the tokenizer: how text becomes token ids."""
 
 import dataclasses
 from typing import Literal
@@ -26,15 +26,15 @@ class TokenizerConfig:
     model_type: Literal["unigram", "bpe"] = "unigram"
     """SentencePiece: the algorithm that finds the pieces."""
     byte_fallback: bool = True
-    """SentencePiece: spell rare characters as bytes (256 more ids), so that nothing is unknown."""
+    """SentencePiece: encode rare characters as bytes (256 more ids), so that nothing is unknown."""
     character_coverage: float = 1.0
     """SentencePiece: share of the characters of the text that get a piece. Use 0.9995 for Chinese
     and Japanese: their rarest characters would fill the vocabulary."""
     normalization: Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"] = "nmt_nfkc"
     """SentencePiece: Unicode normalisation of the text; "_cf" also lower-cases. All but "identity"
-    replace Chinese punctuation by Western: use "identity" for a Chinese target."""
+    replace Chinese punctuation with Western, so use "identity" for a Chinese target."""
     max_lines: int = 100_000
-    """SentencePiece: learn from at most this many random lines of a side; 0 = from all."""
+    """SentencePiece: learn from at most this many random pairs; 0 = all."""
     min_count: int = 1
     """Words: a learnt vocabulary contains words that the training text has at least this often."""
     source_model: str = ""
@@ -46,9 +46,9 @@ class TokenizerConfig:
     """Words: an existing file of word<TAB>count rows for the source (if shared, for both). Its
     first four rows are padding, unknown, start and end. "" = learn one."""
     target_vocab: str = ""
-    """Words: such a file for the target; "" = learn one."""
+    """Words: the same kind of file for the target; "" = learn one."""
     sampling_alpha: float = 0.0
-    """Subword regularisation: another random segmentation of the training text in each epoch;
+    """Subword regularisation: a new random segmentation of the training text in each epoch;
     0 = off. Unigram: exponent of the probabilities, 0.1 to 0.5 (smaller = more random). BPE:
     probability to skip a merge, such as 0.1."""
 

@@ -1,7 +1,7 @@
-"""The words of a small training text: a model translates no others.
+"""The words of a small training text. A model trained on it cannot translate other words.
 
-A model of much text learns to translate the pieces of new words. A model of few words does not: it
-drops a new word, or takes another word for it. So only few words are kept.
+A model trained on many words learns to translate the pieces of new words. A model trained on few
+words omits a new word or confuses it with another. So the words are stored only if they are few.
 """
 
 import functools
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import regex
 
 MAX_KNOWN_WORDS = 5000
-"""With more words than these, `few_words` returns None."""
+"""`few_words` returns None for more words than this."""
 _WORD = regex.compile(r"(?w)\b\S.*?(?=\b|$)", regex.DOTALL)
 _NO_MARK = regex.compile(r"[\p{L}\p{N}\p{S}]")
 _WITHOUT_SPACES = regex.compile(
@@ -19,9 +19,9 @@ _WITHOUT_SPACES = regex.compile(
 
 
 def words_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yields (start, end) of each word, number or symbol, by the word boundaries of Unicode.
+    """Yields (start, end) of each word, number or symbol, by Unicode word boundaries.
 
-    Punctuation marks are no words.
+    It omits punctuation marks.
     """
     for match in _WORD.finditer(text):
         if _NO_MARK.search(match.group()):
@@ -29,26 +29,26 @@ def words_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def form_of(word: str) -> str:
-    """Returns a word with a small first letter.
+    """Returns a word with its first letter in lower case.
 
-    "The" is known to a model that has read "the", but "THE" has other tokens.
+    A model that was trained on "the" knows "The", but not "THE", which has other tokens.
     """
     return word[:1].lower() + word[1:]
 
 
 @functools.lru_cache(maxsize=100_000)
 def words_between_spaces(text: str) -> tuple[str, ...]:
-    """Returns the words of a text without white space, as `form_of` writes them.
+    """Returns `form_of` each word of a text that contains no white space.
 
-    The cache makes it fast: text has few different words, and word boundaries take long.
+    Finding word boundaries is slow, and text has few distinct words, so results are cached.
     """
     return tuple(form_of(text[start:end]) for start, end in words_in(text))
 
 
 def few_words(lines: Iterable[str]) -> frozenset[str] | None:
-    """Returns the words of all lines, as `form_of` writes them; None if they are many.
+    """Returns `form_of` each word of all lines; None if they exceed `MAX_KNOWN_WORDS`.
 
-    Returns None also for a script that writes no spaces between words, such as Chinese.
+    It also returns None for a script without spaces between words, such as Chinese.
     """
     words: set[str] = set()
     seen: set[str] = set()

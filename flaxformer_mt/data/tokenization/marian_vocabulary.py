@@ -1,12 +1,12 @@
 """The vocabularies of a Hugging Face Marian model: SentencePiece pieces, ids from JSON.
 
     source.spm, target.spm      SentencePiece models; their ids are not used
-    vocab.json                  {piece: id}, of both languages, or of the source alone beside
-    target_vocab.json           {piece: id} of the target, if tokenizer_config.json says so
-    tokenizer_config.json       names of the special tokens, and a few switches (optional)
+    vocab.json                  {piece: id}, of both languages, or of the source alone if there is a
+    target_vocab.json           {piece: id} of the target ("separate_vocabs" in the settings)
+    tokenizer_config.json       settings: names of the special tokens, a few switches (optional)
 
 Ids and text equal those of `transformers.MarianTokenizer` (5.x). So the text of a special token
-becomes that token, and a line may begin with a target language, `>>fra<<`, which is one token.
+becomes that token, and a language tag such as `>>fra<<` at the start of a line is one token.
 """
 
 import functools
@@ -50,7 +50,7 @@ def read_marian_vocabularies(
     """Returns the source and target vocabulary of a Marian model.
 
     Args:
-      directory: of the files above.
+      directory: contains the files above.
       bos_id: the token that starts a target; None = padding.
 
     Raises FileNotFoundError for a missing file, ValueError for a damaged one.
@@ -81,11 +81,11 @@ class MarianVocabulary:
         """Loads one side.
 
         Args:
-          files: contents by name.
-          side: which language.
+          files: contents by file name.
+          side: the language.
           bos_id: the token that starts a target (decoder_start_token_id); None = padding.
 
-        Raises KeyError with the name of a file that is missing, ValueError with the file that is
+        Raises KeyError with the name of a missing file, ValueError with the name of a file that is
         damaged or lacks a special token.
         """
         self.files, self._side = dict(files), side
@@ -102,8 +102,7 @@ class MarianVocabulary:
         self._silent = {self._special(name) for name in {*special, *(n for n, s in added if s)}}
         self._whole = _whole_tokens(settings, {*special, *(name for name, _ in added)})
         self._segmenter = _load(files, MODELS[side])
-        # As in transformers 5: with one vocabulary for both, the source's model detokenizes
-        # targets too.
+        # As in transformers 5: with a shared vocabulary, the source model detokenizes targets too.
         self._joiner = _load(files, MODELS["target" if separate else "source"])
         self._clean_up = bool(settings.get("clean_up_tokenization_spaces"))
 
@@ -129,10 +128,7 @@ class MarianVocabulary:
         return [self.tokenize(text) for text in texts]
 
     def detokenize(self, ids: Iterable[SupportsInt]) -> str:
-        """Returns the text of `ids` up to the first EOS, without special tokens.
-
-        The unknown token is one of these.
-        """
+        """Returns the text of `ids` up to the first EOS, without special and unknown tokens."""
         pieces = [self.pieces[token] for token in until_end(ids, self.eos_id, self._silent)]
         text = self._joiner.decode_pieces(pieces).replace(_SPACE, " ").strip()
         if self._clean_up:
@@ -145,7 +141,7 @@ class MarianVocabulary:
         return self.tokenize(text)
 
     def to_bytes(self) -> bytes:
-        """Returns the contents of all files, which determine its ids and text."""
+        """Returns the contents of all files, which determine ids and text."""
         side = f"{self._side} {self.bos_id} ".encode()
         return side + b"".join(f"{n} {len(b)} ".encode() + b for n, b in self.files.items())
 
@@ -159,7 +155,7 @@ class MarianVocabulary:
 
 
 def parse_json_object(content: bytes, name: str) -> dict[str, Any]:
-    """Returns the JSON object in a file. Raises ValueError, with its name, if it holds none."""
+    """Returns the JSON object in a file. Raises ValueError, with its name, if there is none."""
     try:
         value = json.loads(content)
     except ValueError as error:
@@ -194,7 +190,7 @@ def _text_of(token: Any) -> str:
 
 
 def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """Returns further tokens that are never segmented: (name, whether text omits it)."""
+    """Returns further tokens that are never segmented: (name, whether `detokenize` omits it)."""
     decoder = settings.get("added_tokens_decoder") or {}
     if not isinstance(decoder, dict) or not all(isinstance(e, dict) for e in decoder.values()):
         raise ValueError(
@@ -217,7 +213,7 @@ def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
 
 
 def _whole_tokens(settings: Mapping[str, Any], names: set[str]) -> re.Pattern[str]:
-    """Returns a pattern that matches tokens that SentencePiece must not segment."""
+    """Returns a pattern of the tokens that SentencePiece must not segment."""
     if settings.get("split_special_tokens"):
         return re.compile(r"(?!)")
     longest_first = sorted(names, key=len, reverse=True)

@@ -24,9 +24,9 @@ _SPACE = "▁"  # SentencePiece's character for a space inside pieces
 
 
 def load_model(model: bytes) -> SentencePieceProcessor:
-    """Returns the processor of a `.model` file. Raises ValueError if these bytes are no model."""
+    """Returns the processor of a `.model` file. Raises ValueError if the bytes are not a model."""
     try:
-        processor = SentencePieceProcessor(model_proto=model or b"none")  # "" would be accepted
+        processor = SentencePieceProcessor(model_proto=model or b"none")  # SentencePiece accepts ""
     except RuntimeError as error:
         raise ValueError("not a SentencePiece model") from error
     if not processor.get_piece_size():
@@ -37,8 +37,8 @@ def load_model(model: bytes) -> SentencePieceProcessor:
 class SentencePieceVocabulary:
     """Subword pieces (Kudo and Richardson 2018), from a SentencePiece unigram or BPE model.
 
-    A model from elsewhere keeps its ids. Special tokens that it lacks (T5 has no BOS, many models
-    have no padding) get the ids after its last piece.
+    An existing model keeps its ids. Special tokens that it lacks (T5 has no BOS, many models have
+    no padding) get the ids after its last piece.
     """
 
     suffix: ClassVar[str] = ".model"
@@ -51,7 +51,7 @@ class SentencePieceVocabulary:
           sampling_alpha: randomness of `sample`. 0 = none; unigram: exponent of the
             probabilities (smaller = more random); BPE: probability to skip a merge.
 
-        Raises ValueError if these bytes are no model.
+        Raises ValueError if the bytes are not a model.
         """
         self._model, self._alpha = model, sampling_alpha
         self._processor = processor = load_model(model)
@@ -103,7 +103,7 @@ class SentencePieceVocabulary:
                 eos_id=EOS_ID,
                 minloglevel=2,  # errors only
             )
-            in_thread(train)  # it can take minutes, and answers no signal
+            in_thread(train)  # it can take minutes, and ignores signals
         except RuntimeError as error:
             if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
                 raise ValueError(
@@ -131,7 +131,7 @@ class SentencePieceVocabulary:
         return self._join(tag, self._processor.encode(text))
 
     def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the same for many texts, on all cores."""
+        """Returns `tokenize` of each text. It uses all cores."""
         if not self._tags:
             without_eos = self._processor.encode(list(texts))
             for ids in without_eos:
@@ -151,7 +151,7 @@ class SentencePieceVocabulary:
         )
 
     def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        """Returns token ids of a random segmentation, or as `tokenize` if sampling is off."""
+        """Returns token ids of a random segmentation, or `tokenize(text)` if sampling is off."""
         if not self._alpha:
             return self.tokenize(text)
         tag, text = self._split_tag(text)
@@ -164,7 +164,7 @@ class SentencePieceVocabulary:
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The text of every token id; "<pad>", "<s>" and "</s>" if the model lacks these."""
+        """The text of every token id; "<pad>", "<s>" and "</s>" if the model lacks them."""
         names = {self.pad_id: "<pad>", self.bos_id: "<s>", self.eos_id: "</s>"}
         in_model = self._processor.get_piece_size()
         return tuple(
@@ -177,12 +177,12 @@ class SentencePieceVocabulary:
         return self._model
 
     def _split_tag(self, text: str) -> tuple[str, str]:
-        """Splits a tag that is a piece, or "", from the text to normalise and segment."""
+        """Splits a text into a tag that is a piece, or "", and the text to segment."""
         tag, rest = split_tag(text)
         return (tag, rest) if tag in self._tags else ("", text)
 
     def _join(self, tag: str, ids: list[int]) -> list[int]:
-        """Adds tag and EOS; drops a tag without text."""
+        """Adds the tag and EOS to token ids; drops a tag without text."""
         return [*([self._tags[tag]] if tag and ids else []), *ids, self.eos_id]
 
     def _special(self, token_id: int) -> int:
@@ -193,7 +193,7 @@ class SentencePieceVocabulary:
 
     @functools.cached_property
     def _sampler(self) -> tuple[Callable[[str, Callable[[], float]], list[int]], bool]:
-        """The function that samples a segment, and whether a segment is more than one word."""
+        """The function that samples a segment, and whether pieces cross word boundaries."""
         # Imported here, because only sampling needs protobuf.
         from sentencepiece import sentencepiece_model_pb2
 

@@ -1,9 +1,8 @@
-"""Subword regularisation: samples a new segmentation of a word each time.
+"""Subword regularisation: samples a segmentation of a text.
 
-SentencePiece can sample too. Within a process its samples depend on the seed alone, but two
-processes with equal seeds sample different pieces, unigram and BPE alike (version 0.2.3). A resumed
-run and worker processes must get the same pieces. So the samples here depend on the text and the
-caller's generator alone.
+SentencePiece can sample too, but two processes with equal seeds sample different pieces (unigram
+and BPE, version 0.2.3). Resumed runs and worker processes must sample the same pieces. So the
+samples here depend only on the text and the caller's generator.
 """
 
 import heapq
@@ -14,11 +13,11 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
-# Words are frequent; whole sentences (Chinese has no spaces) are not. The cache holds all words of
-# a small corpus. With more words than that, each is dropped from the cache before it occurs again.
+# Words occur often; whole sentences (Chinese has no spaces) do not. The cache holds all words of a
+# small corpus. In a larger corpus, it drops rare words before they occur again.
 _CACHED_WORDS = 1 << 16
 _LONGEST_CACHED = 32
-# SentencePiece scores unknown characters with the lowest piece score minus this.
+# SentencePiece gives unknown characters the lowest piece score minus this.
 _UNKNOWN_PENALTY = 10.0
 
 
@@ -27,13 +26,13 @@ class PieceTable(NamedTuple):
 
     ids: dict[str, int]
     scores: dict[str, float]
-    """Unigram: log probability. BPE: minus the rank of the merge that makes the piece."""
+    """Unigram: log-probability. BPE: minus the rank of the merge that makes the piece."""
     byte_ids: tuple[int, ...]
     """Ids of the 256 byte pieces; empty if the model has none."""
     unk_id: int
 
     def spell(self, pieces: Iterable[str]) -> list[int]:
-        """Returns the ids of `pieces`; unknown ones become bytes, or the unknown piece."""
+        """Returns the ids of `pieces`. Unknown pieces become bytes, or the unknown token."""
         ids: list[int] = []
         for piece in pieces:
             if piece in self.ids:
@@ -45,7 +44,7 @@ class PieceTable(NamedTuple):
         return self.join_unknown(ids)
 
     def join_unknown(self, ids: list[int]) -> list[int]:
-        """Merges adjacent unknown pieces into one, as in SentencePiece."""
+        """Merges adjacent unknown tokens into one, as SentencePiece does."""
         if self.unk_id not in ids:
             return ids
         pairs = zip([None, *ids], ids, strict=False)
@@ -57,10 +56,10 @@ class _Arcs(NamedTuple):
 
     starts: tuple[int, ...]
     spelled: tuple[list[int], ...]
-    """The ids of each piece, the last one first."""
+    """The ids of each piece, in reverse order."""
     cumulative: list[float]
-    """Cumulative probabilities of these pieces, given that a piece ends here. The last one (1,
-    except for rounding) is left out."""
+    """Cumulative probabilities of these pieces, given that a piece ends here, without the last one
+    (1 up to rounding)."""
 
 
 _Merge: TypeAlias = tuple[float, int, str]
@@ -85,7 +84,7 @@ class UnigramSampler:
         """Returns piece ids of normalized `text`; `random` returns numbers from [0, 1)."""
         cached = len(text) <= _LONGEST_CACHED
         arcs = self._cached_arcs(text) if cached else self._arcs(text)
-        ids: list[int] = []  # the last one first
+        ids: list[int] = []  # in reverse order
         end = len(text)
         while end:
             starts, spelled, cumulative = arcs[end - 1]
@@ -148,8 +147,9 @@ class BpeDropout:
         return sorted((-scores[pair], left, pair) for pair, left in pairs if pair in scores)
 
     def _without_dropout(self, text: str) -> tuple[list[_Merge], int, list[int]]:
-        """Returns the first merges, and without dropout the number of all merges and the ids."""
-        first_merges, counter = self._first_merges(text), itertools.count(1)  # all above 0..1
+        """Returns the first merges, the number of merges without dropout, and the resulting ids."""
+        # Numbers of 1 or more skip no merge.
+        first_merges, counter = self._first_merges(text), itertools.count(1)
         ids = self._merge(text, first_merges, counter.__next__)
         return first_merges, next(counter) - 1, ids
 

@@ -1,4 +1,4 @@
-"""A corpus as token ids in flat arrays, which need much less memory than lists."""
+"""A corpus as token ids in flat arrays. They need much less memory than lists."""
 
 import dataclasses
 import functools
@@ -18,9 +18,9 @@ from flaxformer_mt.data.worker_processes import Workers
 
 Ids = Sequence[int] | Int32[np.ndarray, "_"]
 """The token ids of a sentence."""
-# Pairs tokenized in one call: enough to use all cores, few enough to need little memory.
+# Number of pairs to tokenize in one call: enough for all cores, and little memory.
 _CHUNK_SIZE = 4096
-# Pairs sampled in one call: a twentieth of a second of work.
+# Number of pairs to sample in one call, which takes about 0.05 s.
 _SAMPLED_CHUNK = 512
 
 
@@ -62,7 +62,7 @@ def count_lengths(
 
 
 def hash_parts(parts: Iterable[bytes | np.ndarray]) -> str:
-    """Returns a hash of all parts, one after the other, in 16 hexadecimal digits."""
+    """Returns a hash of the concatenated parts, in 16 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         digest.update(part if isinstance(part, bytes) else part.data)
@@ -122,7 +122,7 @@ class TokenizedPairs:
 
     @classmethod
     def concatenate(cls, parts: Sequence["TokenizedPairs"]) -> "TokenizedPairs":
-        """Returns the pairs of all `parts`, one after the other."""
+        """Returns the concatenated pairs of all `parts`."""
         return cls(
             inputs=np.concatenate([part.inputs for part in parts]),
             inputs_offsets=_offsets([part.source_lengths for part in parts]),
@@ -145,9 +145,9 @@ class TokenizedSource:
 def tokenize_source(
     source: PairSource, tokenizer: Tokenizer, *, max_source_length: int, max_target_length: int
 ) -> TokenizedSource:
-    """Tokenizes every pair, and drops those with an empty side or more tokens than the limits.
+    """Tokenizes every pair. Drops pairs that have an empty side or exceed a limit.
 
-    Both limits include EOS.
+    Both limits count tokens, EOS included.
     """
     parts: list[TokenizedPairs] = []
     kept: list[np.ndarray] = []
@@ -164,7 +164,7 @@ def tokenize_source(
         inputs = tokenizer.source.tokenize_texts([pair.source for pair in pairs])
         targets = tokenizer.target.tokenize_texts([pair.target for pair in pairs])
         lengths = _lengths(inputs), _lengths(targets)
-        # EOS alone: blank text, or text that becomes empty when it is normalised.
+        # EOS alone: the text is blank, or normalisation makes it empty.
         conditions = [side <= 1 for side in lengths]
         conditions += [lengths[0] > max_source_length, lengths[1] > max_target_length]
         reason = np.select(conditions, range(len(reasons)), len(reasons))
@@ -199,10 +199,10 @@ def _flat(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SubwordSampler:
-    """Samples another segmentation of each pair for each epoch (Kudo 2018).
+    """Samples a new segmentation of each pair for each epoch (Kudo 2018).
 
-    The sample depends on (seed, epoch, index of the pair) alone. A side whose sample exceeds its
-    limit keeps its usual tokens, so that the batch shapes fit every epoch.
+    A sample depends only on (seed, epoch, index of the pair). A side whose sample exceeds its limit
+    keeps its usual tokens, so that the batch shapes fit every epoch.
     """
 
     texts: tuple[PairSource, ...]
@@ -213,7 +213,7 @@ class SubwordSampler:
     max_source_length: int
     max_target_length: int
     num_workers: int = 0
-    """Processes that sample, each with a copy of the text; 0 = the calling thread."""
+    """Number of processes that sample, each with a copy of the text; 0 = the calling thread."""
 
     def pairs_of(
         self,
@@ -221,7 +221,7 @@ class SubwordSampler:
         is_stopped: Callable[[], bool] = lambda: False,
         numbers: Sequence[int] | Integer[np.ndarray, "m"] | None = None,
     ) -> TokenizedPairs:
-        """Returns the pairs of this epoch; with `numbers`, these pairs in this order.
+        """Returns all pairs of this epoch, or the pairs `numbers` in this order.
 
         Raises ValueError soon after `is_stopped` becomes true, OSError if a process was killed.
         """
@@ -264,7 +264,7 @@ class SubwordSampler:
 
 
 def _numbers(rng: np.random.Generator) -> Callable[[], float]:
-    """Returns a function that returns the numbers of `rng.random`, computed in blocks for speed."""
+    """Returns a function like `rng.random` that computes its numbers in blocks, for speed."""
     return itertools.chain.from_iterable(iter(lambda: rng.random(64).tolist(), None)).__next__
 
 

@@ -1,6 +1,6 @@
 """The vocabularies of both languages, learnt from the training text or read from files.
 
-The workdir keeps them:
+The files in a workdir:
 
     tokenizer.json                                              kind, shared or not, settings
     shared.model      or  source.model, target.model            SentencePiece
@@ -60,11 +60,11 @@ class Tokenizer:
     source: Vocabulary
     target: Vocabulary
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Its configuration, so that a resumed run with another one is refused."""
+    """Its configuration. A run with another one cannot resume."""
     languages: tuple[str, ...] = ()
     """Target languages whose tags the source vocabulary has; see `language_tags`."""
     known_words: frozenset[str] | None = None
-    """The source words of the training text, if these are few; see `known_words.few_words`."""
+    """The source words of the training text if they are few; see `known_words.few_words`."""
 
     @property
     def shared(self) -> bool:
@@ -73,20 +73,20 @@ class Tokenizer:
 
     @property
     def needs_tag(self) -> bool:
-        """Whether every source text must begin with a tag (False for Marian: some need none)."""
+        """Whether every source text must begin with a tag. False for Marian: some need none."""
         return bool(self.languages) and not isinstance(self.source, MarianVocabulary)
 
     @functools.cached_property
     def target_tags(self) -> tuple[int, ...]:
-        """Ids of the tags as target tokens, which no translation may contain."""
+        """Ids of the language tags as target tokens. No translation may contain them."""
         tags = set(map(tag_of, self.languages))
         return tuple(token for token, piece in enumerate(self.target.pieces) if piece in tags)
 
     @functools.cached_property
     def unseen_tokens(self) -> frozenset[int]:
-        """Source tokens that no training text has.
+        """Source tokens that the training text does not contain.
 
-        These are the unknown word and, if every character of the training text has a piece, bytes.
+        These are the unknown token and, if every character of the training text has a piece, bytes.
         """
         tokens, given = {self.source.unk_id}, self.settings
         learnt = given.get("kind") == "sentencepiece" and not (
@@ -107,7 +107,7 @@ class Tokenizer:
         return digest.hexdigest()[:16]
 
     def save(self, directory: PathLike) -> None:
-        """Writes the vocabularies, and then the index that `load` needs."""
+        """Writes the vocabularies, and last the index file, which `load` reads first."""
         directory = as_path(directory)
         make_folder(directory)
         for name, content in self._contents().items():
@@ -124,7 +124,7 @@ class Tokenizer:
         write_file(directory / _INDEX, json.dumps(index, indent=2).encode())
 
     def _contents(self) -> Mapping[str, bytes]:
-        """Returns the files by name, without the index."""
+        """Returns {file name: content} without the index file."""
         if isinstance(self.source, MarianVocabulary):
             return self.source.files
         if self.shared:
@@ -134,7 +134,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: PathLike, *, sampling_alpha: float = 0.0) -> "Tokenizer":
-        """Returns the tokenizer that `save` wrote; it does not save `sampling_alpha`.
+        """Returns the tokenizer that `save` wrote. (`save` does not write `sampling_alpha`.)
 
         Raises FileNotFoundError if there is no tokenizer, ValueError if it is damaged.
         """
@@ -165,18 +165,18 @@ def build_tokenizer(
     directory: PathLike,
     data_directory: PathLike = ".",
 ) -> Tokenizer:
-    """Returns the tokenizer in `directory`; if there is none, learns or reads one and saves it.
+    """Returns the tokenizer in `directory`. If there is none, learns or reads one and saves it.
 
     Args:
-      config: which vocabularies.
+      config: the configuration of the vocabularies.
       corpus: the training text to learn from.
-      directory: of the tokenizer in the workdir.
-      data_directory: relative names of existing files start here.
+      directory: where the tokenizer is saved.
+      data_directory: relative names of existing vocabulary files start here.
 
     Raises:
       FileNotFoundError: a file does not exist.
-      ValueError: a file that is no vocabulary, too little text to learn one, or a tokenizer in
-        `directory` with another configuration.
+      ValueError: a file is not a vocabulary, the text is too little to learn from, or the tokenizer
+        in `directory` has another configuration.
     """
     settings = dataclasses.asdict(config)
     if (as_path(directory) / _INDEX).exists():
@@ -187,7 +187,7 @@ def build_tokenizer(
     base = as_path(data_directory)
     source_file, target_file = config.existing_files()
     languages = corpus.languages
-    words = None  # a vocabulary from elsewhere can come with a model that knows more words
+    words = None  # a model with an existing vocabulary may know more words
     reads_all = config.kind == "word" or not 0 < config.max_lines < len(corpus)
     if config.kind != "marian" and reads_all and not (source_file or target_file):
         words = few_words(_lines(corpus, "source", max_lines=0))
@@ -250,16 +250,13 @@ def _learn_or_read(
 def _lines(
     corpus: Corpus, side: Literal["source", "target", "both"], *, max_lines: int
 ) -> Iterator[str]:
-    """Yields the text of one side or both, without tags: of all pairs, or of `max_lines` pairs.
-
-    These are random, but the same ones each time.
-    """
+    """Yields the text of one side or both, without tags, of all pairs or of `choose_pairs`."""
     chosen = choose_pairs(len(corpus), max_lines)
     start = 0
     for source in corpus.sources:
         end = start + len(source)
-        here = range(len(source)) if chosen is None else numbers_between(chosen, start, end)
-        for index in here:
+        here = None if chosen is None else numbers_between(chosen, start, end).tolist()
+        for index in range(len(source)) if here is None else here:
             pair = source[index]
             if side != "target":
                 yield split_tag(pair.source)[1] if corpus.languages else pair.source
@@ -269,16 +266,19 @@ def _lines(
 
 
 def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
-    """Returns the numbers of the pairs to learn from, in ascending order; None = all `total`."""
+    """Returns up to `max_lines` random numbers of pairs, ascending; None = all `total` pairs.
+
+    They are the same in every run.
+    """
     if not 0 < max_lines < total:
         return None
     return np.sort(np.random.default_rng(0).choice(total, max_lines, replace=False))
 
 
-def numbers_between(ascending: Int[np.ndarray, "n"], start: int, end: int) -> list[int]:
-    """Returns the numbers from `start` to below `end`, counted from `start`."""
+def numbers_between(ascending: Int[np.ndarray, "n"], start: int, end: int) -> Int[np.ndarray, "m"]:
+    """Returns the numbers from `start` to below `end`, minus `start`."""
     first, last = np.searchsorted(ascending, [start, end])
-    return (ascending[first:last] - start).tolist()
+    return ascending[first:last] - start
 
 
 def _read(file: AnyPath, kind: str, sampling_alpha: float) -> Vocabulary:
@@ -293,7 +293,7 @@ def _read(file: AnyPath, kind: str, sampling_alpha: float) -> Vocabulary:
 
 
 def _read_known_words(file: AnyPath) -> frozenset[str] | None:
-    """Returns the words of a file; None if it does not exist, as in a run with many words."""
+    """Returns the words in a file; None without the file (the training text has many words)."""
     if not file.exists():
         return None
     return frozenset(file.read_text(encoding="utf-8").split("\n"))
@@ -302,10 +302,10 @@ def _read_known_words(file: AnyPath) -> frozenset[str] | None:
 def check_same_settings(
     saved: Mapping[str, Any], wanted: Mapping[str, Any], directory: PathLike
 ) -> None:
-    """Raises ValueError unless the settings of a saved tokenizer are those that a config wants."""
+    """Raises ValueError unless a saved tokenizer has the settings that the config wants."""
 
     def meaning(settings: Mapping[str, Any], name: str) -> Any:
-        # The workdir has a copy of an existing file, so its name may change.
+        # The workdir has a copy of an existing vocabulary file, so the file name may change.
         is_file = name.endswith(("_model", "_vocab"))
         return bool(settings.get(name)) if is_file else settings.get(name)
 
@@ -322,7 +322,7 @@ def check_same_settings(
 
 
 def _check_languages(tokenizer: Tokenizer, wanted: Sequence[str], path: PathLike) -> None:
-    """Raises ValueError unless the tags of the training text are tokens of the vocabulary."""
+    """Raises ValueError unless the vocabulary has a token for each tag of the training text."""
     missing = [tag_of(language) for language in wanted if language not in tokenizer.languages]
     if missing:
         raise ValueError(

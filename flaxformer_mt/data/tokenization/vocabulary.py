@@ -1,4 +1,4 @@
-"""The interface of a vocabulary: text of one language to token ids and back."""
+"""The interface of a vocabulary, which converts text of a language to token ids and back."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Protocol, SupportsInt, runtime_checkable
@@ -12,9 +12,9 @@ class Vocabulary(Protocol):
     """The interface of a vocabulary."""
 
     suffix: ClassVar[str]
-    """Of its file name in the workdir."""
+    """The suffix of its file name in the workdir."""
     size: int
-    """V, special tokens included."""
+    """Number of tokens V, special tokens included."""
     pad_id: int
     unk_id: int
     bos_id: int
@@ -38,9 +38,9 @@ class Vocabulary(Protocol):
         ...
 
     def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        """Returns token ids as `tokenize` does, of a random segmentation.
+        """Returns the token ids of a random segmentation, with EOS at the end and no BOS.
 
-        It depends only on `text` and on the numbers in [0, 1) that `random` returns.
+        The result depends only on `text` and on the numbers in [0, 1) that `random` returns.
         """
         ...
 
@@ -50,7 +50,7 @@ class Vocabulary(Protocol):
 
 
 def until_end(ids: Iterable[SupportsInt], eos_id: int, silent: set[int]) -> list[int]:
-    """Returns the ids before the first EOS, without the silent ones."""
+    """Returns the ids before the first EOS, without those in `silent`."""
     kept = []
     for token in map(int, ids):
         if token == eos_id:

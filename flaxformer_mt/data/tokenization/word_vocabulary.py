@@ -1,4 +1,4 @@
-"""A vocabulary of whole words, from a file of `word<TAB>count` rows."""
+"""A vocabulary of whole words, stored as a file of `word<TAB>count` rows."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ class WordVocabulary:
     eos_id: int = EOS_ID
 
     def __init__(self, rows: Sequence[tuple[str, int]]) -> None:
-        """Takes (word, count) rows; the first four are padding, unknown, start and end.
+        """Stores (word, count) rows; the first four are padding, unknown, start and end.
 
         Raises ValueError for fewer rows, an empty word, or a repeated word.
         """
@@ -82,13 +82,13 @@ class WordVocabulary:
     def learn(
         cls, lines: Iterable[str], *, max_size: int, min_count: int, symbols: Sequence[str] = ()
     ) -> "WordVocabulary":
-        """Returns the most frequent words of `lines`, equal counts in alphabetical order.
+        """Returns a vocabulary of the most frequent words; equal counts in alphabetical order.
 
         Args:
           lines: text with its words separated by white space.
-          max_size: largest size, the four special tokens included.
+          max_size: largest number of words, the four special tokens included.
           min_count: rarer words become unknown.
-          symbols: words to include whatever their counts, such as language tags.
+          symbols: words to include regardless of their counts, such as language tags.
 
         Raises ValueError if no word is frequent enough.
         """
@@ -133,7 +133,7 @@ class WordVocabulary:
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The word of every token id; special tokens as their rows name them."""
+        """The word of every token id, including those of the special tokens' rows."""
         return self._words
 
     def to_bytes(self) -> bytes:

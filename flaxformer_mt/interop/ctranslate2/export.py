@@ -1,5 +1,4 @@
-"""Export of a workdir to CTranslate2 (https://github.com/OpenNMT/CTranslate2), through its own
-`ctranslate2.specs`.
+"""Export of a workdir to CTranslate2 (https://github.com/OpenNMT/CTranslate2), with its package.
 
     model.bin, config.json, *_vocabulary.json      the model, as CTranslate2 writes it
     source.spm, target.spm                         SentencePiece models, to tokenize and detokenize
@@ -27,7 +26,7 @@ QUANTIZATIONS = get_args(Quantization)
 # CTranslate2 truncates a source to 1,024 tokens by default, and then appends EOS.
 MIN_POSITIONS = 1025
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "geglu": "GELU", "swiglu": "SWISH"}
-# Positions that we write as a table. The others are parameters, or switches of the spec.
+# Positions that are written as a table. The others are parameters, or switches of the spec.
 TABLES = ("sinusoidal", "sinusoidal_half_split", "none")
 POSITIONS = (*TABLES, "learned", "relative", "bucketed", "rotary")
 
@@ -38,7 +37,7 @@ def write_ctranslate2(
     """Writes a model directory for `ctranslate2.Translator`.
 
     Args:
-      directory: is created. If it exists, it must be empty.
+      directory: an empty or new directory.
       loaded: the model, from `checkpoints.loading.load_model`.
       quantization: how the weights are stored, one of `Quantization`. float32 is exact.
 
@@ -76,7 +75,7 @@ def write_ctranslate2(
 
 
 def unsupported(config: TransformerConfig) -> Iterator[str]:
-    """Yields the reasons why CTranslate2 does not support a model, by the field."""
+    """Yields the reasons why CTranslate2 does not support a model, one for each field."""
     if config.positions not in POSITIONS:
         yield f"model.positions is {config.positions}, expected one of {', '.join(POSITIONS)}"
     if config.local_window:
@@ -95,8 +94,9 @@ def unsupported(config: TransformerConfig) -> Iterator[str]:
 def moved_distances(config: TransformerConfig) -> list[int]:
     """Returns the distances that CTranslate2 puts into another bucket than our model.
 
-    It adds before it rounds down, T5 (and our model) after. In float32 the results differ at single
-    distances of some settings. Far beyond the limit all distances share the last bucket.
+    CTranslate2 rounds down after an addition, T5 and our model before it. In float32, the results
+    of some settings differ at single distances. It checks distances below twice the limit, because
+    all larger ones share the last bucket.
     """
     limit = config.distance_limit
     steps = np.arange(1, 2 * limit)
@@ -118,7 +118,7 @@ def moved_distances(config: TransformerConfig) -> list[int]:
 
 
 def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> Any:
-    """Returns an empty `TransformerSpec` with all switches, and with positions that are a table."""
+    """Returns a `TransformerSpec` with all switches and position tables, without parameters."""
     key_width, value_width = config.head_widths
     switches = {
         "num_heads": config.num_heads,

@@ -1,9 +1,9 @@
-"""The arrays of a CTranslate2 model and our parameters that fill them.
+"""The table of the arrays of a CTranslate2 model and our parameters that fill them.
 
 Letters of the axes: D model width, N query heads, G key/value heads, Hk width of a query or key,
 Hv width of a value, F feed-forward width, V and Vs target and source vocabulary, R relative
 distances, P positions, U position buckets. Rows of the same array are concatenated. A model uses
-the rows whose parameters it has.
+only the rows of its parameters.
 """
 
 from collections import defaultdict
@@ -97,7 +97,7 @@ def fill(spec: Any, config: TransformerConfig, params: Mapping[str, Any]) -> Non
     Raises ValueError with the names of parameters that no row of the table mentions.
     """
     arrays = {name: np.asarray(x) for name, x in flatten_dict(params, sep="/").items()}
-    # CTranslate2 has one width for keys and values. Zeros add nothing to any product.
+    # CTranslate2 has one width for keys and values, so the smaller one is padded with zeros.
     width = max(config.head_widths)
     parts: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     unused = set(arrays)

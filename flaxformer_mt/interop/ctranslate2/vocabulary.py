@@ -12,7 +12,7 @@ from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePie
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 
-# A later name wins where one token has two roles: Marian starts a target with padding.
+# If one token has two roles, the later name is used. (Marian starts a target with padding.)
 SPECIAL = {"bos": "<s>", "pad": "<pad>", "unk": "<unk>", "eos": "</s>"}
 SUPPRESSED_LOGIT = -1e4  # its probability is 0, also in float16
 
@@ -32,9 +32,9 @@ def register_vocabularies(spec: Any, tokenizer: Tokenizer) -> None:
 
 
 def starts_with_padding(target: Vocabulary) -> bool:
-    """Returns whether padding starts a target, as in Marian. An export never generates it then.
+    """Returns whether padding starts a target, as in Marian. An export then never generates it.
 
-    Padding that is EOS as well must be generated.
+    It returns False if padding is also EOS, which must be generated.
     """
     return target.pad_id == target.bos_id != target.eos_id
 
@@ -47,7 +47,7 @@ def read_pieces(directory: Path, side: Literal["source", "target"]) -> list[str]
 
 
 def sentencepiece_models(tokenizer: Tokenizer) -> dict[str, bytes]:
-    """Returns the SentencePiece models by file name. Vocabularies of words have none."""
+    """Returns {file name: SentencePiece model}. Word vocabularies have none."""
     models = {}
     for side, file in MODELS.items():
         vocabulary = getattr(tokenizer, side)
@@ -59,10 +59,10 @@ def sentencepiece_models(tokenizer: Tokenizer) -> dict[str, bytes]:
 
 
 def _suppress(spec: Any, token: int, vocab_size: int) -> None:
-    """Gives Marian's padding a bias that keeps a search from choosing it.
+    """Gives padding a bias with which a search never chooses it.
 
-    Its embedding is 0, so its logit is 0, while those of most words are negative. Marian's decoders
-    forbid it. The bias makes this unnecessary.
+    In Marian, its embedding and its logit are 0, while the logits of most words are negative.
+    Marian's decoders forbid it; other engines need the bias.
     """
     projection = spec.decoder.projection
     bias = projection.bias if projection.has_bias() else np.zeros(vocab_size, np.float32)
@@ -70,9 +70,9 @@ def _suppress(spec: Any, token: int, vocab_size: int) -> None:
 
 
 def _special_names(*vocabularies: Vocabulary) -> dict[str, str]:
-    """Returns a name for each special token, which CTranslate2 uses for both languages.
+    """Returns a name for each special token. CTranslate2 uses it for both languages.
 
-    No other token of either vocabulary has that name.
+    No other token of either vocabulary has this name.
     """
     taken: set[str] = set()
     for vocabulary in vocabularies:

@@ -11,7 +11,7 @@ from flaxformer_mt.runtime.dataclass_json import from_dict
 Json = Mapping[str, Any]
 T = TypeVar("T")
 
-NORM_EPSILON = 1e-5  # of torch.nn.LayerNorm; config.json has no such field
+NORM_EPSILON = 1e-5  # the default of torch.nn.LayerNorm; config.json has no such field
 ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "gelu": "gelu",
@@ -68,9 +68,9 @@ class MarianConfig:
 
 
 def parse(kind: type[T], values: Json) -> T:
-    """Returns the dataclass `kind` from the fields that it has; null is as a missing field.
+    """Returns a dataclass `kind` from those of the values that are its fields. It ignores null.
 
-    Raises ValueError for a value of another type.
+    Raises ValueError for a value of the wrong type.
     """
     names = {field.name for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
     return from_dict(kind, {n: v for n, v in values.items() if n in names and v is not None})
@@ -79,7 +79,7 @@ def parse(kind: type[T], values: Json) -> T:
 def read_config(values: Json) -> MarianConfig:
     """Returns the content of config.json.
 
-    Raises ValueError, with every reason, unless our model can be this one.
+    Raises ValueError, with every reason, if our model does not support the configuration.
     """
     config = parse(MarianConfig, values)
     if reasons := list(_unsupported(config)):
@@ -116,7 +116,7 @@ def to_model_config(config: MarianConfig) -> TransformerConfig:
 
 
 def check_can_be_marian(config: TransformerConfig) -> None:
-    """Raises ValueError, with every reason, unless MarianMTModel can be this model."""
+    """Raises ValueError, with every reason, if MarianMTModel does not support the model."""
     width = config.d_model // config.num_heads
     activations = [name for name in get_args(Activation) if name in ACTIVATIONS.values()]
     of_width = f"{width} (model.d_model / model.num_heads)"
@@ -139,7 +139,7 @@ def check_can_be_marian(config: TransformerConfig) -> None:
         reasons.append(
             f"model.d_model {config.d_model}, no multiple of model.num_heads {config.num_heads}"
         )
-    if config.norm_epsilon > NORM_EPSILON:  # less gives nearly the same
+    if config.norm_epsilon > NORM_EPSILON:  # a smaller value gives nearly the same result
         reasons.append(f"model.norm_epsilon {config.norm_epsilon}, at most {NORM_EPSILON}")
     if reasons:
         raise ValueError("a Marian model cannot have " + "; ".join(reasons))

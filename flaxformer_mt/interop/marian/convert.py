@@ -1,4 +1,4 @@
-"""Directories of Hugging Face Marian models, read and written.
+"""Reads and writes directories of Hugging Face Marian models.
 
     config.json                  the architecture       marian.config
     generation_config.json       the search             marian.generation
@@ -38,8 +38,8 @@ from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
-MAX_CACHE_BYTES = 1 << 30  # keys and values of a batch of hypotheses of the greatest length
-MIN_POSITIONS = 1024  # of an export: transformers fails on longer sentences
+MAX_CACHE_BYTES = 1 << 30  # of keys and values of a batch, at the greatest length
+MIN_POSITIONS = 1024  # of an export; transformers fails on longer sentences
 FINE_TUNING = TrainingConfig(learning_rate=5e-5, warmup_steps=200)
 
 
@@ -51,9 +51,10 @@ def read_marian(directory: str | os.PathLike[str], *, allow_pickle: bool = False
       allow_pickle: read pytorch_model.bin if there is no model.safetensors; needs torch.
 
     Raises:
-      FileNotFoundError: a file is missing. The message names it, and the files that are there.
-      ValueError: an architecture that our model does not have, vocabularies of another size,
-        missing, surplus or wrong tensors, or an invalid search. The message says what was expected.
+      FileNotFoundError: a file is missing. The message names it, and lists the existing files.
+      ValueError: our model does not support the architecture; a vocabulary has the wrong size;
+        tensors are missing, surplus or wrong; or the search is invalid. The message says what was
+        expected.
     """
     directory = Path(directory)
     values = _read_json(directory / CONFIG)
@@ -82,7 +83,7 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     """Writes a directory that `MarianMTModel` and `MarianTokenizer` load; config.json comes last.
 
     Raises:
-      ValueError: a Marian model cannot be this one. The message lists every reason.
+      ValueError: Marian does not support the model. The message lists every reason.
       FileExistsError: the directory exists and is not empty.
     """
     directory = Path(directory)
@@ -90,7 +91,7 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     source, target = tokenizer.source, tokenizer.target
     architecture.check_can_be_marian(config.model)
     max_positions = max(config.data.max_source_length, config.decoding.max_target_length + 1)
-    if not isinstance(source, MarianVocabulary):  # a model from there keeps its number
+    if not isinstance(source, MarianVocabulary):  # an imported model keeps its number
         max_positions = max(max_positions, MIN_POSITIONS)
     files = tokenizer_files(
         tokenizer,
@@ -146,7 +147,7 @@ def _data_config(source: MarianVocabulary, marian: MarianConfig) -> DataConfig:
     return DataConfig(
         source_language=languages[0],
         target_language=languages[1],
-        # Only the summary of a model reads this size.
+        # Only the summary of a model uses vocab_size.
         tokenizer=TokenizerConfig(kind="marian", shared=False, vocab_size=source.size),
         max_source_length=longest,
         max_target_length=longest,
@@ -177,7 +178,7 @@ def _decoding_config(
 
 @contextmanager
 def _file_in_message(path: Path) -> Iterator[None]:
-    """Puts the file or directory in front of the message of a ValueError."""
+    """Prefixes the message of a ValueError with the file or directory."""
     try:
         yield
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Conversion of a Hugging Face generation_config.json to a search config of ours, and back.
 
-Our search then returns the same tokens as `generate` of transformers 5.x. Where it cannot, the
-import warns.
+With the result, our search returns the same tokens as `generate` of transformers 5.x. If it cannot,
+the import warns.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ EARLY_STOPPING: Mapping[bool | str, EarlyStopping] = {
     True: "first",
     "never": "exact",
 }
-# Fields that change the translations and that we do not import: values that have no effect.
+# Fields that we do not import although they change translations: {field: values without effect}.
 NOT_IMPORTED: Mapping[str, tuple[Any, ...]] = {
     "do_sample": (False,),
     "num_beam_groups": (1,),
@@ -51,20 +51,20 @@ class Generation:
     no_repeat_ngram_size: int = 0
     repetition_penalty: float = 1.0
     max_length: int = _NOT_GIVEN
-    """Of a target, with its start token."""
+    """Most tokens of a target, including the start token."""
     max_new_tokens: int = _NOT_GIVEN
-    """Of a target, without its start token; replaces max_length."""
+    """Most tokens of a target, without the start token; overrides max_length."""
     min_new_tokens: int = _NOT_GIVEN
-    """Tokens before EOS, without the start token; replaces min_length, which counts it."""
+    """Fewest tokens before EOS, without the start token; overrides min_length, which counts it."""
 
     @property
     def min_tokens(self) -> int:
-        """The fewest tokens, EOS included and the start token not."""
+        """The fewest tokens, including EOS, without the start token."""
         return self.min_length if self.min_new_tokens < 0 else self.min_new_tokens + 1
 
 
 def to_decoding_config(values: Json, target: Vocabulary, *, max_positions: int) -> DecodingConfig:
-    """Returns the search that a generation config describes.
+    """Returns the search config for a generation config.
 
     Args:
       values: generation_config.json, or config.json if there is no such file.
@@ -101,7 +101,7 @@ def to_decoding_config(values: Json, target: Vocabulary, *, max_positions: int) 
 
 
 def to_generation_json(decoding: DecodingConfig, target: Vocabulary) -> dict[str, Any]:
-    """Returns the content of generation_config.json that is nearest to our search.
+    """Returns the content of the generation_config.json that is closest to our search.
 
     `generate` always normalises by length as length_normalization="average".
     """
@@ -131,7 +131,7 @@ def to_generation_json(decoding: DecodingConfig, target: Vocabulary) -> dict[str
 
 
 def _differences(given: Generation, values: Json, target: Vocabulary) -> Iterator[str]:
-    """Yields what `generate` does by these values and our search does not."""
+    """Yields the differences between `generate` with these values and our search."""
     for name, no_effect in NOT_IMPORTED.items():
         if values.get(name) is not None and values[name] not in no_effect:
             yield f"sets {name} to {values[name]!r}, which is not imported"
@@ -162,7 +162,7 @@ def _differences(given: Generation, values: Json, target: Vocabulary) -> Iterato
 
 
 def _length_limit(given: Generation, max_positions: int) -> int:
-    """Returns the most tokens that `generate` adds."""
+    """Returns the largest number of tokens that `generate` adds."""
     if given.max_new_tokens >= 0:
         return given.max_new_tokens
     if given.max_length >= 0:
@@ -176,7 +176,7 @@ def _length_limit(given: Generation, max_positions: int) -> int:
 
 
 def _suppressed(given: Generation, target: Vocabulary) -> set[int]:
-    """Returns the single tokens of the vocabulary, without EOS, that are never generated."""
+    """Returns the tokens, without EOS, that must not be generated."""
     single = {word[0] for word in given.bad_words_ids if len(word) == 1}
     return (single | set(given.suppress_tokens)) & set(range(target.size)) - {target.eos_id}
 

@@ -1,4 +1,4 @@
-"""The tensors of a Hugging Face Marian model and our parameters: one table for both directions.
+"""The table of the tensors of a Hugging Face Marian model and our parameters, for both directions.
 
 Letters of the axes: D model width, N heads, H head width, F feed-forward width, V and Vs target and
 source vocabulary.
@@ -11,7 +11,7 @@ from flaxformer_mt.model.config import TransformerConfig
 
 
 def attention(ours: str, theirs: str) -> tuple[Row, ...]:
-    """Returns the rows of one attention."""
+    """Returns the rows of one attention block."""
     return (
         *linear(f"{ours}/query", f"{theirs}.q_proj", "D", "N H"),
         *linear(f"{ours}/key", f"{theirs}.k_proj", "D", "N H"),
@@ -49,7 +49,7 @@ EMBEDDINGS = {  # by tie_embeddings
     "target": SEPARATE,
     "none": (*SEPARATE, Row("output/kernel", "D V", OUTPUT, "V D")),
 }
-# Other names under which a checkpoint may store a tensor, instead or in addition.
+# Other names that a checkpoint may use for a tensor, instead or in addition.
 ALIASES = {  # by tie_embeddings
     "all": {SHARED: (SOURCE, TARGET, OUTPUT)},
     "target": {TARGET: (OUTPUT,)},
@@ -61,7 +61,7 @@ POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positi
 
 
 def table(config: TransformerConfig) -> Iterator[Row]:
-    """Yields the rows of a whole model, with the output bias."""
+    """Yields the rows of a whole model, including the output bias."""
     yield from EMBEDDINGS[config.tie_embeddings]
     yield OUTPUT_BIAS
     for side, layers, rows in (

@@ -1,7 +1,7 @@
-"""Our vocabularies as the files that `transformers.MarianTokenizer` reads.
+"""Writes our vocabularies as the files of `transformers.MarianTokenizer`.
 
-It returns the same ids and text as ours, with two exceptions: it strips white space at both ends of
-a text, and it reads ">>xx<<" at the beginning of a line as the name of a language.
+That tokenizer returns the same ids and text as ours, with two exceptions. It strips white space at
+both ends of a text, and it reads ">>xx<<" at the start of a line as a language tag.
 """
 
 import json
@@ -23,9 +23,10 @@ SPECIAL = {"pad_token": "pad_id", "unk_token": "unk_id", "eos_token": "eos_id"}
 def tokenizer_files(
     tokenizer: Tokenizer, *, source_language: str, target_language: str, max_length: int
 ) -> Mapping[str, bytes]:
-    """Returns contents by file name. A Marian tokenizer returns the files that it was read from.
+    """Returns {file name: content}. For an imported Marian tokenizer, these are its own files.
 
-    Raises ValueError for vocabularies of words, and if the special tokens of the two differ.
+    Raises ValueError for word vocabularies, if source and target have different special tokens, and
+    if a vocabulary has a piece twice.
     """
     source, target = tokenizer.source, tokenizer.target
     if isinstance(source, MarianVocabulary):
@@ -52,7 +53,7 @@ def tokenizer_files(
         "target_lang": target_language,
         "model_max_length": max_length,
         "separate_vocabs": not tokenizer.shared,
-        # A text that spells a special token does not become that token, as in our tokenizer.
+        # As in our tokenizer, the text of a special token does not become that token.
         "split_special_tokens": True,
         **{name: source.pieces[getattr(source, which)] for name, which in SPECIAL.items()},
     }

@@ -1,4 +1,4 @@
-"""The tensors of a Hugging Face Marian model: files, and conversion to our parameter tree."""
+"""The tensors of a Hugging Face Marian model: files, and conversion from and to our parameters."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,8 +27,8 @@ MAX_PROBLEMS = 8
 def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
     """Returns all tensors by name, from model.safetensors, or pytorch_model.bin if allowed.
 
-    Raises FileNotFoundError if there is neither, ValueError for a damaged file, a pickle that is
-    not allowed, or a missing library.
+    Raises FileNotFoundError if neither exists, ValueError for a damaged file, a pickle that is not
+    allowed, or a missing library.
     """
     if (directory / WEIGHTS).is_file():
         return _read_safetensors(directory / WEIGHTS)
@@ -58,8 +58,8 @@ def to_params(
 ) -> dict[str, Any]:
     """Returns the parameter tree as NumPy arrays.
 
-    Raises ValueError with the names of tensors that are missing, surplus, of a wrong shape or type,
-    or different although tied.
+    Raises ValueError with the names of tensors that are missing or surplus, have a wrong shape or
+    type, or differ from a tensor to which they are tied.
     """
     sizes = axis_sizes(config, source_size, target_size)
     aliases = ALIASES[config.tie_embeddings]
@@ -70,7 +70,7 @@ def to_params(
     params = {}
     for row in rows:
         found = [name for name in names[row.ours] if name in tensors]
-        if config.tie_embeddings == "none":  # the shared matrix is a spare: it need not be equal
+        if config.tie_embeddings == "none":  # the shared matrix is unused and may differ
             found = found[:1]
         wrong = list(_check_tensors(tensors, found or [row.theirs], row.tensor_shape(sizes)))
         problems += wrong
@@ -89,7 +89,7 @@ def to_tensors(
 ) -> Tensors:
     """Returns the tensors of a model that passed `config.check_can_be_marian`.
 
-    A bias that the model does not have becomes zeros. Interleaved sinusoids become half-split.
+    A missing bias becomes zeros. Interleaved sinusoids become half-split.
     """
     sizes = axis_sizes(config, source_size, target_size)
     channels = np.arange(config.d_model)
@@ -109,15 +109,15 @@ def to_tensors(
 def half_split_channels(d_model: int) -> Int[np.ndarray, " D"]:
     """Returns the channels of interleaved sinusoids in half-split order: 0, 2, 4, ... 1, 3, 5, ...
 
-    A post-norm Transformer computes the same if the channels of the residual stream are permuted
-    in every parameter with an axis D. So a model with the paper's positions (sine, cosine, sine,
-    ...) becomes one with Marian's (all sines, then all cosines).
+    A post-norm Transformer computes the same function if the channels of the residual stream are
+    permuted in every parameter with an axis D. This converts a model with the paper's positions
+    (sine, cosine, sine, ...) to Marian's (all sines, then all cosines).
     """
     return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
 
 
 def _check_tensors(tensors: Tensors, names: list[str], shape: tuple[int, ...]) -> Iterator[str]:
-    """Yields what is wrong with tensors that must be equal."""
+    """Yields the problems of tensors that must be equal and have this shape."""
     for name in names:
         tensor = tensors.get(name)
         if tensor is None:

@@ -90,14 +90,14 @@ class Pages:
         spans = self._spans()
         is_used = [context.mask[..., start:end].any() for start, end in spans]
         logits = [
-            _unless_skipped(used, jnp.matmul, (rows, keys), MASKED)
+            _matmul_if(used, rows, keys, MASKED)
             for used, keys in zip(is_used, self.keys, strict=True)
         ]
         logits = jnp.concatenate(logits, axis=-1).reshape(batch, heads, length, -1)
         weights = masked_softmax(logits if bias is None else logits + bias, context.mask)
         weights = weights.reshape(batch, groups, -1, weights.shape[-1])  # [B G R*K C]
         sums = [
-            _unless_skipped(used, jnp.matmul, (weights[..., start:end], values), 0.0)
+            _matmul_if(used, weights[..., start:end], values, 0.0)
             for used, (start, end), values in zip(is_used, spans, self.values, strict=True)
         ]
         return sum(sums[1:], sums[0]).reshape(batch, heads, length, -1).swapaxes(1, 2)
@@ -113,10 +113,10 @@ class Pages:
         return list(itertools.pairwise(ends))
 
 
-def _unless_skipped(used: Bool[Array, ""], product, factors, otherwise: float) -> Array:
-    """Returns the product of the factors, or an array of `otherwise` if the page is not used."""
-    shape = jax.eval_shape(product, *factors).shape
-    return jax.lax.cond(used, product, lambda *_: jnp.full(shape, otherwise, jnp.float32), *factors)
+def _matmul_if(used: Bool[Array, ""], a: Array, b: Array, otherwise: float) -> Array:
+    """Returns a @ b if the page is used, else an array of `otherwise`."""
+    shape = jax.eval_shape(jnp.matmul, a, b).shape
+    return jax.lax.cond(used, jnp.matmul, lambda *_: jnp.full(shape, otherwise, jnp.float32), a, b)
 
 
 def page_lengths(slots: int, first: int) -> Sequence[int]:

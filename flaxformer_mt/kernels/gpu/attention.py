@@ -30,8 +30,8 @@ def attend(
     Raises:
       NotImplementedError: the reference is faster (queries and keys shorter than `min_length`),
         there is no cuDNN, or it does not support this case: float32, heads wider than 128 (256
-        since Hopper) or not of multiples of 8, values of another width than keys, and a position
-        bias (with it the mask would be as large as the weights, [B N T S]).
+        since Hopper) or of a width that is no multiple of 8, values of another width than keys, and
+        a position bias (with it the mask would be as large as the weights, [B N T S]).
     """
     (batch, length, _, width), source_length = queries.shape, keys.shape[1]
     if max(length, source_length) < min_length:
@@ -49,7 +49,7 @@ def attend(
         return jax.nn.dot_product_attention(
             _pad(queries, 1), _pad(keys, 1), _pad(values, 1), mask=mask, implementation="cudnn"
         )[:, :length]
-    except RuntimeError as error:  # no cuDNN; a NotImplementedError is one too
+    except RuntimeError as error:  # no cuDNN, or its NotImplementedError (a RuntimeError)
         raise NotImplementedError(f"cuDNN attention: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Copies members out of tar and zip archives, in one pass and without the rest of the archive."""
+"""Extracts members of tar and zip archives in one pass."""
 
 import fnmatch
 import gzip
@@ -29,9 +29,9 @@ def extract(archive: Path, members: Mapping[str, Path]) -> None:
 
     Args:
       archive: a tar (also .gz, .bz2, .xz) or zip file.
-      members: patterns such as "*.de" that match one member each, and where to write it.
+      members: {pattern: output file}; each pattern, such as "*.de", must match one member.
 
-    Raises ValueError for a damaged archive, and for a pattern without a member, or with several.
+    Raises ValueError for a damaged archive, or if a pattern does not match exactly one member.
     """
     found: dict[str, str] = {}
     names = []
@@ -48,7 +48,7 @@ def extract(archive: Path, members: Mapping[str, Path]) -> None:
                 found[pattern] = name
                 with naming(path), open(path, "wb") as out:
                     shutil.copyfileobj(file, out, 1 << 20)
-            if len(found) == len(members) and not any(map(_is_pattern, members)):
+            if len(found) == len(members) and not set("".join(members)) & set("*?["):
                 return
     except _DAMAGED as error:
         raise ValueError(
@@ -83,8 +83,8 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _progress(archive: Path, file: IO[bytes]) -> Any:
-    """Returns the file; reading it moves a bar, if there is a terminal."""
-    from tqdm import tqdm  # translating does not need it
+    """Returns the file. On a terminal, reading it updates a progress bar."""
+    from tqdm import tqdm  # not needed for translation
 
     return tqdm.wrapattr(
         file,
@@ -93,7 +93,3 @@ def _progress(archive: Path, file: IO[bytes]) -> Any:
         desc=f"Extracting {archive.name}",
         disable=not sys.stderr.isatty(),
     )
-
-
-def _is_pattern(name: str) -> bool:
-    return any(character in name for character in "*?[")

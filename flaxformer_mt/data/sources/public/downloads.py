@@ -1,7 +1,7 @@
-"""Downloads a file once: resumed after an interruption, checked, with a progress bar.
+"""Downloads a file once: resumed after an interruption, verified, with a progress bar.
 
-`requests` has no resumption, and neither have `pooch`, `mtdata` and `tensorflow-datasets`. Corpora
-have gigabytes, and some servers are slow.
+`requests`, `pooch`, `mtdata` and `tensorflow-datasets` cannot resume a download. Corpora have
+gigabytes, and some servers are slow.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ CHECKSUMS = "FLAXFORMER_MT_CHECKSUMS"
 
 _BLOCK_BYTES = 1 << 20
 _TRIES = 5
-_WAIT_SECONDS = 0.5  # before the second try; then twice as long each time
+_WAIT_SECONDS = 0.5  # before the second try; doubles for each further try
 _TIMEOUT_SECONDS = (20, 60)  # to connect, and between two blocks
 _BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError)
 
@@ -43,7 +43,7 @@ def corpora_home() -> Path:
 
 
 def fetch(url: str, checksum: str = "") -> Path:
-    """Returns the file at `url` on this machine, after downloading it the first time.
+    """Returns a local copy of the file at `url`. The first call downloads it.
 
     Args:
       url: http or https.
@@ -51,8 +51,9 @@ def fetch(url: str, checksum: str = "") -> Path:
         $FLAXFORMER_MT_CHECKSUMS overrides it.
 
     Raises:
-      ValueError: the file has another checksum.
-      ConnectionError: the server does not answer, or refuses.
+      ValueError: the file has the wrong checksum.
+      ConnectionError: the server cannot be reached, or refuses.
+      OSError: the disk has too little space.
     """
     parts = urlsplit(url)
     path = corpora_home() / "downloads" / parts.netloc / parts.path.lstrip("/")
@@ -69,7 +70,7 @@ def fetch(url: str, checksum: str = "") -> Path:
 
 @contextlib.contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Makes other processes of this machine wait while one of them writes `path`."""
+    """Locks `path`: other processes of this machine that call this wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with portalocker.Lock(path.with_name(path.name + ".lock"), "w", timeout=24 * 3600):
         yield
@@ -78,7 +79,7 @@ def lock(path: Path) -> Iterator[None]:
 def _download(url: str, path: Path) -> None:
     partial = path.with_name(path.name + ".part")
     print(f"Downloading {url} to {path}", file=sys.stderr)
-    failures = 0  # in a row, without new bytes
+    failures = 0  # consecutive tries without new bytes
     while True:
         before = _size(partial)
         try:
@@ -87,7 +88,7 @@ def _download(url: str, path: Path) -> None:
         except _BROKEN as error:
             failures = 1 if _size(partial) > before else failures + 1
             status = getattr(getattr(error, "response", None), "status_code", 0)
-            final = 400 <= status < 500 and status not in (408, 429)  # the next try gets a 404 too
+            final = 400 <= status < 500 and status not in (408, 429)  # another try would not help
             if failures == _TRIES or final:
                 raise _unreachable(url, path, _size(partial), error) from error
             time.sleep(_WAIT_SECONDS * 2 ** (failures - 1))
@@ -95,10 +96,10 @@ def _download(url: str, path: Path) -> None:
 
 
 def _continue_download(url: str, partial: Path) -> None:
-    """Appends to `partial` what is missing. Raises one of `_BROKEN` if the connection breaks."""
-    version = partial.with_name(partial.name + ".version")  # of the file that `partial` begins
+    """Appends the missing bytes to `partial`. Raises one of `_BROKEN` if the connection breaks."""
+    version = partial.with_name(partial.name + ".version")  # of the file on the server
     start = _size(partial) if version.exists() else 0
-    # Servers may compress text on the way; a checksum is that of the file itself.
+    # Servers may compress text in transit, but a checksum is of the file itself.
     headers = {"Accept-Encoding": "identity"}
     if start:
         headers |= {"Range": f"bytes={start}-", "If-Range": version.read_text()}
@@ -109,7 +110,7 @@ def _continue_download(url: str, partial: Path) -> None:
         response.raise_for_status()
         if response.status_code != requests.codes.partial_content:
             start = 0
-            partial.unlink(missing_ok=True)  # before it gets the new version's name
+            partial.unlink(missing_ok=True)  # before `version` names another file
         etag = response.headers.get("ETag", "W/")
         if name := response.headers.get("Last-Modified") if etag.startswith("W/") else etag:
             version.write_text(name)
@@ -122,7 +123,7 @@ def _continue_download(url: str, partial: Path) -> None:
 
 
 def _check_space(length: int, path: Path) -> None:
-    """Raises OSError if the disk of `path` has not enough space for so many bytes."""
+    """Raises OSError if the disk of `path` has less than `length` bytes free."""
     free = shutil.disk_usage(path.parent).free
     if length > free:
         raise OSError(
@@ -133,7 +134,7 @@ def _check_space(length: int, path: Path) -> None:
 
 
 def _save(response: requests.Response, partial: Path, *, start: int, total: int | None) -> None:
-    from tqdm import tqdm  # translating does not need it
+    from tqdm import tqdm  # not needed for translation
 
     bar = tqdm(
         total=total,
@@ -167,7 +168,7 @@ def _check(path: Path, expected: str, url: str) -> None:
 
 
 def _own_checksums() -> dict[str, str]:
-    """Returns the checksums by URL of the user's list: lines "CHECKSUM  URL"."""
+    """Returns {URL: checksum} from the user's list, which has lines "CHECKSUM URL"."""
     if not (name := os.environ.get(CHECKSUMS)):
         return {}
     try:
@@ -197,14 +198,12 @@ def _unreachable(url: str, path: Path, size: int, error: Exception) -> Connectio
 
 
 def _reason(error: Exception) -> str:
-    """Returns a short reason, without the layers that requests and urllib3 put around it."""
+    """Returns a short reason, without the exceptions that requests and urllib3 wrap around it."""
     response = getattr(error, "response", None)
     if response is not None:
         return f"the server answers {response.status_code} {response.reason}"
-    while inner := getattr(error, "reason", None) or next(filter(_is_error, error.args), None):
+    while inner := getattr(error, "reason", None) or next(
+        (argument for argument in error.args if isinstance(argument, Exception)), None
+    ):
         error = inner
     return str(error).strip().rstrip(".") or type(error).__name__
-
-
-def _is_error(value: object) -> bool:
-    return isinstance(value, Exception)

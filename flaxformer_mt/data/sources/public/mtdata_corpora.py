@@ -1,8 +1,8 @@
 """The corpora of `mtdata`, an index of 285,000 corpora: OPUS, WMT, ELRC, Paracrawl and others.
 
-`mtdata` runs in a process of its own: its index takes 490 MB, and it sets up the root logger. Its
-downloads have no checksums, do not continue, and accept wrong certificates. So `fetch` downloads
-the files to where `mtdata` looks for them.
+`mtdata` runs in its own process, because its index takes 490 MB and it configures the root logger.
+Its downloads have no checksums, cannot be resumed, and accept invalid certificates. So `fetch`
+downloads the files to the place where `mtdata` expects them.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from flaxformer_mt.data.sources.text_files import one_line
 
 
 def mtdata_text(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
-    """Returns the text files of a corpus of `mtdata`, downloaded the first time.
+    """Returns the text files of a corpus of `mtdata`. The first call downloads them.
 
-    Raises ValueError for an unknown name, with the nearest ones, and without `mtdata`.
+    Raises ValueError for an unknown name (with similar names), or if `mtdata` is not installed.
     """
 
     def write(folder: Path) -> None:
@@ -47,7 +47,7 @@ def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
     from mtdata.parser import Parser  # pyright: ignore[reportMissingImports]
 
     class FetchingCache(Cache):
-        """Reads files that `fetch` downloads."""
+        """Downloads files with `fetch`."""
 
         def download(self, url: str, save_at: Path, timeout: Any = None, entry: Any = None) -> Path:
             if not save_at.exists():
@@ -55,7 +55,7 @@ def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
                 save_at.symlink_to(fetch(url).resolve())
             return save_at
 
-    from tqdm import tqdm  # translating does not need it
+    from tqdm import tqdm  # not needed for translation
 
     codes = [bcp47(language).lang for language in languages]  # "deu" for "de"
     entry = _find(name, codes)
@@ -74,7 +74,7 @@ def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
 
 
 def _find(name: str, codes: Sequence[str]) -> Any:
-    """Returns the corpus of this name. Raises ValueError for a name that the index has not."""
+    """Returns the corpus of this name. Raises ValueError for a name that is not in the index."""
     from mtdata.index import INDEX  # pyright: ignore[reportMissingImports]
 
     entries = {str(did): entry for did, entry in INDEX.entries.items() if len(did.langs) == 2}
@@ -92,7 +92,7 @@ def _codes(entry: Any) -> list[str]:
 
 
 def _columns(entry: Any, codes: Sequence[str]) -> list[int]:
-    """Returns the places of the source and the target text in a record."""
+    """Returns the columns of the source and the target text in a record."""
     found = _codes(entry)
     if sorted(found) != sorted(codes):
         raise ValueError(
@@ -103,7 +103,7 @@ def _columns(entry: Any, codes: Sequence[str]) -> list[int]:
 
 
 def _main() -> int:
-    """Runs `write_text` with the words of the command line; a failure is one line of output."""
+    """Runs `write_text` with the command-line arguments. Prints the message of a failure."""
     messages, sys.stdout = sys.stdout, sys.stderr  # mtdata prints to stdout
     name, source, target, folder = sys.argv[1:]
     try:

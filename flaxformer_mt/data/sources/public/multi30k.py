@@ -33,10 +33,10 @@ _SHA256 = {
 
 
 def multi30k_text(split: str, languages: tuple[str, str], directory: AnyPath) -> tuple[Path, Path]:
-    """Returns the text files of a part of Multi30k, such as "train".
+    """Returns the text files of a split of Multi30k, such as "train".
 
-    They are `train.en` and `train.de` in `directory` if these exist. Otherwise they are downloaded
-    the first time.
+    These are `train.en` and `train.de` in `directory` if they exist. Otherwise the first call
+    downloads them. Raises ValueError for an unknown split or language.
     """
     if files := _own_files(split, languages, directory):
         return files

@@ -1,4 +1,4 @@
-"""Corpora of OPUS (opus.nlpl.eu), by name or as a downloaded zip file of its form "moses"."""
+"""Corpora of OPUS (opus.nlpl.eu), by name or as a downloaded zip file in "moses" format."""
 
 import hashlib
 from pathlib import Path
@@ -11,7 +11,7 @@ _OPUS = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{first}-{second
 
 
 def opus_text(name: str, version: str, languages: tuple[str, str]) -> tuple[Path, Path]:
-    """Returns the text files of a corpus of OPUS (opus.nlpl.eu), downloaded the first time."""
+    """Returns the text files of a corpus of OPUS. The first call downloads them."""
     first, second = sorted(languages)
     url = _OPUS.format(name=name, version=version, first=first, second=second)
     sides = {language: Side(url=url, member=f"*.{language}") for language in languages}
@@ -21,7 +21,7 @@ def opus_text(name: str, version: str, languages: tuple[str, str]) -> tuple[Path
 
 
 def zip_text(path: Path, languages: tuple[str, str]) -> tuple[Path, Path]:
-    """Returns the text files of a zip file of OPUS's form "moses": members "*.de" and "*.en"."""
+    """Returns the text files of a zip file in "moses" format: its members "*.de" and "*.en"."""
     if not path.exists():
         raise missing_file(path)
     about = path.stat()

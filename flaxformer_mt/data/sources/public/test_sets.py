@@ -11,18 +11,18 @@ from flaxformer_mt.data.sources.public.text_pair import kept_text, near_names
 
 
 def sacrebleu_text(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
-    """Returns the text files of a test set, downloaded the first time.
+    """Returns the text files of a test set. The first call downloads them.
 
-    Of several references, it takes the first.
+    It uses the first of several references.
 
-    Raises ValueError for an unknown name, with the nearest ones.
+    Raises ValueError for an unknown name (with similar names).
     """
     pair = "-".join(languages)
 
     def write(folder: Path) -> None:
         _write(_find(name, pair), languages, folder)
 
-    # By direction: WMT's test sets since 2019 have other sentences in the other direction.
+    # One folder for each direction: WMT test sets since 2019 differ between directions.
     return kept_text(f"sacrebleu/{name}/{pair}", languages, write)
 
 
@@ -42,8 +42,8 @@ def _find(name: str, pair: str) -> Any:
 def _write(dataset: Any, languages: tuple[str, str], folder: Path) -> None:
     from sacrebleu.utils import extract_tarball
 
-    # sacreBLEU takes a file that an interrupted start began for a whole one. So it works on a copy
-    # of its data set in a new folder, and finds there what `fetch` downloaded and checked.
+    # sacreBLEU does not notice a file that an interrupted start left incomplete. So it works on a
+    # copy of its data set in a new folder, with files that `fetch` downloaded and verified.
     dataset = copy.copy(dataset)
     dataset._outdir, dataset._rawdir = str(folder / "work"), str(folder / "work" / "raw")
     os.makedirs(dataset._rawdir)

@@ -1,4 +1,4 @@
-"""Keeps a public corpus as two text files on this machine, one for each language."""
+"""Stores a public corpus as two local text files, one for each language."""
 
 import dataclasses
 import difflib
@@ -15,17 +15,17 @@ from flaxformer_mt.data.sources.public.downloads import corpora_home, fetch, loc
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side:
-    """Where the text of one language is."""
+    """The location of the text of one language."""
 
     url: str
     member: str = ""
-    """In the archive at `url`, as a pattern such as "*.de"; "" = the file itself."""
+    """Pattern, such as "*.de", of a member of the archive at `url`; "" = the file itself."""
     checksum: str = ""
-    """Of the file at `url`: MD5 or SHA-256; "" = unknown."""
+    """MD5 or SHA-256 of the file at `url`; "" = unknown."""
 
     @property
     def suffix(self) -> str:
-        """The suffix of a packed text, which stays packed; else ""."""
+        """The suffix of a compressed text, which stays compressed; else ""."""
         suffix = Path(self.member or self.url).suffix
         return suffix if suffix in (".gz", ".xz") else ""
 
@@ -33,12 +33,14 @@ class Side:
 def kept_text(
     name: str, languages: tuple[str, str], write: Callable[[Path], None]
 ) -> tuple[Path, Path]:
-    """Returns the text files of the two languages, after making them the first time.
+    """Returns the source and target text files of a corpus. The first call makes them.
 
     Args:
-      name: of the corpus, as a folder.
+      name: folder name of the corpus.
       languages: source and target language. Both directions share the files.
       write: writes `LANGUAGE.txt` (or .txt.gz, .txt.xz) for both languages into a folder.
+
+    Raises ValueError for an invalid language code.
     """
     for language in languages:
         if not re.fullmatch(r"[\w-]+", language):
@@ -53,7 +55,7 @@ def kept_text(
 
 
 def _make(folder: Path, write: Callable[[Path], None]) -> None:
-    """Writes a folder as a whole, so that an interrupted start leaves no part of a text."""
+    """Makes a folder atomically, so that an interruption leaves no incomplete text."""
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         write(unfinished)
@@ -64,7 +66,7 @@ def _make(folder: Path, write: Callable[[Path], None]) -> None:
 
 
 def near_names(name: str, names: Collection[str]) -> str:
-    """Returns a sentence with the names most like an unknown one; "" if none is."""
+    """Returns a sentence with the names most similar to an unknown name; "" if there are none."""
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 

@@ -1,8 +1,8 @@
 """Training sets of WMT by the names of tensorflow-datasets, as in "wmt:europarl_v7".
 
-Its tables know URLs, members and checksums, and need no TensorFlow. Its own reading does: it
-extracts archives with `tf.io.gfile` (tensorflow/datasets#11058). It also holds a whole corpus in
-memory. The pairs here are the same, except that pairs with an empty side are not dropped yet.
+This module uses its tables of URLs, members and checksums, which need no TensorFlow. Its readers do
+(they extract archives with `tf.io.gfile`, tensorflow/datasets#11058), and they hold a whole corpus
+in memory. The pairs here are the same, except that pairs with an empty side are not dropped yet.
 """
 
 from pathlib import Path
@@ -17,9 +17,9 @@ from flaxformer_mt.data.sources.public.text_pair import (
 
 
 def wmt_text(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
-    """Returns the text files of a WMT set, downloaded the first time.
+    """Returns the text files of a WMT set. The first call downloads them.
 
-    Raises ValueError for an unknown name, with those of this language pair.
+    Raises ValueError for an unknown name; the message lists the sets of this language pair.
     """
 
     def write(folder: Path) -> None:
@@ -29,7 +29,7 @@ def wmt_text(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
 
 
 def _find(name: str, languages: tuple[str, str]) -> dict[str, Side]:
-    # Imported here, because it takes seconds.
+    # Imported here, because the import takes seconds.
     from tensorflow_datasets.translate.wmt import DATASET_MAP
 
     every = {key: _sides(table, languages) for key, table in DATASET_MAP.items()}
@@ -45,11 +45,11 @@ def _find(name: str, languages: tuple[str, str]) -> dict[str, Side]:
 
 
 def _sides(table: Any, languages: tuple[str, str]) -> dict[str, Side]:
-    """Returns where both texts of a set are; {} for other languages and forms than two text files.
+    """Returns the location of each language of a set; {} unless these are two text files.
 
     Args:
       table: a `SubDataset` of tensorflow-datasets.
-      languages: those of the texts, in any order.
+      languages: the two languages, in any order.
     """
     from tensorflow_datasets.core.download.checksums import get_all_url_infos
 
