@@ -21,6 +21,7 @@ from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import BatchPlacement
 from flaxformer_mt.training.adapting import Adaptation
+from flaxformer_mt.training.compiling import CompilationsAhead, PlacedShape, placed_shape
 from flaxformer_mt.training.optimizer import make_schedule
 from flaxformer_mt.training.reporting import Reporter
 from flaxformer_mt.training.state import (
@@ -129,7 +130,8 @@ class Loop:
         self._schedule = make_schedule(self._config, run.config.model.d_model)
         placement, eval_step = run.validation_placement, make_eval_step(run.model)
         self._validation = Validation(run.config, placement, run.data, run.model, eval_step)
-        self._compiled: set[tuple[int, ...]] = set()  # batch shapes
+        self._ahead = CompilationsAhead(run.train_step, self.state, run.placement)
+        self._compiled: set[PlacedShape] = set()
         # Of the updates since the last log line. Metrics stay on the device until then.
         self._window: list[Metrics] = []
         self._positions: list[dict[str, int]] = []  # of their batches in the data
@@ -144,7 +146,10 @@ class Loop:
         """
         if self.progress.validation_due:
             self._make_up_validation()
-        ended_by_signal = self.progress.validation_due or self._update()
+        try:
+            ended_by_signal = self.progress.validation_due or self._update()
+        finally:
+            self._ahead.close()
         step = int(self.state.step)
         if not ended_by_signal:
             self._reporter.end(step, self._why_complete(step))
@@ -192,19 +197,22 @@ class Loop:
     def _step(self, batch: Batch) -> None:
         """Updates the state.
 
-        The first update with a batch shape compiles it, which can take a minute. This time does
-        not count in tokens/s.
+        The first update with a batch shape compiles it or waits for its compilation, which can
+        take a minute. This time does not count in tokens/s.
         """
-        run, shape = self.run, (*batch.inputs.shape, batch.targets.shape[-1])
+        run, shape = self.run, placed_shape(batch)
         if shape in self._compiled:
             self.state, metrics = run.train_step(self.state, batch)
             self._window.append(metrics)
             return
+        if not self._compiled:
+            self._ahead.start(run.data.shapes, but=shape)
         self._compiled.add(shape)
         count, rows, source, target = shape
         what = f"shape {len(self._compiled)} of {len(run.data.shapes)}"
         start = time.monotonic()
         self._reporter.message(f"compiling {what} ({BatchShape(count * rows, source, target)})")
+        self._ahead.wait_for(shape)
         self.state, metrics = run.train_step(self.state, batch)
         self._window.append(metrics)
         seconds = time.monotonic() - start
