@@ -9,7 +9,6 @@ during a save, resume, and translate.
 
 import contextlib
 import dataclasses
-import json
 import os
 import signal
 import socket
@@ -233,9 +232,9 @@ def resume_to_the_end(run: HostProcesses) -> str:
     before, num_steps = run.newest_step(), run.config.training.num_steps
     with run.start() as processes:
         run.finish(processes, expected=0)
-    text = (run.workdir / "metrics.jsonl").read_text(encoding="utf-8")
-    lines = filter(None, text.split("\n"))
-    entries = [one for one in map(json.loads, lines) if one["kind"] == "train"]
+    from flaxformer_mt.training.reporting import read_metrics
+
+    entries = [one for one in read_metrics(run.workdir) if one["kind"] == "train"]
     steps, losses = ([entry[name] for entry in entries] for name in ("step", "loss"))
     if steps != list(range(1, num_steps + 1)):
         raise RuntimeError(

@@ -6,7 +6,6 @@ variants.
 """
 
 import dataclasses
-import json
 import signal
 import statistics
 import sys
@@ -99,9 +98,9 @@ def results(workdir: AnyPath) -> str:
     import jax
 
     from flaxformer_mt.checkpoints.loading import load_model
+    from flaxformer_mt.training.reporting import read_metrics
 
-    lines = (workdir / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
-    records = [json.loads(line) for line in lines if line]
+    records = read_metrics(workdir)
     scores = [record for record in records if record["kind"] == "validation"]
     if not scores or "bleu" not in scores[-1]:
         raise ValueError(

@@ -3,12 +3,12 @@
 import contextlib
 import importlib.util
 import io
-import json
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.capture import capture
 from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, write_file
+from flaxformer_mt.training.reporting import read_metrics
 from flaxformer_mt.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ def draw_loss(workdir: PathLike) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    text = (as_path(workdir) / "metrics.jsonl").read_text(encoding="utf-8")
-    # Not splitlines, which also splits at Unicode line separators in a sample.
-    lines = [json.loads(line) for line in text.split("\n") if line]
+    lines = read_metrics(workdir)
     figure = Figure(figsize=(6.4, 3.6), layout="constrained", dpi=120)
     axes = figure.subplots()
     for kind, marker in (("train", ""), ("validation", "o")):

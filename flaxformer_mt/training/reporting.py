@@ -194,13 +194,19 @@ def _open_events(directory: Path, resume_step: int) -> EventsWriter:
     return events
 
 
+def read_metrics(workdir: PathLike) -> list[dict[str, Any]]:
+    """Returns the lines of metrics.jsonl (see `Reporter`)."""
+    text = (as_path(workdir) / "metrics.jsonl").read_text(encoding="utf-8")
+    # Not splitlines, which also splits at Unicode line separators in a sample.
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
 def truncate_metrics(path: Path, *, after: int) -> None:
     """Atomically drops lines of steps beyond `after` or kind "end", and a truncated last line."""
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8", errors="replace")
-    # Not splitlines, which also splits at Unicode line separators in a sample.
-    lines = [f"{line}\n" for line in text.split("\n")[:-1]]
+    lines = [f"{line}\n" for line in text.split("\n")[:-1]]  # not splitlines, as above
     kept = [line for line in lines if _step_of(line) <= after]
     if "".join(kept) != text:
         write_file(path, "".join(kept).encode())

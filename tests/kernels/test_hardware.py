@@ -1,6 +1,8 @@
-"""On a real GPU or TPU: kernels equal the reference on the CPU, updates repeat, searches agree.
+"""On a real GPU or TPU, kernels equal the reference on the CPU, and updates repeat.
 
-FLAXFORMER_MT_TEST_PLATFORMS=cuda,cpu python -m pytest tests/kernels/test_hardware.py
+    FLAXFORMER_MT_TEST_PLATFORMS=cuda,cpu python -m pytest tests/kernels/test_hardware.py
+
+On other machines these tests are skipped.
 """
 
 import functools
@@ -13,13 +15,9 @@ from attention_cases import TWO_SENTENCES, heads_and_gradients, make_segments, r
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.kernels.choose import choose_kernels
-from flaxformer_mt.kernels.hashed_dropout import dropout
-from flaxformer_mt.kernels.product import product
-from flaxformer_mt.model.attention import attend as reference
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.kernels import REFERENCE
-from flaxformer_mt.model.kernels import product as reference_product
 from flaxformer_mt.model.masks import attention_context
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.config import TrainingConfig
@@ -34,7 +32,7 @@ VOCAB = 64
 
 
 def on_cpu(function, *args):
-    """Returns the result on the CPU, with all arguments in float32 if they are fractions."""
+    """Returns the result on the CPU, with all floating-point arguments in float32."""
     cpu = jax.devices("cpu")[0]
 
     def exact(x):
@@ -68,7 +66,10 @@ def test_cudnn_attention_is_the_reference(length, source_length, width, key_head
     program = jax.jit(heads_and_gradients, static_argnums=(0, 4))
     found = program(attend, heads, queries, keys, causal)
     wanted = on_cpu(
-        functools.partial(heads_and_gradients, reference, causal=causal), heads, queries, keys
+        functools.partial(heads_and_gradients, REFERENCE.attend, causal=causal),
+        heads,
+        queries,
+        keys,
     )
     for ours, theirs in zip(found, wanted, strict=True):
         assert ours.dtype == jnp.bfloat16
@@ -90,8 +91,8 @@ def test_cudnn_attention_keeps_packed_sentences_apart():
 
 def test_dropout_has_the_same_bits_on_every_device():
     x, rows, key = jnp.ones((5, 7, 64)), jnp.arange(3, 8), jax.random.key(1)
-    found = jax.jit(dropout, static_argnums=1)(x, 0.3, key, rows)
-    wanted = on_cpu(lambda x, rows: dropout(x, 0.3, jax.random.key(1), rows), x, rows)
+    found = jax.jit(KERNELS.dropout, static_argnums=1)(x, 0.3, key, rows)
+    wanted = on_cpu(lambda x, rows: KERNELS.dropout(x, 0.3, jax.random.key(1), rows), x, rows)
     np.testing.assert_array_equal(np.asarray(found) == 0, np.asarray(wanted) == 0)
 
 
@@ -115,9 +116,9 @@ def test_products_and_their_gradients():
     def total(product, x, kernel):
         return (product(x, kernel, (0,), jnp.float32) ** 2).sum()
 
-    gradients = jax.jit(jax.value_and_grad(functools.partial(total, product), (0, 1)))
+    gradients = jax.jit(jax.value_and_grad(functools.partial(total, KERNELS.product), (0, 1)))
     found = gradients(x, kernel)
-    exact = jax.value_and_grad(functools.partial(total, reference_product), (0, 1))
+    exact = jax.value_and_grad(functools.partial(total, REFERENCE.product), (0, 1))
     for ours, theirs in zip(
         jax.tree.leaves(found), jax.tree.leaves(on_cpu(exact, x, kernel)), strict=True
     ):

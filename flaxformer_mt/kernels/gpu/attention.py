@@ -4,8 +4,6 @@ The mask becomes a bias [B 1 T S]. So packed rows are safe: a causal flag alone 
 see the sentence before it in its row.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -53,7 +51,7 @@ def attend(
         raise NotImplementedError(f"cuDNN attention: {error}") from error
 
 
-def _pad(x: Any, axis: int) -> Any:
-    """Returns x with an even length along the axis: 0 (False) is appended to an odd one."""
+def _pad(x: Array, axis: int) -> Array:
+    """Returns x with an even length along `axis`. An odd length gets one more 0 (False)."""
     widths = [(0, x.shape[i] % 2 if i == axis else 0) for i in range(x.ndim)]
     return jnp.pad(x, widths)
