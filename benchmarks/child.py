@@ -56,11 +56,11 @@ class Entry(NamedTuple):
 class Child:
     """The parent's side of the connection."""
 
-    def __init__(self, entry: Entry, *, log: Path, device: Device = "cpu") -> None:
-        """Starts a process that works on `device`, and waits until it is ready for its first round.
+    ready: Answer
+    """Its answer after the warm-up."""
 
-        Its output goes to the file `log`.
-        """
+    def __init__(self, entry: Entry, *, log: Path, device: Device = "cpu") -> None:
+        """Starts a process that works on `device`; its output goes to the file `log`."""
         self.name, self._log = entry.name, log
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {
@@ -80,12 +80,13 @@ class Child:
                 env=environment,
                 text=True,
             )
+
+    def wait_until_ready(self) -> None:
+        """Returns when it is ready for its first round. Raises RuntimeError if it has ended."""
         try:
             self.ready = self._answer()
-            """Its answer after the warm-up."""
         except BaseException:  # nobody waits for it any more
             self._process.kill()
-            self._process.communicate()
             raise
 
     def ask(self, **request: Any) -> Answer:

@@ -117,28 +117,35 @@ def compete_alone(
                 _left_out_if_it_fails(entry, left),
                 contextlib.closing(_start(entry, directory, settings)) as child,
             ):
+                child.wait_until_ready()
                 _take_turn(child, samples, settings)
     return _whole(samples, settings)
 
 
 @contextlib.contextmanager
 def ready(entries: Sequence[Entry], directory: Path, settings: Settings) -> Iterator[list[Child]]:
-    """Yields all contenders that can run here, started one after the other; ends them at the exit.
+    """Yields all contenders that can run here, and ends them at the exit.
 
-    Their output is in `directory`.
+    On CPUs they get ready one after the other. On a GPU, for which compilation takes minutes, they
+    get ready at the same time. Their output is in `directory`.
 
     Raises:
       ValueError: there is none (`limits` is no contender).
     """
-    children: list[Child] = []
     left = _startable(entries)
     with contextlib.ExitStack() as started:
-        for entry in tuple(left):
-            with _left_out_if_it_fails(entry, left):
-                child = _start(entry, directory, settings)
-                started.callback(child.close)
-                children.append(child)
-        _check_who_is_left(entry.name for entry in left)
+        children: list[Child] = []
+        for entry in left:
+            children.append(_start(entry, directory, settings))
+            started.callback(children[-1].close)
+            if settings.device == "cpu":
+                with _left_out_if_it_fails(children[-1], children):
+                    children[-1].wait_until_ready()
+        if settings.device == "gpu":
+            for child in tuple(children):
+                with _left_out_if_it_fails(child, children):
+                    child.wait_until_ready()
+        _check_who_is_left(child.name for child in children)
         yield children
 
 

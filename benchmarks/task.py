@@ -52,6 +52,8 @@ class Text:
     """Size of the shared vocabulary; 0 = 8,000, or 1,000 for the demo text."""
     tokens_per_batch: int = 4096
     """Limit of source tokens in a batch, and of target tokens, padding included."""
+    num_buckets: int = 16
+    """Limit of batch shapes, each of which is compiled."""
 
     @property
     def name(self) -> str:
@@ -75,6 +77,7 @@ class Text:
             test=test,
             tokenizer=TokenizerConfig(vocab_size=self.vocab_size or (8000 if self.data else 1000)),
             tokens_per_batch=self.tokens_per_batch,
+            num_buckets=self.num_buckets,
         )
 
     def _corpus(self, stem: str) -> CorpusConfig:

@@ -1,5 +1,6 @@
 """Contender processes answer, work in turn, and are compared within rounds."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -63,6 +64,7 @@ def test_ours_sets_malloc_before_other_libraries_start_threads():
 def test_a_failure_is_reported_with_its_last_message(tmp_path):
     entry = Entry("unlucky", "tests.benchmarks.echoes:Failing", {})
     child = Child(entry, log=tmp_path / "log")
+    child.wait_until_ready()
     for _ in range(2):
         with pytest.raises(RuntimeError, match="^unlucky ended with status 1: ValueError: no such"):
             child.ask()
@@ -84,6 +86,19 @@ def test_a_failing_contender_is_removed_and_the_others_continue(tmp_path, capsys
         with pytest.raises(ValueError, match="no contender is left"):
             alternate([unlucky], QUICK)
     assert (tmp_path / "turns").read_text() == "aaaa"
+
+
+def test_contenders_for_a_gpu_get_ready_at_the_same_time(tmp_path, capsys):
+    """Each compiles for minutes. One that fails meanwhile is left out."""
+    (tmp_path / "place").mkdir()
+    job = {"guests": 2, "place": str(tmp_path / "place")}
+    meeting = "tests.benchmarks.echoes:Meeting"
+    entries = [Entry("a", meeting, job), Entry("b", meeting, job)]
+    entries.insert(1, Entry("unlucky", meeting, job | {"welcome": False}))
+    with ready(entries, tmp_path, dataclasses.replace(QUICK, device="gpu")) as children:
+        assert [child.name for child in children] == ["a", "b"]
+        assert list(alternate(children, QUICK)) == ["a", "b"]
+    assert "unlucky ended with status 1: ValueError: not welcome" in capsys.readouterr().err
 
 
 def test_machine_limits_are_not_counted_as_a_contender(tmp_path):
