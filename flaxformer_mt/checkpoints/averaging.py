@@ -18,7 +18,7 @@ from flaxformer_mt.checkpoints.reading import (
     whole_steps,
 )
 from flaxformer_mt.model.initialization import Params
-from flaxformer_mt.runtime.processes import barrier
+from flaxformer_mt.runtime.processes import first_then_others, is_first
 from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path
 
 
@@ -67,11 +67,17 @@ def average_checkpoints(
             "many are kept)"
         )
     chosen = sorted(candidates[:wanted])
-    mean = mean_params([directory / str(step) for step in chosen])
-    extras = read_extras(directory / str(chosen[-1]))
-    extras = {name: extras[name] for name in ("config", "tokenizer")}
-    extras |= {"steps": chosen, "newest": steps[-1]}
-    return Averaged(_write(directory.parent / "averaged", mean, extras), tuple(chosen))
+    target = directory.parent / "averaged"
+
+    def write_mean() -> Averaged:
+        if is_first():
+            mean = mean_params([directory / str(step) for step in chosen])
+            extras = read_extras(directory / str(chosen[-1]))
+            extras = {name: extras[name] for name in ("config", "tokenizer")}
+            _write(target, mean, extras | {"steps": chosen, "newest": steps[-1]})
+        return Averaged(target, tuple(chosen))
+
+    return first_then_others(write_mean)
 
 
 def mean_params(checkpoints: list[AnyPath]) -> Params:
@@ -102,27 +108,21 @@ def _read_whole(path: AnyPath) -> Params:
     return read_params(path)
 
 
-def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> AnyPath:
-    """Writes the average in the first process, while the others wait.
-
-    It writes to a temporary folder first, so that a failure keeps the old average.
-    """
+def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> None:
+    """Writes the average: first to a temporary folder, so that a failure keeps the old one."""
+    beside = str(target.parent) if isinstance(target, Path) else None
     try:
-        if jax.process_index() == 0:
-            beside = str(target.parent) if isinstance(target, Path) else None
-            with tempfile.TemporaryDirectory(dir=beside, prefix="averaged.") as folder:
-                fresh = Path(folder, "averaged")
-                _save(fresh, params, extras)
-                if isinstance(target, Path):
-                    if target.exists():
-                        target.rename(Path(folder, "old"))
-                    fresh.rename(target)
-                else:
-                    publish(fresh, target)
-        barrier()
+        with tempfile.TemporaryDirectory(dir=beside, prefix="averaged.") as folder:
+            fresh = Path(folder, "averaged")
+            _save(fresh, params, extras)
+            if isinstance(target, Path):
+                if target.exists():
+                    target.rename(Path(folder, "old"))
+                fresh.rename(target)
+            else:
+                publish(fresh, target)
     except Exception as error:
         raise write_failure("the average", target, error) from error
-    return target
 
 
 def _save(fresh: Path, params: Params, extras: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ gives long tracebacks. So this module writes a list of all files, with size and 
 renaming. Damage then gives a short message.
 """
 
+import itertools
 import json
 import logging
 import zlib
@@ -95,8 +96,8 @@ def move_damaged(directory: AnyPath, target: AnyPath) -> None:
         )
     for step, what in damaged.items():
         make_folder(target)
-        number = len(list(target.iterdir())) if target.is_dir() else 0
-        moved = target / f"{step}-{number}"
+        names = (target / f"{step}-{number}" for number in itertools.count())
+        moved = next(path for path in names if not path.exists())
         move_tree(directory / str(step), moved)
         logging.getLogger(__name__).warning(
             "checkpoint %d is damaged (%s): moved to %s; the newest whole one is %d",

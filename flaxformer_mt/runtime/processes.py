@@ -126,7 +126,7 @@ def first_then_others(work: Callable[[], T]) -> T:
     if failure is not None:
         raise failure
     if failed:
-        raise OSError("the first process of this run could not start; its message has the reason")
+        raise OSError("the first process of this run failed; its message has the reason")
     return work() if result is None else result
 
 

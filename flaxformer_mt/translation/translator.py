@@ -237,6 +237,7 @@ class Translator:
     ) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
         setup = self._setup(changed_config(self.config, changes))
+        check_call(first_line, progress=None)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
             lines, prefixes, constraints, setup, target_language, first_line=first_line, quiet=True

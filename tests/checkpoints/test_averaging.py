@@ -3,6 +3,8 @@
 import gc
 import json
 import os
+import subprocess
+import sys
 import time
 import weakref
 from pathlib import Path
@@ -11,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_run import two_processes
 
 from flaxformer_mt.checkpoints import averaging
 from flaxformer_mt.checkpoints.averaging import average_checkpoints, mean_params
@@ -152,6 +155,33 @@ def test_a_failed_write_leaves_the_old_average(tmp_path, monkeypatch):
     assert read_params(tmp_path / "averaged")["w"][0, 0] == 2
     there = sorted(path.name for path in tmp_path.iterdir())
     assert there == ["averaged", "checkpoints", "newest_checkpoint"]
+
+
+@pytest.mark.slow
+def test_a_failed_write_ends_all_processes(tmp_path):
+    write_run(tmp_path, constant(1.0), constant(2.0))
+    program = (
+        "import sys\n"
+        "from flaxformer_mt.checkpoints import averaging\n"
+        "from flaxformer_mt.runtime.processes import connect\n"
+        "connect()\n"
+        "def fail(path): raise OSError(28, 'No space left on device')\n"
+        "averaging.seal = fail\n"
+        "try: averaging.average_checkpoints(sys.argv[1], last=2)\n"
+        "except OSError as error: print(error)"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)],
+            env=os.environ | place,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for place in two_processes()
+    ]
+    first, second = (process.communicate(timeout=60)[0] for process in processes)
+    assert "could not write the average to" in first
+    assert second.endswith("the first process of this run failed; its message has the reason\n")
 
 
 def test_a_damaged_checkpoint_is_not_averaged(tmp_path):

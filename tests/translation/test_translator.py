@@ -766,6 +766,8 @@ def test_all_requests_are_checked_before_the_search(translator, monkeypatch):
         translator.check(["a dog", "x" * 99], **options)
     with pytest.raises(ValueError, match="line 2: the constraint 'ü' cannot be written"):
         translator.check(["a dog", "two"], constraints=[["c"], ["ü"]])
+    with pytest.raises(ValueError, match="first_line must be a line number"):
+        translator.check(["a dog"], first_line="one")
 
 
 def test_truncated_sources_are_flagged(translator):
