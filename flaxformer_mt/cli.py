@@ -22,7 +22,7 @@ import textwrap
 import typing
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -90,23 +90,16 @@ def main(args: list[str] | None = None) -> int:
     return importlib.import_module(f"flaxformer_mt.{name}").main(rest)
 
 
-@runtime_checkable  # the type checks of the tests need it
-class Main(Protocol):
-    """The `main` of a command."""
-
-    def __call__(self, args: list[str] | None = None) -> int:
-        """Runs the command with `args` (None: those of the process); returns the exit code."""
-        ...
-
-
 def command(
     name: str,
     kind: type[T],
     work: Callable[[T], int | None],
     *,
     package: str = "flaxformer_mt",
-) -> Main:
+) -> Callable[..., int]:
     """Returns the `main` of a command: it reads arguments, does the work, returns the exit code.
+
+    `main(args)` reads the list `args`; `main()` reads the arguments of the process.
 
     Args:
       name: the name of the command and of its module.
@@ -334,16 +327,12 @@ def _parse_bool(words: list[str]) -> bool:
 
 
 def _format_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
+    message: Warning | str, category: type[Warning], *place: Any, **line: Any
 ) -> str:
     """Returns a warning for users as one line; others as Python shows them."""
     if category is UserWarning:
         return f"warning: {message}\n"
-    return _python_format(message, category, filename, lineno, line)
+    return _python_format(message, category, *place, **line)
 
 
 if __name__ == "__main__":

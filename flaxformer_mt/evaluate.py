@@ -16,7 +16,7 @@ from flaxformer_mt.cli import (
     first_process_output,
     load_translator,
 )
-from flaxformer_mt.evaluation.metrics import CorpusScores, MetricScore, default_tokenize
+from flaxformer_mt.evaluation.metrics import CorpusScores, default_tokenize
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.line_input import open_parallel
 from flaxformer_mt.runtime.line_output import (
@@ -96,7 +96,7 @@ def evaluate(arguments: EvaluateArguments) -> None:
         )
         output.begin(settings)
         _translate(test_set, translator, arguments, output, run, scores)
-    _print(*scores.scores(), scores.num_lines, translator.checkpoint, as_json=arguments.json)
+    _print(scores, translator.checkpoint, as_json=arguments.json)
 
 
 class EvaluationSet(NamedTuple):
@@ -172,21 +172,20 @@ def _translate(
         scores.add(found, [target for _, target in batch])
 
 
-def _print(
-    bleu_score: MetricScore, chrf_score: MetricScore, lines: int, checkpoint: str, *, as_json: bool
-) -> None:
+def _print(scores: CorpusScores, checkpoint: str, *, as_json: bool) -> None:
     from flaxformer_mt.runtime.processes import print_from_first
 
+    lines, (bleu, chrf) = scores.num_lines, scores.scores()
     if as_json:
-        scores = {
+        values = {
             "lines": lines,
             "checkpoint": checkpoint,
-            "bleu": {"score": bleu_score.value, "signature": bleu_score.signature},
-            "chrf": {"score": chrf_score.value, "signature": chrf_score.signature},
+            "bleu": {"score": bleu.value, "signature": bleu.signature},
+            "chrf": {"score": chrf.value, "signature": chrf.signature},
         }
-        print_from_first(json.dumps(scores))
+        print_from_first(json.dumps(values))
     else:
-        print_from_first(f"{bleu_score}\n{chrf_score}\n{lines} lines, checkpoint: {checkpoint}")
+        print_from_first(f"{bleu}\n{chrf}\n{lines} lines, checkpoint: {checkpoint}")
 
 
 main = command("evaluate", EvaluateArguments, evaluate)

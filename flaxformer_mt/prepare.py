@@ -107,7 +107,7 @@ _main = command("prepare", PrepareArguments, prepare)
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs the command; see `cli.Main`."""
+    """Runs the command; see `cli.command`."""
     return _main(_with_beam_options(sys.argv[1:] if args is None else args))
 
 

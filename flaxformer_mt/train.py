@@ -18,13 +18,12 @@ from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.checkpoints.reading import counted_steps, whole_steps
 from flaxformer_mt.checkpoints.workdir import (
     check_workdir,
-    claim_workdir,
     make_workdir,
     remove_unused_tokenizer,
     was_validated,
 )
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import CONFIG_FILE, Config, ConfigArguments, shipped_name
+from flaxformer_mt.config import CONFIG_FILE, Config, ConfigArguments, save_config, shipped_name
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.prepared.cache import PreparedCache
 from flaxformer_mt.data.sources.corpora import CorpusConfig
@@ -196,7 +195,7 @@ def train(
         # ------------------------------------------------------------------ state
         state, progress = start_or_resume(run, accept_changed_data=accept_changed_data)
         if is_first():  # after all checks
-            claim_workdir(workdir, config, data.tokenizer.fingerprint)
+            save_config(config, workdir)
         reporter = Reporter(
             workdir if is_first() else None,
             resume_step=int(state.step),

@@ -3,7 +3,10 @@
 FLAXFORMER_MT_TEST_PLATFORMS=cuda,cpu (or tpu,cpu) runs them on a GPU (a TPU).
 """
 
+import functools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +16,16 @@ import pytest
 
 # Before jax is imported. Commands that tests start inherit it.
 os.environ["JAX_PLATFORMS"] = os.environ.get("FLAXFORMER_MT_TEST_PLATFORMS", "cpu")
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # tests write nothing into ~/.cache
+# Tests and the commands that they start share compiled programs. Each process of pytest has a
+# folder, because JAX does not write entries atomically.
+os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="programs-")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 
 import buckets
 import fsspec
 import jax
+
+from flaxformer_mt.runtime import trace_cache
 
 # Not by XLA_FLAGS: commands that tests start would inherit it, but must run as for users.
 jax.config.update("jax_num_cpu_devices", 8)
@@ -28,6 +36,15 @@ hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=Tr
 hypothesis.settings.load_profile("repeatable")
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+# Tests may replace parts of a program, so traces are kept only for the commands that they start.
+trace_cache._folder = functools.wraps(trace_cache._folder)(lambda leaves: None)
+
+
+def pytest_sessionfinish() -> None:
+    """Deletes the compiled programs. The processes of xdist end without doing so."""
+    shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"])
 
 
 @pytest.fixture(autouse=True, scope="module")

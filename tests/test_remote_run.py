@@ -39,14 +39,10 @@ def config_of(directory: str) -> Config:
 
 def start(config: Config, workdir: str, folder: Path, **environment: str) -> subprocess.Popen[str]:
     (folder / "config.json").write_text(to_json(config), encoding="utf-8")
-    cache = {  # the processes of a test compile the same programs
-        "JAX_ENABLE_COMPILATION_CACHE": "true",
-        "JAX_COMPILATION_CACHE_DIR": str(folder / "programs"),
-    }
     command = [sys.executable, "-m", "flaxformer_mt.train", "--workdir", workdir]
     return subprocess.Popen(
         [*command, "--config", str(folder / "config.json")],
-        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"} | cache | environment,
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

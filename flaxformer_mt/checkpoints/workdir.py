@@ -6,7 +6,7 @@ from pathlib import Path
 from flaxformer_mt.checkpoints.buckets import is_whole
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps, was_saved, write_failure
 from flaxformer_mt.checkpoints.reading import rank_steps, read_extras, whole_steps
-from flaxformer_mt.config import CONFIG_FILE, Config, config_from_dict, differences, save_config
+from flaxformer_mt.config import CONFIG_FILE, Config, config_from_dict, differences
 from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, make_folder, remove_tree
 
 
@@ -53,17 +53,6 @@ def check_workdir(
             + "\n  ".join(lines)
             + "\nChoose another --workdir, or set these back to continue with this one."
         )
-
-
-def claim_workdir(
-    workdir: PathLike, config: Config, tokenizer_fingerprint: str | None = None
-) -> None:
-    """Calls `check_workdir`, then writes config.json."""
-    check_workdir(workdir, config, tokenizer_fingerprint)
-    try:
-        save_config(config, str(workdir))
-    except OSError as error:
-        raise write_failure("config.json", as_path(workdir), error) from error
 
 
 def remove_unused_tokenizer(workdir: PathLike) -> None:

@@ -5,14 +5,6 @@ from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus
 from flaxformer_mt.data.sources.pair import Pair
 
 
-def read_held_out(config: DataConfig) -> dict[str, tuple[Pair, ...]]:
-    """Returns all pairs of the sets "validation" and "test"."""
-    return {
-        "validation": read_pairs(config, config.validation),
-        "test": read_pairs(config, config.test),
-    }
-
-
 def read_pairs(config: DataConfig, corpus: CorpusConfig) -> tuple[Pair, ...]:
     """Returns all pairs of a validation or test set; none if the configuration lists no text."""
     sources = open_set(config, corpus).sources

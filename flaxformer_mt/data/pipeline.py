@@ -28,10 +28,11 @@ from flaxformer_mt.data.batching.plan import (
 )
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import fingerprint_data
-from flaxformer_mt.data.held_out import read_held_out
+from flaxformer_mt.data.held_out import read_pairs
 from flaxformer_mt.data.prepared.cache import PreparedCache, prepare_large_text
 from flaxformer_mt.data.report import DataReport, SplitCounts
 from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.selection import join_pairs
 from flaxformer_mt.data.tokenization.tokenized import SubwordSampler, TokenizedPairs
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.training_text import (
@@ -121,7 +122,9 @@ def build_data(
     """
     if seed < 0:
         raise ValueError(f"the seed must not be negative, got {seed}.")
-    held_out = read_held_out(config)
+    held_out = {
+        split: read_pairs(config, getattr(config, split)) for split in ("validation", "test")
+    }
     if cache and not config.prepared:
         config = prepare_large_text(config, held_out, tokenizer_directory, cache, quarantine)
     if config.prepared:
@@ -180,7 +183,7 @@ def _plan_epochs(
     sampler = None
     if config.tokenizer.sampling_alpha > 0:
         sampler = SubwordSampler(
-            texts=train.texts,
+            text=join_pairs(train.texts),
             plain=train.pairs,
             tokenizer=tokenizer,
             seed=seed,
@@ -218,13 +221,10 @@ def _with_room_for(
     pairs: TokenizedPairs, shapes: tuple[BatchShape, ...], tokens_per_batch: int
 ) -> tuple[BatchShape, ...]:
     """Returns the shapes, and a larger one if some pairs do not fit the largest."""
-    source, target = (
-        max([length, *lengths.tolist()])
-        for length, lengths in zip(
-            shapes[-1][1:], (pairs.source_lengths, pairs.target_lengths), strict=True
-        )
-    )
-    if (source, target) == shapes[-1][1:]:
+    largest = shapes[-1]
+    source = int(pairs.source_lengths.max(initial=largest.source_length))
+    target = int(pairs.target_lengths.max(initial=largest.target_length))
+    if (source, target) == (largest.source_length, largest.target_length):
         return shapes
     longest = max(source, target)
     tokens = max(tokens_per_batch, _ROWS_MULTIPLE_OF * longest)  # a long line must not end a run

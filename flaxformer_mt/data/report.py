@@ -1,9 +1,9 @@
 """The report on the data, which a training run prints first."""
 
 import dataclasses
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -111,39 +111,39 @@ class DataReport:
 
 
 def describe_side(
-    side: Literal["source", "target"],
-    vocabulary: Vocabulary,
-    texts: Sequence[PairSource],
-    pairs: TokenizedPairs,
+    side: int, vocabulary: Vocabulary, text: PairSource, pairs: TokenizedPairs
 ) -> Side:
-    """Counts tokens and unknown tokens, and lists the most frequent unknown ones.
-
-    Args:
-      texts: the pairs as text, corpus after corpus.
-      pairs: the same pairs as token ids.
-    """
-    ids, offsets = (
-        (pairs.inputs, pairs.inputs_offsets)
-        if side == "source"
-        else (pairs.targets, pairs.targets_offsets)
-    )
-    unknown = np.flatnonzero(ids == vocabulary.unk_id)
-    pairs_with_unknown = np.unique(np.searchsorted(offsets, unknown, side="right") - 1)
-    starts = np.cumsum([0, *map(len, texts)])
-    names: Counter[str] = Counter()
-    for index in pairs_with_unknown[:MAX_PAIRS_NAMED].tolist():
-        text = int(np.searchsorted(starts, index, side="right")) - 1
-        pair = texts[text][index - int(starts[text])]
-        names.update(unknown_parts(vocabulary, getattr(pair, side)))
+    """Counts tokens and unknown tokens. The arguments are as in `unknown_words`."""
+    ids, _ = pairs.sides[side]
+    unknown = unknown_words(side, vocabulary, text, pairs)
+    first = itertools.islice(unknown, MAX_PAIRS_NAMED)
+    names = Counter(itertools.chain.from_iterable(first))
     return Side(
         vocabulary_size=vocabulary.size,
         num_tokens=len(ids) - len(pairs),
-        num_unknown=len(unknown),
+        num_unknown=int(np.count_nonzero(ids == vocabulary.unk_id)),
         most_frequent_unknown=tuple(names.most_common(NUM_TOKENS_NAMED)),
     )
 
 
-def unknown_parts(vocabulary: Vocabulary, text: str) -> Iterator[str]:
+def unknown_words(
+    side: int, vocabulary: Vocabulary, text: PairSource, pairs: TokenizedPairs
+) -> Iterator[list[str]]:
+    """Yields the unknown words of each pair that has any.
+
+    Args:
+      side: 0 = source, 1 = target.
+      vocabulary: of this side.
+      text: the pairs as text.
+      pairs: the same pairs as token ids.
+    """
+    ids, offsets = pairs.sides[side]
+    unknown = np.flatnonzero(ids == vocabulary.unk_id)
+    for index in np.unique(np.searchsorted(offsets, unknown, side="right") - 1).tolist():
+        yield list(_unknown_parts(vocabulary, text[index][side]))
+
+
+def _unknown_parts(vocabulary: Vocabulary, text: str) -> Iterator[str]:
     """Yields the words of `text` that are one unknown token, and unknown characters of others."""
     for word in text.split():
         ids = vocabulary.tokenize(word)[:-1]

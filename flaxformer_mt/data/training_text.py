@@ -1,6 +1,7 @@
 """The tokenized training text: from text in memory, or from a prepared corpus on disk."""
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,14 +10,19 @@ from typing import Any
 from flaxformer_mt.data.batching.mixture import temperature_weights
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import open_set
-from flaxformer_mt.data.prepared.manifest import Manifest, setting_changes, settings_of, side_of
-from flaxformer_mt.data.prepared.reader import PreparedPairs, PreparedText, check_whole
+from flaxformer_mt.data.prepared.manifest import Manifest, setting_changes, settings_of
+from flaxformer_mt.data.prepared.reader import PreparedPairs, check_whole
 from flaxformer_mt.data.prepared.remote import local_copy
 from flaxformer_mt.data.report import Side, SplitCounts, describe_side
 from flaxformer_mt.data.sources.corpora import set_aside
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.quarantine import count_kinds
-from flaxformer_mt.data.sources.selection import SelectedPairs, exclude_lines, source_lines
+from flaxformer_mt.data.sources.selection import (
+    SelectedPairs,
+    exclude_lines,
+    join_pairs,
+    source_lines,
+)
 from flaxformer_mt.data.tokenization.tokenized import Examples, TokenizedPairs, tokenize_source
 from flaxformer_mt.data.tokenization.tokenizer import (
     Tokenizer,
@@ -75,6 +81,7 @@ def read_text(
             f"no training pair is left: {counts}. Check data.train, "
             f"data.max_source_length, data.max_target_length and data.exclude."
         )
+    text = join_pairs(texts)
     return tokenizer, TrainingText(
         names=corpus.names,
         texts=texts,
@@ -82,8 +89,8 @@ def read_text(
         weights=_weights(config, corpus.weights, [len(text) for text in texts]),
         counts=counts,
         sides=(
-            describe_side("source", tokenizer.source, texts, pairs),
-            describe_side("target", tokenizer.target, texts, pairs),
+            describe_side(0, tokenizer.source, text, pairs),
+            describe_side(1, tokenizer.target, text, pairs),
         ),
         first_bad=str(bad[0]) if bad else "",
         quarantine=str(quarantine or "") if bad else "",
@@ -113,10 +120,8 @@ def read_prepared(
     tokenizer = _prepared_tokenizer(config, directory, manifest, tokenizer_directory)
     _check_settings(config, held_out, directory, manifest)
     pairs = PreparedPairs(directory, manifest)
-    texts, start = [], 0
-    for corpus in manifest.corpora:
-        texts.append(PreparedText(pairs, start, start + corpus.pairs))
-        start += corpus.pairs
+    ends = itertools.accumulate((corpus.pairs for corpus in manifest.corpora), initial=0)
+    texts = [SelectedPairs(pairs, range(*part)) for part in itertools.pairwise(ends)]
     weights = config.train.weights or (1.0,) * len(texts)
     if len(weights) != len(texts):
         raise ValueError(
@@ -129,7 +134,7 @@ def read_prepared(
         pairs=pairs,
         weights=_weights(config, weights, [len(text) for text in texts]),
         counts=manifest.counts,
-        sides=(side_of(manifest.sides["source"]), side_of(manifest.sides["target"])),
+        sides=(manifest.sides["source"], manifest.sides["target"]),
         first_bad=manifest.first_bad,
         quarantine=str(directory / "quarantine.jsonl") if manifest.first_bad else "",
         part_size=_PART_SIZE,

@@ -49,12 +49,11 @@ def expected_utilities(
     """
     if not samples:
         raise ValueError("minimum Bayes risk needs at least one sample, but there is none")
-    counts, rows = Counter(samples), list(dict.fromkeys(candidates))
-    utilities = (_chrf if utility == "chrf" else _bleu)(rows, list(counts), tokenize)
+    counts = Counter(samples)
+    utilities = (_chrf if utility == "chrf" else _bleu)(list(candidates), list(counts), tokenize)
     weighted = utilities * np.array(list(counts.values()))
     # fsum rounds once, so that the order of the samples makes no difference.
-    means = {text: math.fsum(row) / len(samples) for text, row in zip(rows, weighted, strict=True)}
-    return np.array([means[text] for text in candidates], float)
+    return np.array([math.fsum(row) / len(samples) for row in weighted], float)
 
 
 def _bleu(

@@ -25,8 +25,6 @@ class Group(NamedTuple):
     """Number of sentences that it searches at the same time."""
     members: list[int]
     """Indices into the caller's list, longest first, to shorten the tail."""
-    kind: Hashable = ()
-    """What else the sentences of a program must have in common."""
 
 
 def length_menu(longest: int, shortest: int = SHORTEST) -> tuple[int, ...]:
@@ -84,12 +82,12 @@ def group_by_length(
         fitting = next(length for length in menu if length >= lengths[index])
         by_program.setdefault((fitting, kinds[index]), []).append(index)
     groups = []
-    for (length, kind), members in by_program.items():
+    for (length, _), members in by_program.items():
         size = max(1, min(max_rows, tokens_per_batch // length))
         slots = min(size, max_slots or size)
         rows = math.ceil(size * rows_per_slot / slots) * slots * num_devices
         parts = (members[i : i + rows] for i in range(0, len(members), rows))
-        groups += [Group(length, rows, slots, part, kind) for part in parts]
+        groups += [Group(length, rows, slots, part) for part in parts]
     return groups
 
 

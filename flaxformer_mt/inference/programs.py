@@ -35,7 +35,7 @@ from flaxformer_mt.search.beam_search import beam_search
 from flaxformer_mt.search.config import EarlyStopping, ForcedEnd, LengthNormalization
 from flaxformer_mt.search.greedy import greedy
 from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions
-from flaxformer_mt.search.scoring import sentence_scores, token_log_probs
+from flaxformer_mt.search.scoring import penalty, token_log_probs
 from flaxformer_mt.search.step import Hypotheses
 
 
@@ -247,6 +247,6 @@ def _score(
     log_probs = token_log_probs(combine(logits, weights), targets, counted, excluded)
     return Scored(
         log_probs,
-        sentence_scores(log_probs, lengths, length_penalty, length_normalization),
+        log_probs.sum(-1) / penalty(lengths, length_penalty, length_normalization),
         jnp.mean(jnp.stack(attention), axis=0) if with_attention else None,
     )

@@ -44,12 +44,6 @@ class ModuleRow(NamedTuple):
     flops: int
 
 
-class _Call(NamedTuple):
-    kind: str
-    inputs: Shape
-    outputs: Shape
-
-
 def module_rows(model: Transformer, shape: BatchShape) -> list[ModuleRow]:
     """Returns every module that has parameters or computes something, each before its submodules.
 
@@ -59,7 +53,7 @@ def module_rows(model: Transformer, shape: BatchShape) -> list[ModuleRow]:
     config = dataclasses.replace(model.config, layer_loop="unrolled", remat="none")
     unrolled = model.clone(config=config)
     params = jax.eval_shape(lambda: init_params(unrolled, jax.random.key(0)))
-    calls: dict[Path, _Call | None] = {}
+    calls: dict[Path, tuple[str, Shape, Shape] | None] = {}  # class, inputs, outputs
 
     def record(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
         if context.method_name == "setup":
@@ -69,7 +63,7 @@ def module_rows(model: Transformer, shape: BatchShape) -> list[ModuleRow]:
         result = method(*args, **kwargs)
         if context.method_name == "__call__" or calls[path] is None:
             kind = type(context.module).__name__
-            calls[path] = _Call(kind, _first_shape(args), _first_shape(result))
+            calls[path] = kind, _first_shape(args), _first_shape(result)
         return result
 
     with nn.intercept_methods(record):

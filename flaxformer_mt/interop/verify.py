@@ -79,15 +79,11 @@ def verify_export(
       file: UTF-8 text to translate, one sentence a line.
       exact: whether the export has unrounded parameters.
       reference: UTF-8 file with the reference translation of each line; "" = none.
-      beam_size: beam size of both searches.
-      length_penalty: length penalty of both searches.
+      beam_size, length_penalty: those of both searches.
 
-    Returns:
-      The results in a few lines.
-
-    Raises:
-      VerificationFailed: the translations differ too much. The report is still written.
-      ValueError, OSError: the text cannot be read, or the engine is not installed.
+    Returns the results in a few lines.
+    Raises VerificationFailed if the translations differ too much (the report is still written), and
+    ValueError or OSError if the text cannot be read or the engine is not installed.
     """
     files = open_parallel(file, *([reference] if reference else []))
     lines, *references = (list(one.lines()) for one in files)

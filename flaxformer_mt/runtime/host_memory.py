@@ -15,37 +15,30 @@ _HEAP = 64 * 2**20
 """Bytes of a heap: the largest block of any arena except the main arena."""
 
 
-def keep_freed_memory() -> bool:
+def keep_freed_memory() -> None:
     """Makes glibc's malloc keep freed memory, from now on and in all threads.
 
     In other threads than the main thread, blocks of more than 64 MB are still mapped and unmapped
     each time, because their arenas cannot hold them (see `share_freed_memory`).
-
-    Returns:
-      Whether it succeeded; False without glibc (macOS, Windows, musl).
     """
-    return (
-        _set_malloc(_M_MMAP_MAX, 0)
-        and _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
-        and _set_malloc(_M_TOP_PAD, _HEAP)  # else an arena returns an unused heap
-    )
+    _set_malloc(_M_MMAP_MAX, 0)
+    _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
+    _set_malloc(_M_TOP_PAD, _HEAP)  # else an arena returns an unused heap
 
 
-def share_freed_memory() -> bool:
+def share_freed_memory() -> None:
     """Makes all threads that start from now on use the main arena.
 
     Training needs this, because only the main arena can hold its blocks of more than 64 MB.
     Translation must not use it: its threads would wait for each other (5 to 9 % of the time of a
     large search).
-
-    Returns:
-      Whether it succeeded, as in `keep_freed_memory`.
     """
-    return _set_malloc(_M_ARENA_MAX, 1)
+    _set_malloc(_M_ARENA_MAX, 1)
 
 
-def _set_malloc(name: int, value: int) -> bool:
-    if sys.platform != "linux":
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and mallopt(name, value) == 1
+def _set_malloc(name: int, value: int) -> None:
+    """Sets a value of `mallopt`. Does nothing without glibc (macOS, Windows, musl)."""
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(name, value)

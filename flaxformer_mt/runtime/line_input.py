@@ -18,7 +18,6 @@ from flaxformer_mt.storage.paths import AnyPath, as_path, is_remote
 
 PAUSE = 0.05
 """Seconds to wait for a further line before the current batch is returned."""
-_BLOCK = 1 << 20  # bytes
 
 
 class Text(NamedTuple):
@@ -55,13 +54,8 @@ class TextFile:
         if self._kept is not None:
             yield from itertools.islice(self._kept, first, None)
             return
-        from flaxformer_mt.data.sources.files import open_bytes
-
-        with open_bytes(as_path(self.path)) as file:
-            for number, line in enumerate(file):
-                if number >= first:
-                    bare = line.removesuffix(b"\n").removesuffix(b"\r")
-                    yield (bare if number else bare.removeprefix(codecs.BOM_UTF8)).decode()
+        for line in itertools.islice(_lines_of(as_path(self.path)), first, None):
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
 
 
 def open_parallel(first: str, *others: str) -> list[TextFile]:
@@ -104,8 +98,7 @@ def _read_pipe(path: str) -> Text:
     from flaxformer_mt.data.sources.text_files import read_lines
 
     packed = read_lines(as_path(path), may_be_empty=True)  # an empty file is valid input
-    lines = [packed.sentence(index) for index in range(packed.num_sentences)]
-    return Text(lines, packed.blob.endswith(b"\n"))
+    return Text(packed.sentences(), packed.blob.endswith(b"\n"))
 
 
 def _scan(path: AnyPath) -> tuple[int, bool, str]:
@@ -113,29 +106,27 @@ def _scan(path: AnyPath) -> tuple[int, bool, str]:
     from flaxformer_mt.data.sources.files import open_bytes
     from flaxformer_mt.data.sources.text_files import check_not_utf16, not_utf8
 
-    digest, decoder = hashlib.blake2b(digest_size=16), codecs.getincrementaldecoder("utf-8")()
-    newlines, last = 0, b""
-    try:
-        with open_bytes(path) as file:
-            start = file.read(len(codecs.BOM_UTF8))
-            block = start.removeprefix(codecs.BOM_UTF8) + file.read(_BLOCK)
-            check_not_utf16((start + block)[:1000], str(path))
-            while block:
-                digest.update(block)
-                decoder.decode(block)
-                newlines += block.count(b"\n")
-                last = block[-1:]
-                block = file.read(_BLOCK)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        with open_bytes(path) as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    line.removesuffix(b"\n").decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise not_utf8(f"{path}, line {number}", error) from error
-        raise
-    return newlines + (last not in (b"", b"\n")), last == b"\n", digest.hexdigest()
+    with open_bytes(path) as file:
+        check_not_utf16(file.read(1000), str(path))
+    digest = hashlib.blake2b(digest_size=16)
+    number, line = 0, b""
+    for number, line in enumerate(_lines_of(path), start=1):
+        digest.update(line)
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            raise not_utf8(f"{path}, line {number}", error) from error
+    return number, line.endswith(b"\n"), digest.hexdigest()
+
+
+def _lines_of(path: AnyPath) -> Iterator[bytes]:
+    """Yields the lines of a file with their line ends, without the byte order mark."""
+    from flaxformer_mt.data.sources.files import open_bytes
+
+    with open_bytes(path) as file:
+        if first := file.readline().removeprefix(codecs.BOM_UTF8):
+            yield first
+        yield from file
 
 
 def is_regular(path: str) -> bool:

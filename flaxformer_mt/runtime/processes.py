@@ -130,12 +130,9 @@ def first_then_others(work: Callable[[], T]) -> T:
     return work() if result is None else result
 
 
-def broadcast_from_first(value: bool) -> bool:
+def broadcast_from_first(value: T) -> T:
     """Returns the value of the first process in all processes."""
-    if jax.process_count() == 1:
-        return value
-    barrier()
-    return bool(multihost_utils.broadcast_one_to_all(np.array(value)))
+    return value if jax.process_count() == 1 else _gather([value])[0]
 
 
 def check_shared(path: AnyPath, token: str) -> None:
@@ -147,16 +144,13 @@ def check_shared(path: AnyPath, token: str) -> None:
     """
     if jax.process_count() == 1:
         return
-    barrier()
-    sent = np.frombuffer(token.encode(), np.uint8)
-    first = bytes(np.asarray(multihost_utils.broadcast_one_to_all(sent)).astype(np.uint8)).decode()
+    first = broadcast_from_first(token)
     deadline = time.monotonic() + _SHARING_TIMEOUT  # network disks show a new file late
     while not (seen := _contains(path, first)) and time.monotonic() < deadline:
         time.sleep(0.5)
-    barrier()
-    found = np.ravel(multihost_utils.process_allgather(np.array([seen])))
-    if not found.all():
-        blind = ", ".join(map(str, np.flatnonzero(~found)))
+    found = _gather([seen])
+    if not all(found):
+        blind = ", ".join(map(str, np.flatnonzero(np.logical_not(found))))
         raise OSError(
             f"the processes of this run do not share the workdir {path.parent}: process {blind} "
             "does not see what process 0 writes there. All of them write checkpoints to it: give "
@@ -187,21 +181,19 @@ def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list
     processes, index = jax.process_count(), jax.process_index()
     if processes == 1:
         return list(work(slice(0, count)))
-    barrier()
-    counts = np.ravel(multihost_utils.process_allgather(np.array([count])))
-    if np.any(counts != count):
+    counts = _gather([count])
+    if set(counts) != {count}:
         raise ValueError(
             f"the processes of this run got {', '.join(map(str, counts))} items to work on: "
             "give all of them the same input, as a file"
         )
     mine = slice(index * count // processes, (index + 1) * count // processes)
-    done = work(mine)
-    barrier()
-    return _gather(done)
+    return _gather(work(mine))
 
 
 def _gather(part: Sequence[T]) -> list[T]:
-    """Returns the results of all processes, concatenated."""
+    """Returns the items of all processes, concatenated. All processes must call it."""
+    barrier()
     mine = np.frombuffer(pickle.dumps(list(part)), np.uint8)
     sizes = np.ravel(multihost_utils.process_allgather(np.array([len(mine)])))
     padded = np.zeros(int(sizes.max()), np.uint8)

@@ -202,7 +202,7 @@ def process_rows(mesh: Mesh, tokens_per_device: int = 0) -> ProcessRows:
 
 
 @functools.cache
-def _copier(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+def copier(mesh: Mesh) -> Callable[[Any], Any]:
     """Returns a jitted copy to all devices. One function per mesh, so that jit compiles it once."""
     return jax.jit(lambda x: x, out_shardings=replicated(mesh))
 
@@ -218,7 +218,7 @@ def gather(tree: Any) -> Any:
 
     def whole(array: jax.Array) -> Any:
         if not array.is_fully_replicated:
-            array = _copier(array.sharding.mesh)(array)  # pyright: ignore[reportAttributeAccessIssue]
+            array = copier(array.sharding.mesh)(array)  # pyright: ignore[reportAttributeAccessIssue]
         copy = array.addressable_data(0)
         is_key = jnp.issubdtype(copy.dtype, jax.dtypes.prng_key)
         return copy if is_key else np.asarray(copy)

@@ -14,13 +14,12 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from upath import UPath
 
 from flaxformer_mt.runtime.processes import check_shared, first_then_others, is_first
-from flaxformer_mt.storage.paths import PathLike, as_path, lock_file, naming, write_file
+from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, lock_file, naming, write_file
 
 LOCK_FILE = "owner.lock"
 RENEWAL = 5.0  # seconds
@@ -35,15 +34,8 @@ def own_workdir(workdir: PathLike) -> Iterator[None]:
       OSError: another run holds the lock (the message names its host and process), or the processes
         of this run do not share the workdir.
     """
-    path = as_path(workdir) / LOCK_FILE
-    token = uuid.uuid4().hex
-
-    def lock() -> Callable[[], None] | None:
-        if not is_first():
-            return None
-        return _lock(path, token) if isinstance(path, Path) else _lock_in_bucket(path, token)
-
-    release = first_then_others(lock)
+    path, token = as_path(workdir) / LOCK_FILE, uuid.uuid4().hex
+    release = first_then_others(lambda: _lock(path, token) if is_first() else None)
     try:
         check_shared(path, token)
         yield
@@ -59,15 +51,17 @@ def own_directory(directory: PathLike) -> Iterator[None]:
     Raises OSError as `own_workdir`.
     """
     path, token = as_path(directory) / LOCK_FILE, uuid.uuid4().hex
-    release = _lock(path, token) if isinstance(path, Path) else _lock_in_bucket(path, token)
+    release = _lock(path, token)
     try:
         yield
     finally:
         release()
 
 
-def _lock(path: Path, token: str) -> Callable[[], None]:
+def _lock(path: AnyPath, token: str) -> Callable[[], None]:
     """Locks a file; returns a function that releases the lock."""
+    if isinstance(path, UPath):
+        return _lock_in_bucket(path, token)
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - stays open
     try:
         has_locks = lock_file(file)

@@ -152,7 +152,7 @@ def beam_search(
         return (state.live.totals > -jnp.inf).any(axis=1)
 
     def result(state: BeamState) -> Hypotheses:
-        best = take(state.finished, slice(num_hypotheses))
+        best = jax.tree.map(lambda x: x[:, :num_hypotheses], state.finished)
         scores = jnp.where(best.ranks > -jnp.inf, best.scores, -jnp.inf)
         lengths = lengths_to_eos(best.tokens, scores, settings.eos_id)
         return Hypotheses(best.tokens, scores, lengths)
@@ -179,12 +179,10 @@ def first_state(
     )
 
 
-def take(tree: Any, entries: Int[Array, "B N"] | slice) -> Any:
+def take(tree: Any, entries: Int[Array, "B N"]) -> Any:
     """Returns the same entries of every array [B C ...] of a pytree."""
 
     def of_array(x: Array) -> Array:
-        if isinstance(entries, slice):
-            return x[:, entries]
         return jnp.take_along_axis(x, entries.reshape(*entries.shape, *[1] * (x.ndim - 2)), axis=1)
 
     return jax.tree.map(of_array, tree)

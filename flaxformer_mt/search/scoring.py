@@ -43,13 +43,3 @@ def token_log_probs(
         log_probs = logits - jax.nn.logsumexp(others, axis=-1, keepdims=True)
     chosen = jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]  # [B T]
     return jnp.where(mask, chosen, 0.0)
-
-
-def sentence_scores(
-    log_probs: Float[Array, "B T"],
-    lengths: Int[Array, " B"],
-    alpha: float | Float[Array, ""],
-    normalization: LengthNormalization = "gnmt",
-) -> Float[Array, " B"]:
-    """Returns the score that the searches report: summed log-probability / length penalty."""
-    return log_probs.sum(-1) / penalty(lengths, alpha, normalization)

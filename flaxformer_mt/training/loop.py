@@ -35,7 +35,7 @@ from flaxformer_mt.training.state import (
 )
 from flaxformer_mt.training.step import Metrics, TrainStep, make_eval_step
 from flaxformer_mt.training.stopping import Interrupted, StopRequest, should_stop
-from flaxformer_mt.training.validation import Validation, window_metrics
+from flaxformer_mt.training.validation import Validation, average_metrics
 
 Ending: TypeAlias = Literal["complete", "preempted", "interrupted"]
 
@@ -229,9 +229,11 @@ class Loop:
         if not log:
             return
         self._skipped = skipped_in_a_row(done, self._skipped)
-        rate = float(np.asarray(self._schedule(step - 1)))
-        metrics = window_metrics(done, time.monotonic() - self._window_start)
-        self._reporter.train(step, metrics | {"learning_rate": rate})
+        metrics = average_metrics(done)
+        seconds = time.monotonic() - self._window_start
+        metrics["tokens_per_second"] = metrics.pop("target_tokens") / seconds
+        metrics["learning_rate"] = float(np.asarray(self._schedule(step - 1)))
+        self._reporter.train(step, metrics)
         self._window, self._positions, self._window_start = [], [], time.monotonic()
 
     def _why_complete(self, step: int) -> str:

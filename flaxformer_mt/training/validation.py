@@ -14,7 +14,7 @@ from flaxformer_mt.evaluation import metrics
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.processes import map_over_processes
-from flaxformer_mt.runtime.sharding import BatchPlacement, replicated
+from flaxformer_mt.runtime.sharding import BatchPlacement, copier
 from flaxformer_mt.training.reporting import Sample
 from flaxformer_mt.training.step import EvalStep, Metrics
 from flaxformer_mt.translation.translator import Translator
@@ -62,7 +62,7 @@ class Validation:
 
     def _translator(self, params: Params) -> Translator:
         """Returns a translator with whole parameters on one device of each process."""
-        whole = jax.jit(_identity, out_shardings=replicated(self.placement.mesh))(params)
+        whole = copier(self.placement.mesh)(params)
         return Translator(
             self.model,
             jax.tree.map(lambda x: x.addressable_data(0), whole),
@@ -71,11 +71,6 @@ class Validation:
             max_source_length=self.config.data.max_source_length,
             source_language=self.config.data.source_language,
         )
-
-
-def _identity(params: Params) -> Params:
-    """Returns its argument. A lambda would be a new function, compiled again each time."""
-    return params
 
 
 def average_metrics(window: list[Metrics]) -> dict[str, float]:
@@ -96,13 +91,6 @@ def average_metrics(window: list[Metrics]) -> dict[str, float]:
         "target_tokens": total,
     }
     return averages | skipped
-
-
-def window_metrics(window: list[Metrics], seconds: float) -> dict[str, float]:
-    """Returns the averages of several updates, and target tokens per second."""
-    averages = average_metrics(window)
-    tokens = averages.pop("target_tokens")
-    return averages | {"tokens_per_second": tokens / seconds}
 
 
 def translate_and_score(

@@ -119,13 +119,13 @@ def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1
     return [text.removesuffix("\n") for text in lines]
 
 
-def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | None] | None:
+def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | None]:
     """Returns one prefix or None for each line.
 
     Raises ValueError if their number differs, or for a prefix that is no string.
     """
     if prefixes is None:
-        return None
+        return [None] * num_lines
     prefixes = as_list(prefixes, "prefixes")
     check_same_number(num_lines, prefixes, "prefix")
     for line, prefix in enumerate(prefixes, start=first_line):
@@ -134,15 +134,13 @@ def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | No
     return prefixes
 
 
-def as_constraints(
-    constraints: Any, num_lines: int, first_line: int
-) -> list[list[str] | None] | None:
+def as_constraints(constraints: Any, num_lines: int, first_line: int) -> list[list[str] | None]:
     """Returns a list of phrases or None for each line.
 
     Raises ValueError if their number differs, or for an item that is no list of strings.
     """
     if constraints is None:
-        return None
+        return [None] * num_lines
     constraints = as_list(constraints, "constraints")
     check_same_number(num_lines, constraints, "constraint list")
     checked: list[list[str] | None] = []
@@ -190,12 +188,6 @@ def check_requests(requests: Sequence[Request], setup: Setup) -> None:
                     f"line {request.line}: the prefix or a constraint needs token {token} "
                     f"({piece!r}), which no translation may contain (decoding.forbidden)"
                 )
-
-
-def check_is_target(target: Any, line: int) -> None:
-    """Raises ValueError unless this is text or a list of tokens."""
-    is_right = isinstance(target, str | Iterable) and not isinstance(target, bytes)
-    expect(is_right, f"target {line}:", "a string or a list of token ids", target)
 
 
 def check_target_tokens(tokens: Sequence[int], vocab_size: int, eos_id: int, line: int) -> None:

@@ -1,7 +1,6 @@
 """The settings of translation: the `decoding` part of a run's config."""
 
 import dataclasses
-import functools
 import math
 import numbers
 import typing
@@ -180,15 +179,11 @@ _BOUNDS: dict[str, tuple[float, float, str]] = {
     "num_samples": (1, math.inf, ""),
 }
 """Lowest value, highest value, and a hint."""
-
-
-@functools.cache
-def _field_types() -> dict[str, Any]:
-    return typing.get_type_hints(DecodingConfig)
+_TYPES: dict[str, Any] = typing.get_type_hints(DecodingConfig)
 
 
 def _check_types(config: DecodingConfig) -> None:
-    for name, kind in _field_types().items():
+    for name, kind in _TYPES.items():
         value = getattr(config, name)
         if typing.get_origin(kind) is Literal:
             choices = typing.get_args(kind)

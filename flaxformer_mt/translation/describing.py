@@ -1,6 +1,6 @@
 """Token probabilities, attention, flags and unknown words of hypotheses; scores of given texts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.evaluation.quality_flags import Flag, check
-from flaxformer_mt.translation.checks import check_is_target, check_target_tokens
+from flaxformer_mt.translation.checks import check_target_tokens, expect
 from flaxformer_mt.translation.requests import Request
 from flaxformer_mt.translation.results import (
     NO_DETAILS,
@@ -132,7 +132,8 @@ def make_example(
     """Returns a pair as token ids, truncated to the limits with a warning."""
     read, vocabulary = setup.tokenizer.source, setup.tokenizer.target
     inputs = _tokenize(source, read)
-    check_is_target(target, line)
+    is_right = isinstance(target, str | Iterable) and not isinstance(target, bytes)
+    expect(is_right, f"target {line}:", "a string or a list of token ids", target)
     targets = _tokenize(target, vocabulary) if isinstance(target, str) else list(target)
     if targets or len(inputs) > 1:  # the translation of a blank line has no tokens
         check_target_tokens(targets, vocabulary.size, vocabulary.eos_id, line)

@@ -13,8 +13,6 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, Integer
 
-from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
-from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.grouping import Group
 from flaxformer_mt.inference.programs import SearchInputs
@@ -29,14 +27,16 @@ from flaxformer_mt.search.rules import (
 from flaxformer_mt.search.sampling import Sampler, WithoutReplacement
 from flaxformer_mt.search.selection import Selection
 from flaxformer_mt.translation.config import DecodingConfig
-from flaxformer_mt.translation.segments import Segment
 from flaxformer_mt.translation.setup import Setup
 from flaxformer_mt.translation.unknown_words import UnknownWord
 from flaxformer_mt.translation.word_ends import Prefix
 
 
 class Request(NamedTuple):
-    """One segment to translate, and the tokens that its translation must contain."""
+    """One segment to translate, and the tokens that its translation must contain.
+
+    A segment is a sentence, a whole line, or a piece of a sentence that is too long.
+    """
 
     line: int
     inputs: Int[np.ndarray, " s"]
@@ -97,57 +97,55 @@ def _padded_size(size: int) -> int:
 
 
 def make_requests(
-    segments: Sequence[Segment],
-    prefixes: Sequence[str | None] | None,
-    constraints: Sequence[Sequence[str] | None] | None,
+    segments: Sequence[Request],
+    prefixes: Sequence[str | None],
+    constraints: Sequence[Sequence[str] | None],
     setup: Setup,
     *,
     first_line: int,
 ) -> list[Request]:
-    """Returns one request for each segment, with the prefix and the phrases of its line.
+    """Returns the requests of `segments` with the prefix and the phrases of their lines.
 
     In a line that was split, the prefix belongs to the first segment, and each phrase to the first
     segment that has its text, or else to the first.
     Raises ValueError for text that the target vocabulary cannot represent.
     """
-    requests = [Request(**segment._asdict()) for segment in segments]
     words, source = setup.words, setup.tokenizer.source
-    for line, group in itertools.groupby(range(len(requests)), lambda i: requests[i].line):
-        indices = list(group)
-        prefix = prefixes[line - first_line] if prefixes is not None else None
+    requests: list[Request] = []
+    for line, group in itertools.groupby(segments, lambda segment: segment.line):
+        of_line = list(group)
+        prefix = prefixes[line - first_line]
         if prefix and prefix.strip():
             with _about(f"line {line}: the prefix"):
-                made = words.make_prefix(prefix)
-            requests[indices[0]] = requests[indices[0]]._replace(prefix=made)
-        phrases = constraints[line - first_line] if constraints is not None else None
-        for phrase in phrases or ():
+                of_line[0] = of_line[0]._replace(prefix=words.make_prefix(prefix))
+        for phrase in constraints[line - first_line] or ():
             if not phrase.strip():
                 continue
             with _about(f"line {line}: the constraint"):
                 tokens = words.tokenize_phrase(phrase)
             text = words.vocabulary.detokenize(tokens)  # normalised as the sources are
-            index = segment_for_phrase(text, indices, requests, source)
-            if tokens not in requests[index].phrases:
-                more = (*requests[index].phrases, tokens)
-                requests[index] = requests[index]._replace(phrases=more)
+            having = (i for i, one in enumerate(of_line) if text in source.detokenize(one.inputs))
+            index = next(having, 0)
+            if tokens not in of_line[index].phrases:
+                more = (*of_line[index].phrases, tokens)
+                of_line[index] = of_line[index]._replace(phrases=more)
+        requests += of_line
     return requests
 
 
 def constrained_lines(
-    prefixes: Sequence[str | None] | None,
-    constraints: Sequence[Sequence[str] | None] | None,
-    first_line: int,
+    prefixes: Sequence[str | None], constraints: Sequence[Sequence[str] | None], first_line: int
 ) -> set[int]:
     """Returns the numbers of the lines with a prefix or a constraint.
 
     They are not split into sentences: a prefix can be longer than the first sentence, and it is
     not known to which sentence a phrase belongs.
     """
+    demands = zip(prefixes, constraints, strict=True)
     return {
-        first_line + index
-        for given in ([[prefix or ""] for prefix in prefixes or ()], constraints or ())
-        for index, texts in enumerate(given)
-        if any(text.strip() for text in texts or ())
+        line
+        for line, (prefix, phrases) in enumerate(demands, start=first_line)
+        if any(text.strip() for text in (prefix or "", *(phrases or ())))
     }
 
 
@@ -158,23 +156,6 @@ def _about(what: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{what} {error}") from error
-
-
-def segment_for_phrase(
-    phrase: str, indices: Sequence[int], requests: Sequence[Request], source: Vocabulary
-) -> int:
-    """Returns the first of the segments `indices` whose source has the phrase, else the first."""
-    if len(indices) > 1:
-        for index in indices:
-            if phrase in source.detokenize(requests[index].inputs):
-                return index
-    return indices[0]
-
-
-def make_batch(requests: Sequence[Request], group: Group) -> Batch:
-    """Returns the sources of one group; unused rows are empty."""
-    examples = [Example(request.inputs, np.zeros(0, np.int32)) for request in requests]
-    return pad_batch(examples, BatchShape(group.rows, group.length, 1))
 
 
 def make_search_inputs(requests: Sequence[Request], group: Group, setup: Setup) -> SearchInputs:

@@ -1,5 +1,6 @@
 """The results of a translator, their order, and how those of segments become those of a line."""
 
+import itertools
 import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
+from flaxformer_mt.data.tokenization.vocabulary import Vocabulary, without_line_breaks
 from flaxformer_mt.evaluation.quality_flags import Flag
 from flaxformer_mt.translation.config import DecodingConfig
 
@@ -82,22 +83,24 @@ NO_DETAILS = TokenDetails([], [], [], np.zeros((0, 0), np.float32))
 """The details of a blank line."""
 
 
-def make_hypothesis(tokens: list[int], score: float, vocabulary: Vocabulary) -> Hypothesis:
-    """Returns the hypothesis with its text, in one line even if tokens spell line breaks."""
-    text = " ".join(vocabulary.detokenize(tokens).splitlines())
-    return Hypothesis(text, tokens, score)
-
-
 def ranked(
     found: Sequence[Hypothesis], config: DecodingConfig, target_language: str
 ) -> list[Hypothesis]:
     """Returns the hypotheses of one sentence in the order of its strategy, without equal texts.
 
-    Strategy "sample" keeps equal texts: their number estimates a probability.
+    Strategy "sample" keeps equal texts: their number estimates a probability. "mbr" keeps the
+    samples that agree best with all samples.
     """
-    if config.strategy == "mbr":
-        return _ranked_by_utility(found, config, target_language)
-    return list(found) if config.strategy == "sample" else distinct(found)
+    if config.strategy != "mbr":
+        return list(found) if config.strategy == "sample" else distinct(found)
+    # Imported here, because sacreBLEU would delay every other search.
+    from flaxformer_mt.evaluation import mbr
+    from flaxformer_mt.evaluation.metrics import default_tokenize
+
+    texts = [sample.text for sample in found]
+    tokenize = default_tokenize(target_language, text=texts)
+    best = mbr.ranked(texts, config.utility, tokenize=tokenize)
+    return [found[i]._replace(utility=utility) for i, utility in best[: config.num_hypotheses]]
 
 
 def distinct(found: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -106,20 +109,6 @@ def distinct(found: Sequence[Hypothesis]) -> list[Hypothesis]:
     for one in found:
         first.setdefault(one.text, one)
     return list(first.values())
-
-
-def _ranked_by_utility(
-    samples: Sequence[Hypothesis], config: DecodingConfig, target_language: str
-) -> list[Hypothesis]:
-    """Returns the distinct samples that agree best with all samples."""
-    # Imported here, because sacreBLEU would delay every other search.
-    from flaxformer_mt.evaluation import mbr
-    from flaxformer_mt.evaluation.metrics import default_tokenize
-
-    texts = [sample.text for sample in samples]
-    tokenize = default_tokenize(target_language, text=texts)
-    best = mbr.ranked(texts, config.utility, tokenize=tokenize)
-    return [samples[i]._replace(utility=utility) for i, utility in best[: config.num_hypotheses]]
 
 
 def join_lines(
@@ -131,42 +120,33 @@ def join_lines(
 ) -> list[list[Hypothesis]]:
     """Returns the hypotheses of each line, from the hypotheses of all segments.
 
+    The i-th hypothesis of a split line consists of the i-th of every segment, or of its last one if
+    it has fewer. Scores are added.
+
     Args:
-      places: of each segment, the index of its line, and the white space before it.
+      places: of each segment, in order, the index of its line, and the white space before it.
       found: hypotheses of each segment.
       blank: the hypothesis of a line without segments.
     """
-    of_lines: list[list[Sequence[Hypothesis]]] = [[] for _ in range(num_lines)]
-    gaps: list[list[str]] = [[] for _ in range(num_lines)]
-    for (line, gap), hypotheses in zip(places, found, strict=True):
-        of_lines[line].append(hypotheses)
-        gaps[line].append(gap)
-    return [
-        join_segments(of_line, vocabulary, gaps[line]) if of_line else [blank]
-        for line, of_line in enumerate(of_lines)
-    ]
-
-
-def join_segments(
-    segments: Sequence[Sequence[Hypothesis]], vocabulary: Vocabulary, gaps: Sequence[str]
-) -> list[Hypothesis]:
-    """Returns the hypotheses of a line, from the hypotheses of each of its segments.
-
-    The i-th hypothesis of a split line consists of the i-th of every segment, or of its last one if
-    it has fewer. Scores are added. `gaps` is the white space before each segment; the first is not
-    used.
-    """
-    if len(segments) == 1:
-        return list(segments[0])
-    return [
-        _concatenate([found[min(i, len(found) - 1)] for found in segments], vocabulary, gaps)
-        for i in range(max(map(len, segments)))
-    ]
+    results = [[blank] for _ in range(num_lines)]
+    by_line = itertools.groupby(zip(places, found, strict=True), lambda segment: segment[0][0])
+    for line, group in by_line:
+        of_line = list(group)
+        gaps = [gap for (_, gap), _ in of_line]
+        segments = [hypotheses for _, hypotheses in of_line]
+        results[line] = [
+            _concatenate([one[min(i, len(one) - 1)] for one in segments], vocabulary, gaps)
+            for i in range(max(map(len, segments)))
+        ]
+    return results
 
 
 def _concatenate(
     parts: Sequence[Hypothesis], vocabulary: Vocabulary, gaps: Sequence[str]
 ) -> Hypothesis:
+    """Returns one hypothesis of a line. `gaps` has the white space before each part."""
+    if len(parts) == 1:
+        return parts[0]
     tokens = [token for part in parts for token in part.tokens[:-1]]
     tokens.append(vocabulary.eos_id)
     text = ""
@@ -174,7 +154,7 @@ def _concatenate(
         text = part.text if part is parts[0] else text + (gap or _space_after(text)) + part.text
     unknown = tuple(word for part in parts for word in part.unknown)
     score = sum(part.score for part in parts)
-    whole = Hypothesis(" ".join(text.splitlines()), tokens, score, unknown=unknown)
+    whole = Hypothesis(without_line_breaks(text), tokens, score, unknown=unknown)
     if all(part.flags is not None for part in parts):
         whole = whole._replace(flags=tuple(flag for part in parts for flag in part.flags or ()))
     details = [part.details for part in parts if part.details]

@@ -14,8 +14,8 @@ from flaxformer_mt.inference.programs import Scored, SearchProgram, score_batch,
 from flaxformer_mt.runtime.trace_cache import call_cached
 from flaxformer_mt.search.step import Hypotheses
 from flaxformer_mt.translation.checks import check_finite
-from flaxformer_mt.translation.requests import Request, make_batch, make_search_inputs
-from flaxformer_mt.translation.results import Hypothesis, make_hypothesis
+from flaxformer_mt.translation.requests import Request, make_search_inputs
+from flaxformer_mt.translation.results import Hypothesis
 from flaxformer_mt.translation.setup import Setup
 
 ROWS_PER_SLOT = 32
@@ -56,6 +56,7 @@ def search(requests: Sequence[Request], setup: Setup) -> list[list[Hypothesis]]:
 
     Raises ValueError if the score of a best hypothesis is not finite, and as `schedule`.
     """
+    target = setup.tokenizer.target
     results: list[list[Hypothesis]] = [[] for _ in requests]
 
     def dispatch(group: Group) -> Hypotheses:
@@ -66,20 +67,20 @@ def search(requests: Sequence[Request], setup: Setup) -> list[list[Hypothesis]]:
         found = jax.device_get(found)
         for row, index in enumerate(group.members):
             check_finite(float(found.scores[row, 0]), requests[index].line)
-            results[index] = [
-                make_hypothesis(tokens[:length].tolist(), float(score), setup.tokenizer.target)
-                for tokens, score, length in zip(
-                    found.tokens[row], found.scores[row], found.lengths[row], strict=True
-                )
-                if score > -np.inf  # -inf: fewer hypotheses were found
-            ]
+            of_one = zip(found.tokens[row], found.scores[row], found.lengths[row], strict=True)
+            for padded, score, length in of_one:
+                if score > -np.inf:  # -inf: fewer hypotheses were found
+                    tokens = padded[:length].tolist()
+                    text = target.detokenize(tokens)
+                    results[index].append(Hypothesis(text, tokens, float(score)))
     return results
 
 
 def search_group(requests: Sequence[Request], group: Group, setup: Setup) -> Hypotheses:
     """Starts the search of one group on the devices; returns before it ends."""
     config, ensemble, target = setup.config, setup.ensemble, setup.tokenizer.target
-    batch = make_batch(requests, group)
+    examples = [Example(request.inputs, np.zeros(0, np.int32)) for request in requests]
+    batch = pad_batch(examples, BatchShape(group.rows, group.length, 1))
     program = SearchProgram(
         models=ensemble.models,
         beam_size=1 if config.is_sampling else config.beam_size,

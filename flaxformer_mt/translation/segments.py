@@ -6,7 +6,7 @@ A sentence that is too long becomes several segments.
 import itertools
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -15,25 +15,11 @@ from flaxformer_mt.data.sources.language_tags import split_tag, tag_of
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.translation.long_lines import split_sentences, split_text
-from flaxformer_mt.translation.unknown_words import UnknownWord, find_unknown_words
+from flaxformer_mt.translation.requests import Request
+from flaxformer_mt.translation.unknown_words import find_unknown_words
 
-S = TypeVar("S")
 SEGMENTS_OF_LONG_LINE = 256
 """A line with more segments is translated in parts of this size, to show its progress."""
-
-
-class Segment(NamedTuple):
-    """A sentence as the model reads it, a whole line, or a part of a sentence that is too long."""
-
-    line: int
-    inputs: Int[np.ndarray, " s"]
-    """EOS at the end."""
-    num_unread: int = 0
-    """Tokens that were cut off."""
-    gap: str = ""
-    """The white space between it and the segment before it in the line."""
-    unknown: tuple[UnknownWord, ...] = ()
-    """Words that the model does not know."""
 
 
 def tag_lines(
@@ -57,6 +43,7 @@ def tag_lines(
         )
     if not known:
         return list(lines)
+    lacks_language = tokenizer.needs_tag and not language
     tagged = []
     for line, text in enumerate(lines, start=first_line):
         tag, rest = split_tag(text)
@@ -65,12 +52,7 @@ def tag_lines(
                 f"line {line} begins with {tag}, but the target language is {language}: leave one "
                 "of them out"
             )
-        if (
-            tokenizer.needs_tag
-            and not language
-            and rest.strip()
-            and tag[2:-2] not in tokenizer.languages
-        ):
+        if lacks_language and rest.strip() and tag[2:-2] not in tokenizer.languages:
             raise ValueError(
                 f"line {line} begins with {tag or 'no tag of a target language'}, and no target "
                 f"language was given: give one of {known} (--target-language), or begin the "
@@ -92,8 +74,10 @@ def segment_lines(
     quiet: bool = False,
     sentences_of: str | None = None,
     whole_lines: Collection[int] = (),
-) -> list[Segment]:
-    """Returns the segments of all lines, in order; warns about each sentence that is too long.
+) -> list[Request]:
+    """Returns a request for each segment of all lines, in order, without prefixes and phrases.
+
+    Warns about each sentence that is too long.
 
     Args:
       over_long: what to do with a sentence of more than `max_source_length` tokens.
@@ -105,7 +89,7 @@ def segment_lines(
     Each segment of a split line begins with the tag of the line.
     """
     vocabulary = tokenizer.source
-    segments = []
+    requests = []
     for line, text in enumerate(lines, start=first_line):
         language = None if line in whole_lines else sentences_of
         for sentence in _read_sentences(text, tokenizer, language):
@@ -130,8 +114,8 @@ def segment_lines(
                 )
                 unknown = find_unknown_words(piece.text, inputs, tokenizer, tag=piece.tag)
                 num_unread = len(tokens) - len(inputs)
-                segments.append(Segment(line, inputs, num_unread, piece.gap, unknown))
-    return segments
+                requests.append(Request(line, inputs, num_unread, gap=piece.gap, unknown=unknown))
+    return requests
 
 
 class _Sentence(NamedTuple):
@@ -184,17 +168,17 @@ def _in_pieces(number: int) -> str:
     return f"split into {number:,} pieces{more}"
 
 
-def in_parts(segments: Sequence[S], lines: Sequence[int]) -> Iterator[Sequence[S]]:
-    """Yields all segments as one part, or in several parts if a line has very many segments.
+def in_parts(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
+    """Yields all requests as one part, or in several parts if a line has very many segments.
 
-    A part then has `SEGMENTS_OF_LONG_LINE` segments. `lines` has the line of each segment, in
-    ascending order.
+    A part then has `SEGMENTS_OF_LONG_LINE` requests.
     """
-    size = max(1, len(segments))
-    if any(len(list(group)) > SEGMENTS_OF_LONG_LINE for _, group in itertools.groupby(lines)):
+    size = max(1, len(requests))
+    of_lines = itertools.groupby(requests, lambda request: request.line)
+    if any(len(list(group)) > SEGMENTS_OF_LONG_LINE for _, group in of_lines):
         size = SEGMENTS_OF_LONG_LINE
-    for start in range(0, len(segments), size):
-        yield segments[start : start + size]
+    for start in range(0, len(requests), size):
+        yield requests[start : start + size]
 
 
 def truncate(

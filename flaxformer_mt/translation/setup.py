@@ -73,11 +73,8 @@ class Setup:
     tokenizer: Tokenizer
     words: TargetWords
     """Those of the target language."""
-
-    @functools.cached_property
-    def suppressed(self) -> Bool[np.ndarray, " V"]:
-        """True for tokens that no translation may contain; raises as `suppressed_tokens`."""
-        return suppressed_tokens(self.tokenizer, self.config)
+    suppressed: Bool[np.ndarray, " V"]
+    """True for tokens that no translation may contain."""
 
 
 def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.ndarray, " V"]:

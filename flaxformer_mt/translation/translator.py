@@ -46,7 +46,7 @@ from flaxformer_mt.translation.requests import Request, constrained_lines, make_
 from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines, ranked
 from flaxformer_mt.translation.searching import schedule, score_examples, search
 from flaxformer_mt.translation.segments import in_parts, segment_lines, tag_lines
-from flaxformer_mt.translation.setup import Ensemble, Setup
+from flaxformer_mt.translation.setup import Ensemble, Setup, suppressed_tokens
 from flaxformer_mt.translation.word_ends import TargetWords
 
 
@@ -211,7 +211,7 @@ class Translator:
         )
         # ------------------------------------------------------------------ search
         found: list[list[Hypothesis]] = []
-        for part in in_parts(requests, [request.line for request in requests]):
+        for part in in_parts(requests):
             found += search(part, setup)
             if progress:
                 progress(len(found), len(requests))
@@ -299,10 +299,9 @@ class Translator:
         return results[0] if is_one else results
 
     def _setup(self, config: DecodingConfig) -> Setup:
-        """Returns what the stages of a call share."""
-        setup = Setup(config, self._ensemble, self.tokenizer, self._words)
-        _ = setup.suppressed  # refuses impossible settings before any work
-        return setup
+        """Returns what the stages of a call share. Refuses impossible settings."""
+        suppressed = suppressed_tokens(self.tokenizer, config)
+        return Setup(config, self._ensemble, self.tokenizer, self._words, suppressed)
 
     def _prepare(
         self,

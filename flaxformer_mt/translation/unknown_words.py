@@ -81,7 +81,8 @@ def copy_unknown_words(
       attention: as in `TokenDetails`.
       vocabulary: of `tokens`.
     """
-    missing = [word for word in words if not _is_in(word.text, text)]
+    # A word of `text` that begins with it counts as it, in any case.
+    missing = [w for w in words if not regex.search(r"(?wi)\b" + regex.escape(w.text), text)]
     places: list[int] = []
     for index, word in enumerate(missing):
         if index and missing[index - 1].end == word.start:
@@ -96,11 +97,6 @@ def copy_unknown_words(
         after = "" if _NO_SPACE_BEFORE.match(right) else " "
         text = left + before + word.text + after + right
     return text
-
-
-def _is_in(word: str, text: str) -> bool:
-    """Returns whether a word of `text` is `word` or begins with it, without regard to case."""
-    return regex.search(r"(?wi)\b" + regex.escape(word), text) is not None
 
 
 def _place(text: str, before: str) -> int:

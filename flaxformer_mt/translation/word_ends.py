@@ -126,12 +126,7 @@ class TargetWords:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         """Keeps the vocabulary. Its tables are made at first use."""
-        self.vocabulary = vocabulary
-
-    @functools.cached_property
-    def pieces(self) -> tuple[str, ...]:
-        """The text of every token."""
-        return self.vocabulary.pieces
+        self.vocabulary, self.pieces = vocabulary, vocabulary.pieces
 
     @functools.cached_property
     def boundary(self) -> Bool[np.ndarray, " V"]:
@@ -141,7 +136,8 @@ class TargetWords:
         """
         if not any(piece.startswith(SPACE) for piece in self.pieces):
             return np.ones(len(self.pieces), bool)
-        starts = [_starts_word(_first_character(piece)) for piece in self.pieces]
+        after_a_letter = [f"a{_first_character(piece)}" for piece in self.pieces]
+        starts = [_WORD_START.match(text, pos=1) is not None for text in after_a_letter]
         for special in (self.vocabulary.eos_id, self.vocabulary.pad_id, self.vocabulary.bos_id):
             starts[special] = True
         return np.array(starts)
@@ -227,11 +223,6 @@ def _first_character(piece: str) -> str:
         value = int(piece[1:-1], base=16)
         return chr(value) if value < 128 else "a"
     return piece[:1]
-
-
-def _starts_word(character: str) -> bool:
-    """Returns whether the character starts a word if it stands after a letter."""
-    return _WORD_START.match(f"a{character}", pos=1) is not None
 
 
 def _comparable(text: str) -> str:

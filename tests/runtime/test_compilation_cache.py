@@ -40,6 +40,13 @@ print(compiled.count("jit(search_batch)"))
 """
 
 
+@pytest.fixture(autouse=True)
+def cache_of_users(monkeypatch):
+    """Commands keep programs where they do for users, not in the cache of the tests."""
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory) -> Path:
     workdir = tmp_path_factory.mktemp("trained")
@@ -54,9 +61,7 @@ def translate(
     command = [sys.executable, "-c", TRANSLATE, "--workdir", str(workdir)]
     done = subprocess.run(
         [*command, "--decoding.copy-unknown", "false"],  # copies would need another program
-        env=os.environ
-        | {"JAX_ENABLE_COMPILATION_CACHE": "true", "XDG_CACHE_HOME": str(caches)}
-        | environment,
+        env=os.environ | {"XDG_CACHE_HOME": str(caches)} | environment,
         input="The old dog sleeps.\n",
         capture_output=True,
         text=True,
@@ -81,7 +86,7 @@ def test_a_second_start_compiles_nothing_and_survives_a_damaged_cache(workdir, t
 
 
 def test_a_second_start_in_python_compiles_no_search_and_configures_nothing(workdir, tmp_path):
-    environment = {"JAX_ENABLE_COMPILATION_CACHE": "true", "XDG_CACHE_HOME": str(tmp_path)}
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
     first, second = (
         subprocess.run(
             [sys.executable, "-c", IN_PYTHON, str(workdir)],

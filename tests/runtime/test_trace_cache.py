@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.runtime import trace_cache
@@ -40,6 +41,9 @@ def next_process(tmp_path, monkeypatch):
     """Clears the caches in memory and returns the traces since the last call."""
     monkeypatch.setattr(trace_cache, "_LONG", 1000.0)
     monkeypatch.setattr(trace_cache, "_folder", lambda leaves: tmp_path)
+    kept = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", None)
+    compilation_cache.reset_cache()
 
     def start_anew():
         trace_cache._known.clear()
@@ -51,6 +55,8 @@ def next_process(tmp_path, monkeypatch):
     start_anew()
     yield start_anew
     start_anew()
+    jax.config.update("jax_compilation_cache_dir", kept)
+    compilation_cache.reset_cache()
 
 
 TWICE = np.float32(2)
@@ -187,7 +193,7 @@ def test_the_folder_is_created(next_process, tmp_path, monkeypatch):
 def test_only_arguments_on_the_default_backend_use_the_cache(monkeypatch):
     def folder(value, settings):
         monkeypatch.setattr(jax, "config", settings)
-        return trace_cache._folder([value, np.ones(2)])
+        return trace_cache._folder.__wrapped__([value, np.ones(2)])
 
     on_cpu = jnp.ones(2)
     settings = SimpleNamespace(

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from toy_models import log_softmax
 
-from flaxformer_mt.search.scoring import penalty, sentence_scores, token_log_probs
+from flaxformer_mt.search.scoring import penalty, token_log_probs
 
 
 def test_penalty_is_equation_14():
@@ -14,7 +14,7 @@ def test_penalty_is_equation_14():
     np.testing.assert_allclose(penalty(lengths, 0.0), [1.0, 1.0, 1.0])
 
 
-def test_sentence_scores_ignore_padding():
+def test_scores_ignore_padding():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(2, 4, 9)).astype(np.float32)
     targets = rng.integers(9, size=(2, 4))
@@ -23,5 +23,5 @@ def test_sentence_scores_ignore_padding():
     log_probs = token_log_probs(jnp.asarray(logits), jnp.asarray(targets), jnp.asarray(mask))
     expected = np.take_along_axis(log_softmax(logits), targets[..., None], axis=-1)[..., 0] * mask
     np.testing.assert_allclose(log_probs, expected, atol=1e-6)
-    scores = sentence_scores(log_probs, jnp.asarray(lengths), 0.7)
+    scores = log_probs.sum(-1) / penalty(jnp.asarray(lengths), 0.7)
     np.testing.assert_allclose(scores, expected.sum(-1) / ((5 + lengths) / 6) ** 0.7, rtol=1e-6)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.translation.config import DecodingConfig
@@ -36,7 +37,7 @@ class LetterVocabulary:
     def detokenize(self, ids) -> str:
         ids = list(ids)
         ids = ids[: ids.index(EOS)] if EOS in ids else ids
-        return "".join(LETTERS[token - 4] for token in ids if token >= 4)
+        return without_line_breaks("".join(LETTERS[token - 4] for token in ids if token >= 4))
 
     def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.tokenize(text) for text in texts]

@@ -155,7 +155,8 @@ def test_splitting_can_be_switched_off(translator):
     ],
 )
 def test_lines_with_a_prefix_or_constraints_stay_whole(demands, whole):
-    lines = constrained_lines(demands.get("prefixes"), demands.get("constraints"), 7)
+    given = (demands.get(name, [None] * 4) for name in ("prefixes", "constraints"))
+    lines = constrained_lines(*given, 7)
     segments = segments_of(*["we do. it is"] * 4, first_line=7, whole_lines=lines)
     assert [n for n in range(7, 11) if [one.line for one in segments].count(n) == 1] == whole
 

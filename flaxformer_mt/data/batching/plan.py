@@ -165,9 +165,7 @@ class Epochs:
         """
         if self.sampler is None:
             return self.pairs
-        if self.num_parts == 1:
-            return self.sampler.pairs_of(epoch, is_stopped)
-        order = self._order(epoch)
+        order = None if self.num_parts == 1 else self._order(epoch)
         return self.sampler.pairs_of(epoch // self.num_parts, is_stopped, order)
 
     def plan(

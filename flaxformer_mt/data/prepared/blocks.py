@@ -9,9 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
-from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.files import PACKED, matching_pairs, open_packed, unpacked
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.records import parquet_parts
@@ -54,9 +52,7 @@ class Block:
     def load(self) -> PairSource:
         """Returns the records."""
         source = self.read()
-        if len(source) == self.size:
-            return source
-        return SelectedPairs(source, np.arange(self.size))
+        return source if len(source) == self.size else SelectedPairs(source, range(self.size))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,64 +105,44 @@ class PairStream:
                 first += count
 
 
-def open_streams(
-    config: CorpusConfig, *, directory: str, source_language: str, target_language: str
-) -> list[PairStream]:
-    """Returns all sources of a configuration as streams. The arguments are as in `open_corpus`.
+def open_streams(config: DataConfig) -> list[PairStream]:
+    """Returns all sources of the training text as streams.
 
     It downloads public corpora. It raises as `open_corpus`; some errors occur only during reading.
     """
-    base = as_path(directory)
-    languages = config.languages(source_language, target_language)
-    found = [
-        [_text_part(base, *pair) for pair in matching_pairs(base, source, target)]
-        for source, target in zip(config.source, config.target, strict=True)
-    ]
-    for spec in config.pairs:
-        of = languages[len(found)]
-        found.append([_part_of(one, base, of) for one in matching_specs(spec, base)])
+    train = config.train
+    languages = train.languages(config.source_language, config.target_language)
+    sources = [*zip(train.source, train.target, strict=True), *train.pairs]
+    tags = train.target_languages or ("",) * len(sources)
     return [
-        PairStream(
-            name=name,
-            tag=target if config.target_languages else "",
-            limit=config.limit,
-            parts=tuple(parts),
-            reopen=functools.partial(
-                _open_stream,
-                _one_source(config, number),
-                directory,
-                source_language,
-                target_language,
-            ),
-        )
-        for number, (name, (_, target), parts) in enumerate(
-            zip(config.names, languages, found, strict=True)
-        )
+        _open_stream(name, source, config.directory, of, tag, train.limit)
+        for name, source, of, tag in zip(train.names, sources, languages, tags, strict=True)
     ]
 
 
 def _open_stream(
-    config: CorpusConfig, directory: str, source_language: str, target_language: str
+    name: str,
+    source: str | tuple[str, str],
+    directory: str,
+    languages: Languages,
+    tag: str,
+    limit: int,
 ) -> PairStream:
-    (stream,) = open_streams(
-        config,
-        directory=directory,
-        source_language=source_language,
-        target_language=target_language,
-    )
-    return stream
-
-
-def _one_source(config: CorpusConfig, number: int) -> CorpusConfig:
-    """Returns a configuration with only source number `number`."""
-    here, pair = slice(number, number + 1), max(number - len(config.source), 0)
-    return CorpusConfig(
-        source=config.source[here],
-        target=config.target[here],
-        pairs=config.pairs[pair : pair + 1] if number >= len(config.source) else (),
-        source_languages=config.source_languages[here],
-        target_languages=config.target_languages[here],
-        limit=config.limit,
+    """Opens a source: a specification, or the text files of both sides."""
+    base = as_path(directory)
+    if isinstance(source, str):
+        parts = [_part_of(one, base, languages) for one in matching_specs(source, base)]
+    else:
+        parts = []
+        for one, other in matching_pairs(base, *source):
+            files = local_file(join(base, one)), local_file(join(base, other))
+            parts.append(_text_part(f"{one} | {other}", files))
+    return PairStream(
+        name=name,
+        tag=tag,
+        limit=limit,
+        parts=tuple(parts),
+        reopen=functools.partial(_open_stream, name, source, directory, languages, tag, limit),
     )
 
 
@@ -179,27 +155,24 @@ def num_text_bytes(stream: PairStream) -> int:
     return sum(4 * size if file.suffix in (*PACKED, ".parquet") else size for file, size in sizes)
 
 
-def _text_part(base: AnyPath, source: str, target: str) -> Part:
-    files = local_file(join(base, source)), local_file(join(base, target))
-    read = functools.partial(_parallel_parts, files)
-    return Part(name=f"{source} | {target}", files=files, blocks=read)
+def _text_part(name: str, files: tuple[Path, Path]) -> Part:
+    return Part(name=name, files=files, blocks=functools.partial(_parallel_parts, files))
 
 
 def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
     """Returns the part that a specification names."""
     kind, request = find_source(spec, base, languages)
-    files: tuple[Path, ...] = ()
-    blocks: Callable[[int], Iterator] = functools.partial(_range_parts, spec, base, languages)
     if kind.text_files:
-        files = both = kind.text_files(request)
-        blocks = functools.partial(_parallel_parts, both)
-    elif kind.parse:
-        files = (local_file(request.file),)
+        return _text_part(spec, kind.text_files(request))
+    if kind.parse:
         blocks = functools.partial(_line_parts, request, spec)
-    elif spec.endswith(".parquet"):
-        files = (local_file(request.file),)
-        blocks = functools.partial(parquet_parts, files[0], languages)
-    return Part(name=spec, files=files, blocks=blocks)
+        return Part(name=spec, files=(local_file(request.file),), blocks=blocks)
+    if spec.endswith(".parquet"):
+        file = local_file(request.file)
+        blocks = functools.partial(parquet_parts, file, languages)
+        return Part(name=spec, files=(file,), blocks=blocks)
+    blocks = functools.partial(_range_parts, spec, base, languages)
+    return Part(name=spec, files=(), blocks=blocks)
 
 
 def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
@@ -270,9 +243,7 @@ def _range_parts(spec: str, base: AnyPath, languages: Languages, size: int) -> I
 def _range_pairs(
     spec: str, base: AnyPath, languages: Languages, start: int, count: int
 ) -> PairSource:
-    return SelectedPairs(_open(spec, base, languages), np.arange(start, start + count))
+    return SelectedPairs(_open(spec, base, languages), range(start, start + count))
 
 
-@functools.lru_cache(maxsize=4)
-def _open(spec: str, base: AnyPath, languages: Languages) -> PairSource:
-    return open_source(spec, base, languages)
+_open = functools.lru_cache(maxsize=4)(open_source)

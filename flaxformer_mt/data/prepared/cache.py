@@ -38,12 +38,7 @@ def prepare_large_text(
     For less text than `config.in_memory_mb`, it returns `config`. If several processes of a machine
     call it, one prepares and the others wait. Raises as `prepare_corpus`.
     """
-    streams = open_streams(
-        config.train,
-        directory=config.directory,
-        source_language=config.source_language,
-        target_language=config.target_language,
-    )
+    streams = open_streams(config)
     megabytes = sum(map(num_text_bytes, streams)) / 1e6
     if megabytes < config.in_memory_mb:
         return config
@@ -92,7 +87,8 @@ def _folder(
     base = as_path(config.directory)
     files = [file for stream in streams for file in stream.files]
     files += [join(base, name) for name in config.tokenizer.existing_files() if name]
-    states = [(str(file), _state(file)) for file in files if file.exists()]
+    about = [(str(file), file.stat()) for file in files if file.exists()]
+    states = [(name, [stat.st_size, stat.st_mtime_ns]) for name, stat in about]
     recipe = json.dumps([settings_of(config, held_out), states]).encode()
     languages = f"{config.source_language}-{config.target_language}"
     folder = cache.folder / f"{languages}-{hash_parts([recipe])}"
@@ -103,11 +99,6 @@ def _folder(
     if manifest and manifest.tokenizer == tokenizer:  # the run has the tokenizer learnt here
         return folder
     return folder.with_name(f"{folder.name}-{tokenizer}")
-
-
-def _state(file: AnyPath) -> list[int]:
-    about = file.stat()
-    return [about.st_size, about.st_mtime_ns]
 
 
 def _list_bad_records(found: Path, quarantine: AnyPath) -> None:

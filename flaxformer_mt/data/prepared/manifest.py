@@ -12,6 +12,7 @@ from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.report import Side, SplitCounts
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.selection import source_lines
+from flaxformer_mt.data.tokenization.tokenized import hash_parts
 from flaxformer_mt.storage.paths import write_file
 
 MANIFEST, INPUTS = "manifest.json", "inputs.json"
@@ -52,8 +53,8 @@ class Manifest:
     """The type of the token ids on disk."""
     has_text: bool
     """Whether the corpus also has the text, for subword sampling."""
-    sides: Mapping[str, Any]
-    """Tokens and unknown tokens of source and target."""
+    sides: Mapping[str, Side]
+    """Tokens and unknown tokens of "source" and "target"."""
     first_bad: str
     """Description of the first bad record; "" if there is none."""
     lengths: Mapping[str, Mapping[str, int]]
@@ -76,7 +77,7 @@ class Manifest:
             f"training    {self.counts}",
             *(f"            from {corpus.name}: {corpus.pairs:,}" for corpus in self.corpora),
             *([f"            bad records: {self.first_bad}"] if self.first_bad else []),
-            *(f"{name:<12}{side_of(self.sides[name])}" for name in ("source", "target")),
+            *(f"{name:<12}{side}" for name, side in self.sides.items()),
         ]
 
     def save(self, directory: Path) -> None:
@@ -98,14 +99,17 @@ class Manifest:
             corpora = [CorpusEntry(**{**one, "shards": tuple(one["shards"])}) for one in
                        values["corpora"]]  # fmt: skip
             languages = tuple(values["languages"])
-            return cls(**{**values, "corpora": tuple(corpora), "languages": languages})
+            sides = {name: _side_of(side) for name, side in values["sides"].items()}
+            return cls(
+                **values | {"corpora": tuple(corpora), "languages": languages, "sides": sides}
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{directory / MANIFEST} cannot be read: {error}. Prepare into a new directory."
             ) from error
 
 
-def side_of(values: Mapping[str, Any]) -> Side:
+def _side_of(values: Mapping[str, Any]) -> Side:
     """Returns a `Side` from its JSON values."""
     words = tuple((word, count) for word, count in values["most_frequent_unknown"])
     return Side(**{**values, "most_frequent_unknown": words})
@@ -124,7 +128,12 @@ def settings_of(config: DataConfig, held_out: Mapping[str, Sequence[Pair]]) -> d
             for name in ("source", "target", "pairs", "source_languages", "target_languages")
         },
         "limit": config.train.limit,
-        "exclude": {split: _hash_lines(held_out[split]) for split in config.exclude},
+        "exclude": {
+            split: hash_parts(
+                f"{line}\n".encode() for line in sorted(source_lines(held_out[split]))
+            )
+            for split in config.exclude
+        },
         "max_source_length": config.max_source_length,
         "max_target_length": config.max_target_length,
         "tokenizer": dataclasses.asdict(config.tokenizer),
@@ -189,10 +198,3 @@ def read_json(file: Path) -> Any:
 def write_json(file: Path, values: Any) -> None:
     """Writes a JSON file atomically."""
     write_file(file, json.dumps(values, ensure_ascii=False, indent=1).encode())
-
-
-def _hash_lines(pairs: Sequence[Pair]) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for line in sorted(source_lines(pairs)):
-        digest.update(line.encode() + b"\n")
-    return digest.hexdigest()

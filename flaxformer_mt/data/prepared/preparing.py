@@ -33,7 +33,7 @@ from flaxformer_mt.data.prepared.manifest import (
     write_json,
 )
 from flaxformer_mt.data.prepared.reader import check_whole, fingerprint_shards
-from flaxformer_mt.data.prepared.sample import sampled_corpus
+from flaxformer_mt.data.prepared.sample import sample_text
 from flaxformer_mt.data.prepared.scanning import CorpusScan, scan_corpora
 from flaxformer_mt.data.prepared.shards import (
     Shard,
@@ -105,16 +105,11 @@ def prepare_corpus(how: Preparation) -> Manifest:
             check_whole(output, manifest)
         return manifest
     output.mkdir(parents=True, exist_ok=True)
-    streams = open_streams(
-        config.train,
-        directory=config.directory,
-        source_language=config.source_language,
-        target_language=config.target_language,
-    )
+    streams = open_streams(config)
     screen = Screen({split: source_lines(held_out[split]) for split in config.exclude})
     with how.workers or Workers(how.num_processes) as workers:
         scans = _scan(how, workers, streams, screen, settings, found)
-        corpus = sampled_corpus(
+        text = sample_text(
             config.train,
             streams,
             scans,
@@ -125,13 +120,13 @@ def prepare_corpus(how: Preparation) -> Manifest:
         )
         tokenizer = build_tokenizer(
             config.tokenizer,
-            corpus,
+            text,
             directory=output / "tokenizer",
             data_directory=config.directory,
         )
         shards = _encode(how, workers, streams, scans, screen, tokenizer)
     _check_same(input_changes(read_json(output / INPUTS)["inputs"]), output)
-    manifest = _finish(how, scans, tokenizer, corpus.languages, shards)
+    manifest = _finish(how, scans, tokenizer, text.languages, shards)
     manifest.save(output)
     return manifest
 
@@ -274,7 +269,7 @@ def _finish(
     languages: tuple[str, ...],
     shards: Sequence[Sequence[ShardCounts]],
 ) -> Manifest:
-    total, corpora, lengths = ShardCounts(), [], np.empty((0, 3), np.int64)
+    total, corpora, lengths = ShardCounts(), [], list[np.ndarray]()
     id_type = id_type_of(tokenizer)
     numbers = itertools.count()
     for scan, of_corpus in zip(scans, shards, strict=True):
@@ -283,7 +278,7 @@ def _finish(
             own.add(counts)
             shard = Shard(str(shard_directory(how.output, next(numbers))), id_type)
             read.append(shard)
-            lengths = np.concatenate([lengths, count_lengths(*shard.lengths().T)])
+            lengths.append(count_lengths(*shard.lengths().T))
         corpora.append(
             CorpusEntry(
                 name=scan.name,
@@ -296,7 +291,7 @@ def _finish(
         )
         total.add(own)
     found = read_json(how.output / INPUTS)
-    counted = _merged(lengths)
+    counted = count_lengths(*np.concatenate(lengths).T)
     save_array(how.output / "lengths.npy", counted)
     return Manifest(
         settings=found["settings"],
@@ -312,25 +307,16 @@ def _finish(
     )
 
 
-def _sides(tokenizer: Tokenizer, total: ShardCounts) -> dict[str, Any]:
-    sides = {}
-    for number, name in enumerate(("source", "target")):
-        side = Side(
+def _sides(tokenizer: Tokenizer, total: ShardCounts) -> dict[str, Side]:
+    return {
+        name: Side(
             vocabulary_size=getattr(tokenizer, name).size,
             num_tokens=total.tokens[number],
             num_unknown=total.unknown[number],
             most_frequent_unknown=tuple(total.unknown_words[number].most_common(NUM_TOKENS_NAMED)),
         )
-        sides[name] = dataclasses.asdict(side)
-    return sides
-
-
-def _merged(lengths: np.ndarray) -> np.ndarray:
-    """Merges rows with equal lengths, and adds their counts."""
-    kinds, inverse = np.unique(lengths[:, :2], axis=0, return_inverse=True)
-    counts = np.zeros(len(kinds), np.int64)
-    np.add.at(counts, inverse.ravel(), lengths[:, 2])
-    return np.concatenate([kinds, counts[:, None]], axis=1)
+        for number, name in enumerate(("source", "target"))
+    }
 
 
 def _histogram(lengths: np.ndarray, side: int) -> dict[str, int]:

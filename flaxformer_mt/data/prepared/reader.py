@@ -25,7 +25,7 @@ from flaxformer_mt.data.tokenization.tokenized import hash_parts
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PreparedPairs:
-    """The token ids of all pairs of a prepared corpus, on disk. Implements `Examples`."""
+    """The pairs of a prepared corpus on disk: `Examples`, and with text also a `PairSource`."""
 
     directory: Path
     manifest: Manifest
@@ -38,7 +38,7 @@ class PreparedPairs:
         number, inside = self._find(index)
         return self._shards[number].example(inside)
 
-    def pair(self, index: int) -> Pair:
+    def __getitem__(self, index: int) -> Pair:
         """Returns pair `index` as text, if the corpus has the text."""
         number, inside = self._find(index)
         return self._shards[number].pair(inside)
@@ -92,21 +92,6 @@ class PreparedPairs:
             Shard(str(shard_directory(self.directory, number)), self.manifest.id_type)
             for number in numbers
         )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PreparedText:
-    """The text of one corpus. A `PairSource`."""
-
-    pairs: PreparedPairs
-    start: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.start
-
-    def __getitem__(self, index: int) -> Pair:
-        return self.pairs.pair(self.start + index)
 
 
 def check_whole(directory: Path, manifest: Manifest) -> None:

@@ -34,8 +34,9 @@ class RemoteOutput:
         self.folder = cache_folder("preparing") / target.protocol / target.path.lstrip("/")
         sizes = file_sizes(target)
         sizes.pop("owner.lock", None)
-        if INPUTS not in sizes or not self._has(INPUTS):  # other text was prepared here
-            remove_tree(self.folder)
+        own, theirs = self.folder / INPUTS, target / INPUTS
+        if not (INPUTS in sizes and own.exists() and own.read_bytes() == theirs.read_bytes()):
+            remove_tree(self.folder)  # other text was prepared here
         self.folder.mkdir(parents=True, exist_ok=True)
         if MANIFEST in sizes:  # complete: the shards are not needed here
             sizes = {n: size for n, size in sizes.items() if not n.startswith("shards/")}
@@ -44,11 +45,6 @@ class RemoteOutput:
             if not (name.startswith("shards/") and is_half):
                 self._fetch(name)
         self._copied = sizes
-
-    def _has(self, name: str) -> bool:
-        """Returns whether the local file equals the file in the bucket."""
-        file = self.folder / name
-        return file.exists() and file.read_bytes() == (self._target / name).read_bytes()
 
     def _fetch(self, name: str) -> None:
         file = self.folder / name

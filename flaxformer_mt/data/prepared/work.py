@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from flaxformer_mt.data.prepared.blocks import Block
-from flaxformer_mt.data.report import unknown_parts
+from flaxformer_mt.data.report import unknown_words
 from flaxformer_mt.data.sources.language_tags import TaggedPairs
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.quarantine import BadRecord, screen
-from flaxformer_mt.data.sources.selection import exclude_lines
+from flaxformer_mt.data.sources.selection import SelectedPairs, exclude_lines
 from flaxformer_mt.data.sources.text_files import TextPairs
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs, tokenize_source
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
@@ -40,8 +40,8 @@ class Screen:
 
     def __call__(self, block: Block) -> "Scanned":
         """Counts the records of a block."""
-        good, bad, excluded = self.pairs(block)
-        return Scanned(block.size, len(good), bad, excluded, block.share)
+        good, bad, _ = self.pairs(block)
+        return Scanned(block.size, len(good), bad, block.share)
 
 
 class Scanned(NamedTuple):
@@ -50,7 +50,6 @@ class Scanned(NamedTuple):
     num_records: int
     num_good: int
     bad: list[BadRecord]
-    excluded: Counter[str]
     share: float
     """Fraction of the source up to the end of the block."""
 
@@ -86,7 +85,7 @@ class Encoded(NamedTuple):
     dropped: Counter[str]
     """Number of dropped pairs by reason, including bad and excluded ones."""
     num_records: int
-    unknown: tuple[list[list[str]], list[list[str]]]
+    unknown: list[list[list[str]]]
     """The unknown words of each pair that has any, on each side."""
     texts: list[Pair] | None
     """The kept pairs as text, for subword sampling."""
@@ -112,21 +111,17 @@ class Encode:
             max_source_length=self.max_source_length,
             max_target_length=self.max_target_length,
         )
-        kept = found.kept.tolist()
-        unknown: tuple[list[list[str]], list[list[str]]] = ([], [])
-        if name_unknown:
-            source = self.tokenizer.source, found.pairs.inputs, found.pairs.inputs_offsets
-            target = self.tokenizer.target, found.pairs.targets, found.pairs.targets_offsets
-            for side, (vocabulary, ids, offsets) in enumerate((source, target)):
-                positions = np.flatnonzero(ids == vocabulary.unk_id)
-                for index in np.unique(np.searchsorted(offsets, positions, side="right") - 1):
-                    text = good[kept[index]][side]
-                    unknown[side].append(list(unknown_parts(vocabulary, text)))
+        text = SelectedPairs(good, found.kept)
+        vocabularies = self.tokenizer.source, self.tokenizer.target
+        unknown = [
+            list(unknown_words(side, vocabulary, text, found.pairs)) if name_unknown else []
+            for side, vocabulary in enumerate(vocabularies)
+        ]
         return Encoded(
             shard=shard,
             pairs=found.pairs,
             dropped=found.dropped + excluded + Counter(record.kind for record in bad),
             num_records=block.size,
             unknown=unknown,
-            texts=[good[index] for index in kept] if self.with_text else None,
+            texts=[text[index] for index in range(len(text))] if self.with_text else None,
         )

@@ -1,13 +1,14 @@
 """Corpora: the sentence pairs of the training, validation and test text."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from jaxtyping import Int
 
 from flaxformer_mt.data.sources.files import matching_pairs
 from flaxformer_mt.data.sources.language_tags import TaggedPairs, check_language
-from flaxformer_mt.data.sources.pair import PairSource
+from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.quarantine import (
     BadRecord,
     check_bad_share,
@@ -16,7 +17,7 @@ from flaxformer_mt.data.sources.quarantine import (
     write_quarantine,
 )
 from flaxformer_mt.data.sources.registry import find_source_kind, matching_specs, open_source
-from flaxformer_mt.data.sources.selection import JoinedPairs, SelectedPairs
+from flaxformer_mt.data.sources.selection import SelectedPairs, join_pairs
 from flaxformer_mt.data.sources.text_files import read_text_pair
 from flaxformer_mt.storage.paths import AnyPath, as_path, join
 
@@ -128,6 +129,33 @@ class Corpus:
         """The number of pairs, without weights."""
         return sum(len(source) for source in self.sources)
 
+    def choose(self, max_lines: int) -> Iterator[Pair]:
+        """Yields the pairs of `choose_pairs`, or all pairs."""
+        chosen = choose_pairs(len(self), max_lines)
+        start = 0
+        for source in self.sources:
+            end = start + len(source)
+            inside = None if chosen is None else numbers_between(chosen, start, end).tolist()
+            for index in range(len(source)) if inside is None else inside:
+                yield source[index]
+            start = end
+
+
+def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
+    """Returns up to `max_lines` random numbers of pairs, ascending; None = all `total` pairs.
+
+    They are the same in every run.
+    """
+    if not 0 < max_lines < total:
+        return None
+    return np.sort(np.random.default_rng(0).choice(total, max_lines, replace=False))
+
+
+def numbers_between(ascending: Int[np.ndarray, "n"], start: int, end: int) -> Int[np.ndarray, "m"]:
+    """Returns the numbers from `start` to below `end`, minus `start`."""
+    first, last = np.searchsorted(ascending, [start, end])
+    return ascending[first:last] - start
+
 
 def open_corpus(
     config: CorpusConfig,
@@ -174,8 +202,7 @@ def open_corpus(
             found = [screen(*part) for part in parts]
             bad.append([record for _, records in found for record in records])
             parts = [(good, "") for good, _ in found]
-        of_files = [source for source, _ in parts]
-        sources.append(of_files[0] if len(of_files) == 1 else JoinedPairs(of_files))
+        sources.append(join_pairs([source for source, _ in parts]))
     if config.target_languages:
         tagged = zip(sources, config.target_languages, strict=True)
         sources = [TaggedPairs(source, language) for source, language in tagged]
@@ -193,7 +220,7 @@ def _first(parts: Sequence[tuple[PairSource, str]], limit: int) -> list[tuple[Pa
     found, left = [], limit
     for source, name in parts:
         count = min(left, len(source))
-        found.append((SelectedPairs(source, np.arange(count)), name))
+        found.append((SelectedPairs(source, range(count)), name))
         left -= count
     return found
 

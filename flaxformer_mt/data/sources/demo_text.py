@@ -7,8 +7,6 @@ simple ones. The validation and test text is varied.
 
 from pathlib import Path
 
-import numpy as np
-
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.sources.text_files import read_tsv
@@ -32,4 +30,4 @@ def open_demo(split: str, count: int = 0, languages: tuple[str, str] = ("en", "d
             f"the demo text has {len(pairs):,} pairs for {split}, got {count:,}; use "
             f"'demo:{split}' for all of them."
         )
-    return SelectedPairs(pairs, np.arange(count)) if count else pairs
+    return SelectedPairs(pairs, range(count)) if count else pairs

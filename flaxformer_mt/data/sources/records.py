@@ -40,7 +40,7 @@ class RecordPairs:
 
 
 def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
-    """Opens a Parquet file; its columns are named as the keys of `read_jsonl`.
+    """Opens a Parquet file; its columns are named as the keys of `jsonl_pairs`.
 
     Raises FileNotFoundError, or ValueError for an empty or damaged file.
     """
@@ -88,7 +88,7 @@ def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> Reco
     Args:
       name: "owner/name" or a folder, optionally with a configuration, as in "wmt/wmt14#de-en".
       split: a split of the data set, such as "train" or "train[:1%]".
-      languages: of source and target; the columns are named as the keys of `read_jsonl`.
+      languages: of source and target; the columns are named as the keys of `jsonl_pairs`.
 
     Raises ValueError if the package is missing, or the data set is empty or cannot be read.
     """
@@ -117,8 +117,6 @@ class _Rows:
         return self.table.num_rows
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
         return {name: self.table[name][index].as_py() for name in self.table.column_names}
 
 

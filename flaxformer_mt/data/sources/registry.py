@@ -21,9 +21,8 @@ from flaxformer_mt.data.sources.records import open_hugging_face, open_parquet
 from flaxformer_mt.data.sources.text_files import (
     PackedText,
     jsonl_pairs,
-    read_jsonl,
+    read_lines,
     read_text_pair,
-    read_tsv,
     tsv_pairs,
 )
 from flaxformer_mt.data.sources.tfds import TfdsPairs
@@ -47,25 +46,23 @@ class SourceRequest:
         return join(self.directory, self.match[0])
 
 
-Parser = Callable[[PackedText, SourceRequest], PairSource]
-"""Returns the pairs in some lines of the requested file."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceKind:
-    """One kind of pair source."""
+    """One kind of pair source. It has one of `text_files`, `parse` and `open`.
+
+    These functions raise ValueError or FileNotFoundError, with a remedy in the message.
+    """
 
     pattern: str
     """Regular expression that matches the whole specification."""
     form: str
     """The specification in error messages; "" = not shown."""
-    open: Callable[[SourceRequest], PairSource]
-    """Opens the source. Raises ValueError or FileNotFoundError, with a remedy in the message."""
     text_files: Callable[[SourceRequest], tuple[Path, Path]] | None = None
-    """Returns the source's two text files, one sentence a line, if it has such files. They can be
-    streamed."""
-    parse: Parser | None = None
-    """Parses some lines, if the source is one file with a pair a line."""
+    """Returns the two local text files of the source, one sentence a line. It may download them."""
+    parse: Callable[[PackedText, SourceRequest], PairSource] | None = None
+    """Returns the pairs in some lines of the source, which is one file with a pair a line."""
+    open: Callable[[SourceRequest], PairSource] | None = None
+    """Opens a source of any other form."""
     is_file: bool = False
     """Whether the specification is a file name or a pattern of file names."""
 
@@ -81,18 +78,6 @@ def _refuse_grammar(request: SourceRequest) -> PairSource:
     )
 
 
-def _text_kind(
-    pattern: str, form: str, text_files: Callable[[SourceRequest], tuple[Path, Path]]
-) -> SourceKind:
-    """Returns a kind whose sources are two local text files, which `text_files` may download."""
-    return SourceKind(
-        pattern=pattern,
-        form=form,
-        open=lambda request: read_text_pair(*text_files(request)),
-        text_files=text_files,
-    )
-
-
 def _public_kind(pattern: str, form: str, text: Callable[..., tuple[Path, Path]]) -> SourceKind:
     """Returns a kind of public corpora, which are downloaded the first time.
 
@@ -101,8 +86,10 @@ def _public_kind(pattern: str, form: str, text: Callable[..., tuple[Path, Path]]
       form: the specification in error messages.
       text: takes these groups and the languages, and returns the text files.
     """
-    return _text_kind(
-        pattern, form, lambda request: text(*request.match.groups(), request.languages)
+    return SourceKind(
+        pattern=pattern,
+        form=form,
+        text_files=lambda request: text(*request.match.groups(), request.languages),
     )
 
 
@@ -133,20 +120,22 @@ SOURCE_KINDS = (
         '"opus:NAME/VERSION", such as "opus:Europarl/v8"',
         opus_text,
     ),
-    _text_kind(
-        rf"multi30k:(?P<split>{_NAME})",
-        '"multi30k:PART", such as "multi30k:train"',
-        lambda request: multi30k_text(request.match["split"], request.languages, request.directory),
+    SourceKind(
+        pattern=rf"multi30k:(?P<split>{_NAME})",
+        form='"multi30k:PART", such as "multi30k:train"',
+        text_files=lambda request: multi30k_text(
+            request.match["split"], request.languages, request.directory
+        ),
     ),
     _public_kind(
         rf"mtdata:({_NAME})",
         '"mtdata:ID", such as "mtdata:Statmt-europarl-10-deu-eng"',
         mtdata_text,
     ),
-    _text_kind(
-        r".*\.zip",
-        '"file.zip" (of OPUS, with members such as *.de and *.en)',
-        lambda request: zip_text(local_file(request.file), request.languages),
+    SourceKind(
+        pattern=r".*\.zip",
+        form='"file.zip" (of OPUS, with members such as *.de and *.en)',
+        text_files=lambda request: zip_text(local_file(request.file), request.languages),
     ),
     SourceKind(
         pattern=r"hf:(?P<name>[^:\[]+):(?P<split>.+)",
@@ -165,14 +154,12 @@ SOURCE_KINDS = (
         pattern=rf".*\.tsv{_PACKED}",
         form='"file.tsv" (also .gz, .xz, .zst)',
         is_file=True,
-        open=lambda request: read_tsv(request.file),
         parse=lambda lines, request: tsv_pairs(lines, request.file),
     ),
     SourceKind(
         pattern=rf".*\.jsonl{_PACKED}",
         form='"file.jsonl" (also .gz, .xz, .zst)',
         is_file=True,
-        open=lambda request: read_jsonl(request.file, *request.languages),
         parse=lambda lines, request: jsonl_pairs(lines, request.file, *request.languages),
     ),
     # Configurations of earlier versions still load, although this text no longer exists.
@@ -206,4 +193,9 @@ def find_source(
 def open_source(spec: str, directory: AnyPath, languages: tuple[str, str]) -> PairSource:
     """Opens the source that a specification names."""
     kind, request = find_source(spec, directory, languages)
+    if kind.text_files:
+        return read_text_pair(*kind.text_files(request))
+    if kind.parse:
+        return kind.parse(read_lines(request.file, check=False), request)
+    assert kind.open is not None
     return kind.open(request)

@@ -17,7 +17,7 @@ class SelectedPairs:
     """The pairs of `source` at `indices`. A `PairSource`."""
 
     source: PairSource
-    indices: Int64[np.ndarray, "n"]
+    indices: range | Int64[np.ndarray, "n"]
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -36,14 +36,17 @@ class JoinedPairs:
         return int(self._starts[-1])
 
     def __getitem__(self, index: int) -> Pair:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
         number = int(np.searchsorted(self._starts, index, side="right")) - 1
         return self.sources[number][index - int(self._starts[number])]
 
     @functools.cached_property
     def _starts(self) -> Int64[np.ndarray, "starts"]:
         return np.cumsum([0, *map(len, self.sources)])
+
+
+def join_pairs(sources: Sequence[PairSource]) -> PairSource:
+    """Returns the pairs of all sources, source after source."""
+    return sources[0] if len(sources) == 1 else JoinedPairs(sources)
 
 
 def source_lines(pairs: Iterable[Pair]) -> frozenset[str]:

@@ -179,20 +179,15 @@ def _wrong_columns(line: bytes) -> str:
     return f"a TSV line must be source<TAB>target, {found}."
 
 
-def read_jsonl(path: AnyPath, source_language: str, target_language: str) -> TextPairs:
-    """Reads a file with one JSON object a line.
-
-    The keys are the language codes, as in {"en": "...", "de": "..."}, or "source" and "target".
-    Both may be in an object "translation", as in Hugging Face's data sets.
-    A line without both is a bad record. Raises ValueError as `read_text_pair`.
-    """
-    return jsonl_pairs(read_lines(path, check=False), path, source_language, target_language)
-
-
 def jsonl_pairs(
     lines: PackedText, path: AnyPath, source_language: str, target_language: str
 ) -> TextPairs:
-    """Returns the pairs in some lines of a JSONL file."""
+    """Returns the pairs in some lines of a JSONL file, one JSON object a line.
+
+    The keys are the language codes, as in {"en": "...", "de": "..."}, or "source" and "target".
+    Both may be in an object "translation", as in Hugging Face's data sets.
+    A line without both is a bad record.
+    """
     blobs = bytearray(), bytearray()
     bad: dict[int, BadRecord] = {}
     for index in range(lines.num_sentences):
@@ -215,7 +210,7 @@ def jsonl_pairs(
 
 
 def record_pair(record: Any, source_language: str, target_language: str) -> Pair:
-    """Returns the sentences of a record with keys as in `read_jsonl`.
+    """Returns the sentences of a record with keys as in `jsonl_pairs`.
 
     Raises ValueError unless it has both.
     """

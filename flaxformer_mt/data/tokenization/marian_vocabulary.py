@@ -12,14 +12,18 @@ becomes that token, and a language tag such as `>>fra<<` at the start of a line 
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, SupportsInt
 
 from sentencepiece import SentencePieceProcessor
 
 from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import load_model
-from flaxformer_mt.data.tokenization.vocabulary import until_end, without_line_breaks
+from flaxformer_mt.data.tokenization.vocabulary import (
+    Vocabulary,
+    until_end,
+    without_line_breaks,
+)
 from flaxformer_mt.storage.paths import PathLike, as_path
 
 MODELS = {"source": "source.spm", "target": "target.spm"}
@@ -29,19 +33,8 @@ _FILES = (*MODELS.values(), VOCAB, TARGET_VOCAB, SETTINGS)
 _SPECIAL = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
 _SPACE = "▁"
 
-# Replacements of `clean_up_tokenization` of transformers, in its order.
-_CLEAN_UP = {
-    " .": ".",
-    " ?": "?",
-    " !": "!",
-    " ,": ",",
-    " ' ": "'",
-    " n't": "n't",
-    " 'm": "'m",
-    " 's": "'s",
-    " 've": "'ve",
-    " 're": "'re",
-}
+# `clean_up_tokenization` of transformers removes the spaces of these, in this order.
+_CLEAN_UP = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
 
 
 def read_marian_vocabularies(
@@ -66,7 +59,7 @@ def read_marian_vocabularies(
     return source, target
 
 
-class MarianVocabulary:
+class MarianVocabulary(Vocabulary):
     """One side of a Marian tokenizer."""
 
     suffix: ClassVar[str] = ".spm"
@@ -123,22 +116,14 @@ class MarianVocabulary:
                 pieces += self._segmenter.encode(part, out_type=str)
         return [*(self._ids.get(piece, self.unk_id) for piece in pieces), self.eos_id]
 
-    def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns `tokenize` of each text."""
-        return [self.tokenize(text) for text in texts]
-
     def detokenize(self, ids: Iterable[SupportsInt]) -> str:
         """Returns the text of `ids` up to the first EOS, without special and unknown tokens."""
         pieces = [self.pieces[token] for token in until_end(ids, self.eos_id, self._silent)]
         text = self._joiner.decode_pieces(pieces).replace(_SPACE, " ").strip()
         if self._clean_up:
-            for spaced, joined in _CLEAN_UP.items():
-                text = text.replace(spaced, joined)
+            for spaced in _CLEAN_UP:
+                text = text.replace(spaced, spaced.strip())
         return without_line_breaks(text)
-
-    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        """Returns the same as `tokenize`: Marian vocabularies are not sampled."""
-        return self.tokenize(text)
 
     def to_bytes(self) -> bytes:
         """Returns the contents of all files, which determine ids and text."""

@@ -15,6 +15,7 @@ from flaxformer_mt.data.tokenization.vocabulary import (
     EOS_ID,
     PAD_ID,
     UNK_ID,
+    Vocabulary,
     until_end,
     without_line_breaks,
 )
@@ -34,7 +35,7 @@ def load_model(model: bytes) -> SentencePieceProcessor:
     return processor
 
 
-class SentencePieceVocabulary:
+class SentencePieceVocabulary(Vocabulary):
     """Subword pieces (Kudo and Richardson 2018), from a SentencePiece unigram or BPE model.
 
     An existing model keeps its ids. Special tokens that it lacks (T5 has no BOS, many models have
@@ -55,17 +56,18 @@ class SentencePieceVocabulary:
         """
         self._model, self._alpha = model, sampling_alpha
         self._processor = processor = load_model(model)
-        self.size: int = processor.get_piece_size()
-        self.unk_id: int = processor.unk_id()
-        self.pad_id: int = self._special(processor.pad_id())
-        self.bos_id: int = self._special(processor.bos_id())
-        self.eos_id: int = self._special(processor.eos_id())
-        self._silent = {self.pad_id, self.bos_id}
-        names = map(processor.id_to_piece, range(processor.get_piece_size()))
+        names = [processor.id_to_piece(token) for token in range(processor.get_piece_size())]
         self._tags = {
             tag_of(language): processor.piece_to_id(tag_of(language))
             for language in languages_in(names)
         }
+        self.unk_id: int = processor.unk_id()
+        self.pad_id: int = _find_or_add(names, processor.pad_id(), "<pad>")
+        self.bos_id: int = _find_or_add(names, processor.bos_id(), "<s>")
+        self.eos_id: int = _find_or_add(names, processor.eos_id(), "</s>")
+        self.pieces: tuple[str, ...] = tuple(names)
+        self.size: int = len(names)
+        self._silent = {self.pad_id, self.bos_id}
 
     @classmethod
     def learn(
@@ -162,16 +164,6 @@ class SentencePieceVocabulary:
             ids += sample(segment, random)
         return self._join(tag, ids)
 
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """The text of every token id; "<pad>", "<s>" and "</s>" if the model lacks them."""
-        names = {self.pad_id: "<pad>", self.bos_id: "<s>", self.eos_id: "</s>"}
-        in_model = self._processor.get_piece_size()
-        return tuple(
-            self._processor.id_to_piece(token) if token < in_model else names[token]
-            for token in range(self.size)
-        )
-
     def to_bytes(self) -> bytes:
         """Returns the content of the model file."""
         return self._model
@@ -184,12 +176,6 @@ class SentencePieceVocabulary:
     def _join(self, tag: str, ids: list[int]) -> list[int]:
         """Adds the tag and EOS to token ids; drops a tag without text."""
         return [*([self._tags[tag]] if tag and ids else []), *ids, self.eos_id]
-
-    def _special(self, token_id: int) -> int:
-        if token_id >= 0:
-            return token_id
-        self.size += 1
-        return self.size - 1
 
     @functools.cached_property
     def _sampler(self) -> tuple[Callable[[str, Callable[[], float]], list[int]], bool]:
@@ -209,6 +195,14 @@ class SentencePieceVocabulary:
             "sampling_alpha needs a SentencePiece model of type unigram or BPE; this one has whole "
             "words or characters. Set sampling_alpha to 0."
         )
+
+
+def _find_or_add(pieces: list[str], token: int, name: str) -> int:
+    """Returns a special token. If the model lacks it (-1), adds `name` as the last piece."""
+    if token >= 0:
+        return token
+    pieces.append(name)
+    return len(pieces) - 1
 
 
 def _piece_table(pieces: Iterable[Any], unk_id: int) -> PieceTable:

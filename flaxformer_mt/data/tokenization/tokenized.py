@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int, Int32, Int64, Integer
 
 from flaxformer_mt.data.batching.batch import Example
-from flaxformer_mt.data.sources.pair import Pair, PairSource
+from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.worker_processes import Workers
 
@@ -52,13 +52,18 @@ class Examples(Protocol):
 
 
 def count_lengths(
-    source: Integer[np.ndarray, "n"], target: Integer[np.ndarray, "n"]
+    source: Integer[np.ndarray, "n"],
+    target: Integer[np.ndarray, "n"],
+    counts: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "k 3"]:
-    """Returns rows of source tokens, target tokens, and the number of such pairs."""
-    codes, counts = np.unique(
-        (source.astype(np.int64) << 32) | target.astype(np.int64), return_counts=True
-    )
-    return np.stack([codes >> 32, codes & 0xFFFFFFFF, counts], axis=1)
+    """Returns rows of source tokens, target tokens, and the number of such pairs.
+
+    `counts` is the number of pairs with each pair of lengths; None = one each.
+    """
+    codes = (source.astype(np.int64) << 32) | target.astype(np.int64)
+    found, number = np.unique(codes, return_inverse=True)
+    sums = np.bincount(number, counts).astype(np.int64)
+    return np.stack([found >> 32, found & 0xFFFFFFFF, sums], axis=1)
 
 
 def hash_parts(parts: Iterable[bytes | np.ndarray]) -> str:
@@ -91,6 +96,11 @@ class TokenizedPairs:
         """The number of target tokens of each pair, EOS included."""
         return np.diff(self.targets_offsets)
 
+    @property
+    def sides(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """The token ids and the offsets of source and target."""
+        return (self.inputs, self.inputs_offsets), (self.targets, self.targets_offsets)
+
     def lengths(
         self, order: Integer[np.ndarray, "m"]
     ) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"]]:
@@ -104,10 +114,7 @@ class TokenizedPairs:
     def fingerprint(self, start: int, end: int) -> str:
         """Returns the hash of the pairs from `start` to `end`."""
         parts = []
-        for ids, offsets in (
-            (self.inputs, self.inputs_offsets),
-            (self.targets, self.targets_offsets),
-        ):
+        for ids, offsets in self.sides:
             parts.append(np.diff(offsets[start : end + 1]).astype("<i8"))
             parts.append(ids[offsets[start] : offsets[end]].astype("<i4", copy=False))
         return hash_parts(parts)
@@ -173,7 +180,7 @@ def tokenize_source(
             counts = np.bincount(reason, minlength=len(reasons)).tolist()
             dropped.update({name: n for name, n in zip(reasons, counts, strict=False) if n})
             inputs, targets = ([side[i] for i in here.tolist()] for side in (inputs, targets))
-        parts.append(_flat(inputs, targets, *(side[here] for side in lengths)))
+        parts.append(_flat(inputs, targets))
         kept.append(here + start)
     return TokenizedSource(TokenizedPairs.concatenate(parts), np.concatenate(kept), dropped)
 
@@ -182,19 +189,14 @@ def _lengths(sentences: Sequence[Ids]) -> Int64[np.ndarray, "n"]:
     return np.fromiter(map(len, sentences), np.int64, len(sentences))
 
 
-def _flat(
-    inputs: Sequence[Ids],
-    targets: Sequence[Ids],
-    source_lengths: Int64[np.ndarray, "n"],
-    target_lengths: Int64[np.ndarray, "n"],
-) -> TokenizedPairs:
+def _flat(inputs: Sequence[Ids], targets: Sequence[Ids]) -> TokenizedPairs:
     """Returns the token ids of sentences as flat arrays."""
-    offsets = [_offsets([lengths]) for lengths in (source_lengths, target_lengths)]
-    ids = [
-        np.fromiter(itertools.chain.from_iterable(side), np.int32, end[-1])
-        for side, end in zip((inputs, targets), offsets, strict=True)
-    ]
-    return TokenizedPairs(ids[0], offsets[0], ids[1], offsets[1])
+    arrays: list[np.ndarray] = []
+    for side in (inputs, targets):
+        offsets = _offsets([_lengths(side)])
+        ids = np.fromiter(itertools.chain.from_iterable(side), np.int32, offsets[-1])
+        arrays += [ids, offsets]
+    return TokenizedPairs(*arrays)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,9 +207,9 @@ class SubwordSampler:
     keeps its usual tokens, so that the batch shapes fit every epoch.
     """
 
-    texts: tuple[PairSource, ...]
+    text: PairSource
     plain: Examples
-    """The pairs of all `texts`, one after the other, tokenized without sampling."""
+    """The pairs of `text`, tokenized without sampling."""
     tokenizer: Tokenizer
     seed: int
     max_source_length: int
@@ -245,7 +247,7 @@ class SubwordSampler:
         inputs: list[Ids] = []
         targets: list[Ids] = []
         for index in map(int, numbers):
-            pair, plain = self._text(index), self.plain.example(index)
+            pair, plain = self.text[index], self.plain.example(index)
             random = _numbers(np.random.default_rng((self.seed, epoch, index)))
             source_ids = self.tokenizer.source.sample(pair.source, random)
             target_ids = self.tokenizer.target.sample(pair.target, random)
@@ -253,14 +255,7 @@ class SubwordSampler:
             targets.append(
                 target_ids if len(target_ids) <= self.max_target_length else plain.targets
             )
-        return _flat(inputs, targets, _lengths(inputs), _lengths(targets))
-
-    def _text(self, index: int) -> Pair:
-        for text in self.texts:
-            if index < len(text):
-                return text[index]
-            index -= len(text)
-        raise IndexError(f"there are {len(self.plain)} pairs")
+        return _flat(inputs, targets)
 
 
 def _numbers(rng: np.random.Generator) -> Callable[[], float]:

@@ -16,14 +16,11 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-import numpy as np
-from jaxtyping import Int
-
-from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
+from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.known_words import few_words
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
@@ -152,15 +149,34 @@ class Tokenizer:
         if kind == "marian":
             sides = read_marian_vocabularies(directory, bos_id=index.get("bos_id"))
             return cls(*sides, settings, languages_in(sides[0].pieces))
-        words = _read_known_words(directory / _WORDS)
+        words = None  # the training text has many words
+        if (directory / _WORDS).exists():
+            words = frozenset((directory / _WORDS).read_text(encoding="utf-8").split("\n"))
         names = ("shared",) if shared else ("source", "target")
         sides = [_read(directory / f"{name}{suffix}", kind, sampling_alpha) for name in names]
         return cls(sides[0], sides[-1], settings, languages, words)
 
 
+class LearningText(Protocol):
+    """The text to learn vocabularies from: a `Corpus`, or a sample of a larger one."""
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The target languages that tags of source texts name, without repetition."""
+        ...
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        ...
+
+    def choose(self, max_lines: int, /) -> Iterator[Pair]:
+        """Yields all pairs, or up to `max_lines` random ones, the same in every run."""
+        ...
+
+
 def build_tokenizer(
     config: TokenizerConfig,
-    corpus: Corpus,
+    corpus: LearningText,
     *,
     directory: PathLike,
     data_directory: PathLike = ".",
@@ -192,7 +208,12 @@ def build_tokenizer(
     if config.kind != "marian" and reads_all and not (source_file or target_file):
         words = few_words(_lines(corpus, "source", max_lines=0))
     if config.kind == "marian":
-        source, target = _read_marian(config, base)
+        if not config.source_model:
+            raise ValueError(
+                "kind='marian' is never learnt: set source_model to the directory of a Marian "
+                "model, or import one with `python -m flaxformer_mt.convert --from marian`."
+            )
+        source, target = read_marian_vocabularies(join(base, config.source_model))
         languages = languages_in(source.pieces)
     elif config.shared:
         file = source_file or target_file
@@ -207,20 +228,9 @@ def build_tokenizer(
     return tokenizer
 
 
-def _read_marian(
-    config: TokenizerConfig, base: AnyPath
-) -> tuple[MarianVocabulary, MarianVocabulary]:
-    if not config.source_model:
-        raise ValueError(
-            "kind='marian' is never learnt: set source_model to the directory of a Marian model, "
-            "or import one with `python -m flaxformer_mt.convert --from marian`."
-        )
-    return read_marian_vocabularies(join(base, config.source_model))
-
-
 def _learn_or_read(
     config: TokenizerConfig,
-    corpus: Corpus,
+    corpus: LearningText,
     side: Literal["source", "target", "both"],
     file: str,
     base: AnyPath,
@@ -248,37 +258,14 @@ def _learn_or_read(
 
 
 def _lines(
-    corpus: Corpus, side: Literal["source", "target", "both"], *, max_lines: int
+    text: LearningText, side: Literal["source", "target", "both"], *, max_lines: int
 ) -> Iterator[str]:
-    """Yields the text of one side or both, without tags, of all pairs or of `choose_pairs`."""
-    chosen = choose_pairs(len(corpus), max_lines)
-    start = 0
-    for source in corpus.sources:
-        end = start + len(source)
-        here = None if chosen is None else numbers_between(chosen, start, end).tolist()
-        for index in range(len(source)) if here is None else here:
-            pair = source[index]
-            if side != "target":
-                yield split_tag(pair.source)[1] if corpus.languages else pair.source
-            if side != "source":
-                yield pair.target
-        start = end
-
-
-def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
-    """Returns up to `max_lines` random numbers of pairs, ascending; None = all `total` pairs.
-
-    They are the same in every run.
-    """
-    if not 0 < max_lines < total:
-        return None
-    return np.sort(np.random.default_rng(0).choice(total, max_lines, replace=False))
-
-
-def numbers_between(ascending: Int[np.ndarray, "n"], start: int, end: int) -> Int[np.ndarray, "m"]:
-    """Returns the numbers from `start` to below `end`, minus `start`."""
-    first, last = np.searchsorted(ascending, [start, end])
-    return ascending[first:last] - start
+    """Yields the text of one side or both, without tags."""
+    for pair in text.choose(max_lines):
+        if side != "target":
+            yield split_tag(pair.source)[1] if text.languages else pair.source
+        if side != "source":
+            yield pair.target
 
 
 def _read(file: AnyPath, kind: str, sampling_alpha: float) -> Vocabulary:
@@ -290,13 +277,6 @@ def _read(file: AnyPath, kind: str, sampling_alpha: float) -> Vocabulary:
         raise missing_file(file) from error
     except ValueError as error:
         raise ValueError(f"{file}: {error}.") from error
-
-
-def _read_known_words(file: AnyPath) -> frozenset[str] | None:
-    """Returns the words in a file; None without the file (the training text has many words)."""
-    if not file.exists():
-        return None
-    return frozenset(file.read_text(encoding="utf-8").split("\n"))
 
 
 def check_same_settings(

@@ -1,7 +1,7 @@
 """A vocabulary of whole words, stored as a file of `word<TAB>count` rows."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, SupportsInt
 
@@ -12,6 +12,7 @@ from flaxformer_mt.data.tokenization.vocabulary import (
     EOS_ID,
     PAD_ID,
     UNK_ID,
+    Vocabulary,
     until_end,
     without_line_breaks,
 )
@@ -19,7 +20,7 @@ from flaxformer_mt.data.tokenization.vocabulary import (
 UNKNOWN_WORD = "<unk>"
 
 
-class WordVocabulary:
+class WordVocabulary(Vocabulary):
     """Whole words, separated by white space. Words outside the vocabulary are unknown."""
 
     suffix: ClassVar[str] = ".vocab.tsv"
@@ -39,10 +40,10 @@ class WordVocabulary:
                 f"this one has only {len(rows)}"
             )
         self._rows = tuple(rows)
-        self._words = tuple(word for word, _ in rows)
+        self.pieces: tuple[str, ...] = tuple(word for word, _ in rows)
         self.size: int = len(rows)
         first_row: dict[str, int] = {}
-        for row, word in enumerate(self._words):
+        for row, word in enumerate(self.pieces):
             if not word:
                 raise ValueError(f"row {row + 1} holds no word")
             if word in first_row:
@@ -114,27 +115,14 @@ class WordVocabulary:
         ids.append(EOS_ID)
         return ids
 
-    def tokenize_texts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns `tokenize` of each text."""
-        return [self.tokenize(text) for text in texts]
-
     def detokenize(self, ids: Iterable[SupportsInt]) -> str:
         """Returns the words up to the first EOS, joined by spaces, without padding and BOS.
 
         An unknown word becomes "<unk>".
         """
         kept = until_end(ids, EOS_ID, {PAD_ID, BOS_ID})
-        words = (UNKNOWN_WORD if token == UNK_ID else self._words[token] for token in kept)
+        words = (UNKNOWN_WORD if token == UNK_ID else self.pieces[token] for token in kept)
         return without_line_breaks(" ".join(words))
-
-    def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        """Returns the same as `tokenize`, because words are not segmented."""
-        return self.tokenize(text)
-
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """The word of every token id, including those of the special tokens' rows."""
-        return self._words
 
     def to_bytes(self) -> bytes:
         """Returns the rows as a `word<TAB>count` file."""

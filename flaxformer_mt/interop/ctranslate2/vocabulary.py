@@ -28,7 +28,12 @@ def register_vocabularies(spec: Any, tokenizer: Tokenizer) -> None:
     spec.config.bos_token = spec.config.decoder_start_token = target_tokens[target.bos_id]
     spec.config.add_source_eos = True
     if starts_with_padding(target):
-        _suppress(spec, target.pad_id, target.size)
+        # In Marian, the embedding and the logit of padding are 0, while the logits of most words
+        # are negative. Marian's decoders forbid padding; other engines need a bias.
+        projection = spec.decoder.projection
+        bias = projection.bias if projection.has_bias() else np.zeros(target.size, np.float32)
+        is_padding = np.arange(target.size) == target.pad_id
+        projection.bias = np.where(is_padding, np.float32(SUPPRESSED_LOGIT), bias)
 
 
 def starts_with_padding(target: Vocabulary) -> bool:
@@ -56,17 +61,6 @@ def sentencepiece_models(tokenizer: Tokenizer) -> dict[str, bytes]:
         elif isinstance(vocabulary, MarianVocabulary):
             models[file] = vocabulary.files[file]
     return models
-
-
-def _suppress(spec: Any, token: int, vocab_size: int) -> None:
-    """Gives padding a bias with which a search never chooses it.
-
-    In Marian, its embedding and its logit are 0, while the logits of most words are negative.
-    Marian's decoders forbid it; other engines need the bias.
-    """
-    projection = spec.decoder.projection
-    bias = projection.bias if projection.has_bias() else np.zeros(vocab_size, np.float32)
-    projection.bias = np.where(np.arange(vocab_size) == token, np.float32(SUPPRESSED_LOGIT), bias)
 
 
 def _special_names(*vocabularies: Vocabulary) -> dict[str, str]:

@@ -57,11 +57,6 @@ class Generation:
     min_new_tokens: int = _NOT_GIVEN
     """Fewest tokens before EOS, without the start token; overrides min_length, which counts it."""
 
-    @property
-    def min_tokens(self) -> int:
-        """The fewest tokens, including EOS, without the start token."""
-        return self.min_length if self.min_new_tokens < 0 else self.min_new_tokens + 1
-
 
 def to_decoding_config(values: Json, target: Vocabulary, *, max_positions: int) -> DecodingConfig:
     """Returns the search config for a generation config.
@@ -77,6 +72,7 @@ def to_decoding_config(values: Json, target: Vocabulary, *, max_positions: int) 
     for difference in _differences(given, values, target):
         _warn(f"{difference}: translations may differ")
     limit = _length_limit(given, max_positions)
+    least = given.min_length if given.min_new_tokens < 0 else given.min_new_tokens + 1  # with EOS
     suppressed = _suppressed(given, target)
     special = {target.pad_id, target.bos_id}
     by_name = {target.unk_id} | (special if special <= suppressed else set())
@@ -90,7 +86,7 @@ def to_decoding_config(values: Json, target: Vocabulary, *, max_positions: int) 
         max_target_length=limit,
         target_length_ratio=0.0,
         target_length_margin=limit,
-        min_target_length=min(limit, given.min_tokens),
+        min_target_length=min(limit, least),
         no_repeat_ngram_size=given.no_repeat_ngram_size,
         repetition_penalty=given.repetition_penalty,
         allow_unknown=target.unk_id not in suppressed,

@@ -11,11 +11,21 @@ from hypothesis import strategies as st
 
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.quarantine import BadRecordError
-from flaxformer_mt.data.sources.text_files import PackedText, read_jsonl, read_lines, read_tsv
+from flaxformer_mt.data.sources.text_files import (
+    PackedText,
+    TextPairs,
+    jsonl_pairs,
+    read_lines,
+    read_tsv,
+)
 
 
 def read(pairs: PairSource) -> list[Pair]:
     return [pairs[index] for index in range(len(pairs))]
+
+
+def read_jsonl(path: Path, source: str, target: str) -> TextPairs:
+    return jsonl_pairs(read_lines(path, check=False), path, source, target)
 
 
 def sentences(text: PackedText) -> list[str]:

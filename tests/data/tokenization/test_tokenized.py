@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.selection import JoinedPairs
 from flaxformer_mt.data.tokenization import tokenized
 from flaxformer_mt.data.tokenization.tokenized import (
     SubwordSampler,
@@ -94,7 +95,7 @@ def test_concatenation_keeps_every_pair_in_order(tokenizer):
 def test_sampling_is_repeatable_differs_by_epoch_and_respects_the_limits(tokenizer):
     plain = tokenize_source(PAIRS[3:], tokenizer, max_source_length=9, max_target_length=9).pairs
     sampler = SubwordSampler(
-        texts=(Pairs(PAIRS[3:5]), Pairs(PAIRS[5:])),
+        text=JoinedPairs((Pairs(PAIRS[3:5]), Pairs(PAIRS[5:]))),
         plain=plain,
         tokenizer=tokenizer,
         seed=0,

@@ -38,8 +38,9 @@ def multi30k_text(split: str, languages: tuple[str, str], directory: AnyPath) ->
     These are `train.en` and `train.de` in `directory` if they exist. Otherwise the first call
     downloads them. Raises ValueError for an unknown split or language.
     """
-    if files := _own_files(split, languages, directory):
-        return files
+    source, target = (directory / f"{split}.{language}" for language in languages)
+    if source.exists() and target.exists():
+        return local_file(source), local_file(target)
     parts = {language: f"{split}.{language}.gz" for language in languages}
     if not all(part in _SHA256 for part in parts.values()):
         known = sorted(name.removesuffix(".gz") for name in _SHA256)
@@ -51,12 +52,3 @@ def multi30k_text(split: str, languages: tuple[str, str], directory: AnyPath) ->
         language: Side(url=_RAW + part, checksum=_SHA256[part]) for language, part in parts.items()
     }
     return kept_text(f"multi30k/{split}", languages, lambda folder: download_sides(sides, folder))
-
-
-def _own_files(
-    split: str, languages: tuple[str, str], directory: AnyPath
-) -> tuple[Path, Path] | None:
-    source, target = (directory / f"{split}.{language}" for language in languages)
-    if not (source.exists() and target.exists()):
-        return None
-    return local_file(source), local_file(target)
