@@ -53,6 +53,7 @@ def test_an_imported_model_translates(work, capsys):
     assert len(found[0]) == 1 and found[1][0].text == ""
 
 
+@pytest.mark.slow
 def test_an_imported_model_can_be_trained(work, capsys):
     """Training starts with its parameters and keeps its vocabulary."""
     for name, words in (("en", ENGLISH), ("de", GERMAN)):

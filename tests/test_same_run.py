@@ -85,6 +85,7 @@ def test_sharded_parameters_are_the_same_run_and_resume_unsharded(whole, tmp_pat
     assert_same_run(tmp_path, whole)
 
 
+@pytest.mark.slow
 def test_two_processes_are_the_same_run(short, tmp_path):
     processes = [start(SHORT, tmp_path, devices=2, **place) for place in two_processes()]
     outputs = [process.communicate(timeout=200)[0] for process in processes]

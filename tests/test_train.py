@@ -59,6 +59,7 @@ def test_sigterm_saves_and_sets_the_exit_status(tmp_path):
     assert 4 <= step < 100_000
 
 
+@pytest.mark.slow
 def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted, capsys):
     before = metric_lines(uninterrupted)
     train(CONFIG, str(uninterrupted))
@@ -203,6 +204,7 @@ def test_progress_of_an_earlier_version_is_read():
         assert Progress.from_dict(old) == Progress(position, best, 1)
 
 
+@pytest.mark.slow
 def test_early_stopping_ends_the_run(tmp_path, capsys):
     """At learning rate ~0 BLEU cannot rise, so the run stops after two more validations."""
     training = dataclasses.replace(

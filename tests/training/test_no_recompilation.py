@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from tiny_run import WITHOUT_DROPOUT
 
 from flaxformer_mt.checkpoints.manager import Checkpoints
@@ -11,6 +12,7 @@ from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.train import train
 
 
+@pytest.mark.slow
 def test_after_the_first_epoch_nothing_is_compiled(tmp_path, monkeypatch, compilations):
     """The epochs have updates of every shape, log lines, validations and checkpoints."""
     data = dataclasses.replace(
