@@ -327,12 +327,16 @@ def _parse_bool(words: list[str]) -> bool:
 
 
 def _format_warning(
-    message: Warning | str, category: type[Warning], *place: Any, **line: Any
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
 ) -> str:
     """Returns a warning for users as one line; others as Python shows them."""
     if category is UserWarning:
         return f"warning: {message}\n"
-    return _python_format(message, category, *place, **line)
+    return _python_format(message, category, filename, lineno, line)
 
 
 if __name__ == "__main__":

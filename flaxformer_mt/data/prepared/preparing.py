@@ -269,7 +269,7 @@ def _finish(
     languages: tuple[str, ...],
     shards: Sequence[Sequence[ShardCounts]],
 ) -> Manifest:
-    total, corpora, lengths = ShardCounts(), [], list[np.ndarray]()
+    total, corpora, lengths = ShardCounts(), [], [np.empty((0, 3), np.int64)]
     id_type = id_type_of(tokenizer)
     numbers = itertools.count()
     for scan, of_corpus in zip(scans, shards, strict=True):
