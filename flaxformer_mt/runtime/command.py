@@ -27,8 +27,12 @@ def prepare_process() -> None:
     # takes 0.5 s of a start, and the collection at exit takes 0.3 s.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
-    # The default format is "WARNING:module:message", but our warnings are messages to the user.
-    logging.basicConfig(format="%(message)s")
+    # The default format is "WARNING:module:message", but our warnings are messages to the user. The
+    # import of Orbax adds a handler with the default format.
+    logging.basicConfig()
+    for handler in logging.root.handlers:
+        if type(handler) is logging.StreamHandler:
+            handler.setFormatter(logging.Formatter("%(message)s"))
     # Orbax raises each failure and also logs it, with a traceback.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
     _hide_closed_event_loops()

@@ -142,3 +142,15 @@ def test_unfinished_writes_after_a_failed_one_print_nothing(monkeypatch):
     for value in (types.SimpleNamespace(exc_value=RuntimeError("Event loop is closed")), other):
         sys.unraisablehook(value)
     assert shown == [other]
+
+
+def test_a_warning_is_its_message_although_orbax_sets_up_logging():
+    code = (
+        "import logging\n"
+        "import orbax.checkpoint\n"
+        "from flaxformer_mt.runtime.command import prepare_process\n"
+        "prepare_process()\n"
+        "logging.getLogger('flaxformer_mt.module').warning('a message')\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "a message\n")
