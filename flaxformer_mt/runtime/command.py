@@ -28,7 +28,8 @@ def prepare_process() -> None:
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
     # The default format is "WARNING:module:message", but our warnings are messages to the user. The
-    # import of Orbax adds a handler with the default format.
+    # import of Orbax adds a handler with the default format. `force=True` would replace it, but
+    # remove pytest's handlers too.
     logging.basicConfig()
     for handler in logging.root.handlers:
         if type(handler) is logging.StreamHandler:
