@@ -6,8 +6,8 @@
         --data.validation.source valid.en --data.validation.target valid.de
 
 On 30,000 random pairs of Tatoeba, English-German, it reaches 30.66 BLEU on 1,000 other pairs after
-13 epochs. `docs/own_data.md` adds back-translated text, which gives 34.6 BLEU after 9,000
-updates on a GPU. `configs/multi30k_en_de_r_drop.py` trains a slightly smaller model with R-Drop.
+13 epochs. `docs/own_data.md` adds back-translated text, which gives 34.6 BLEU after 9,000 updates
+on a GPU. `configs/multi30k_en_de_r_drop.py` trains a slightly smaller model with R-Drop.
 """
 
 from flaxformer_mt.config import Config

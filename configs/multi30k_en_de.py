@@ -22,8 +22,7 @@ variance it had 10.4. Pre-norm learns sooner: 31.0 after 2,000 updates (3e-3, wh
 the end both are equal: 40.35 (pre-norm) and 40.02 (post-norm) cased after 12,000 updates, with a
 length penalty of 1.
 
-`configs/multi30k_en_de_r_drop.py` reaches 41.43, but needs a GPU or about three
-hours.
+`configs/multi30k_en_de_r_drop.py` reaches 41.43, but needs a GPU or about three hours.
 """
 
 from flaxformer_mt.config import Config
