@@ -2,7 +2,6 @@
 
 import json
 import resource
-import typing
 from pathlib import Path
 
 import jax
@@ -13,8 +12,6 @@ from marian_directories import ENGLISH, GERMAN, OURS, our_model, write_directory
 from flaxformer_mt import convert, train
 from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.config import workdir_config
-from flaxformer_mt.interop import Quantization
-from flaxformer_mt.interop.ctranslate2.export import QUANTIZATIONS
 from flaxformer_mt.interop.marian.convert import read_marian
 from flaxformer_mt.interop.verify import VerificationFailed
 from flaxformer_mt.interop.workdir import write_workdir
@@ -224,7 +221,3 @@ def test_arguments_that_contradict_each_other_are_refused(arguments, message, ca
         convert.main(["--workdir", "w", *arguments])
     assert stop.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
-
-
-def test_the_quantizations_are_those_of_the_writer():
-    assert typing.get_args(Quantization) == QUANTIZATIONS

@@ -4,8 +4,38 @@
 other package imports this one.
 """
 
-from typing import Literal
+import importlib
+import os
+from pathlib import Path
+from typing import Any, Literal
 
 Format = Literal["marian", "ctranslate2"]
-Unscaled = Literal["float32", "float16", "bfloat16", "int16"]
-Quantization = Literal[Unscaled, "int8", "int8_float32", "int8_float16", "int8_bfloat16"]
+Quantization = Literal[
+    "float32",
+    "float16",
+    "bfloat16",
+    "int16",
+    "int8",
+    "int8_float32",
+    "int8_float16",
+    "int8_bfloat16",
+]
+
+
+def optional(module: str, package: str) -> Any:
+    """Returns a module that is not a dependency. Raises ValueError with `package` to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ValueError(
+            f"this needs {module.split('.')[0]}, which is not installed: pip install '{package}'"
+        ) from error
+
+
+def empty_directory(path: str | os.PathLike[str]) -> Path:
+    """Creates a directory unless it exists. Raises FileExistsError if it is not empty."""
+    directory = Path(path)
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise FileExistsError(f"{directory} is not empty: give the name of a new directory")
+    return directory

@@ -4,10 +4,11 @@ A row has the name and axes of a parameter, and the name and layout of a tensor,
 
     Row("query/kernel", "D N H", "q_proj.weight", "(N H) D")
 
-The tensor q_proj.weight has the shape [N * H, D]. Its transpose, split into heads, is our query
-kernel [D N H]. A "1" in a layout is an axis of length 1 that only the tensor has.
+The transpose of q_proj.weight [N * H, D], split into heads, is our query kernel [D N H]. A "1" in a
+layout is an axis of length 1 that only the tensor has.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+
+from flaxformer_mt.model.config import TransformerConfig
 
 
 class Row(NamedTuple):
@@ -83,7 +86,12 @@ def norm(ours: str, theirs: str, scale: str = "weight", bias: str = "bias") -> t
     )
 
 
-def prefixed(rows: Iterable[Row], ours: str, theirs: str) -> Iterator[Row]:
-    """Yields rows whose names have the prefixes `ours` and `theirs`."""
-    for row in rows:
-        yield row._replace(ours=f"{ours}/{row.ours}", theirs=f"{theirs}.{row.theirs}")
+def layer_rows(
+    config: TransformerConfig, encoder: Iterable[Row], decoder: Iterable[Row], theirs: str
+) -> Iterator[Row]:
+    """Yields the rows of all layers, with the prefix `theirs`, such as "{side}.layers.{i}"."""
+    stacks = (config.num_encoder_layers, encoder), (config.num_decoder_layers, decoder)
+    for side, (count, rows) in zip(("encoder", "decoder"), stacks, strict=True):
+        for i, row in itertools.product(range(count), rows):
+            prefix = theirs.format(side=side, i=i)
+            yield row._replace(ours=f"{side}_{i}/{row.ours}", theirs=f"{prefix}.{row.theirs}")

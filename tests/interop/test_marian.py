@@ -188,7 +188,7 @@ def test_tensors_that_do_not_fit_are_named(tmp_path, changes, message):
 def test_many_misfits_are_counted(tmp_path):
     write_directory(tmp_path)
     rewrite(tmp_path, **{f"extra.{i}": ZERO for i in range(11)})
-    with pytest.raises(ValueError, match=r"(?s)extra\.0.*and 3 more"):
+    with pytest.raises(ValueError, match=r"(?s)11 tensors do not fit.*extra\.0"):
         read_marian(tmp_path)
 
 

@@ -5,7 +5,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 from marian_directories import SHAPE, tensor_shapes
 
-from flaxformer_mt.interop.marian.table import axis_sizes, table
+from flaxformer_mt.interop.marian.weights import axis_sizes, table
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from flaxformer_mt.interop.parameter_table import Row, linear, norm, prefixed
+from flaxformer_mt.interop.parameter_table import Row, layer_rows, linear, norm
+from flaxformer_mt.model.config import TransformerConfig
 
 SIZES = {"D": 8, "N": 2, "H": 4}
 ROWS = [
@@ -43,6 +44,8 @@ def test_helpers_name_both_sides():
         Row("query/kernel", "D N H", "q.weight", "(N H) (D)"),
         Row("query/bias", "N H", "q.bias", "(N H)"),
     )
-    (scale, bias) = prefixed(norm("layer_norm", "norm", bias="beta"), "encoder_0", "layers.0")
-    assert scale == Row("encoder_0/layer_norm/scale", "D", "layers.0.norm.weight", "D")
-    assert bias.theirs == "layers.0.norm.beta"
+    config = TransformerConfig(num_encoder_layers=1, num_decoder_layers=2)
+    rows = layer_rows(config, (), norm("layer_norm", "norm", bias="beta"), "{side}.layers.{i}")
+    *_, scale, bias = rows
+    assert scale == Row("decoder_1/layer_norm/scale", "D", "decoder.layers.1.norm.weight", "D")
+    assert bias.theirs == "decoder.layers.1.norm.beta"

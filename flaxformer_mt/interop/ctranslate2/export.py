@@ -7,62 +7,44 @@ CTranslate2 takes and returns tokens as text. It appends EOS to a source itself.
 """
 
 import os
-from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, get_args
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict
 
 from flaxformer_mt.checkpoints.loading import LoadedModel
-from flaxformer_mt.interop import Quantization
-from flaxformer_mt.interop.ctranslate2.table import fill, set_array
+from flaxformer_mt.interop import Quantization, empty_directory, optional, parameter_table
 from flaxformer_mt.interop.ctranslate2.vocabulary import register_vocabularies, sentencepiece_models
+from flaxformer_mt.interop.parameter_table import Row, layer_rows, linear
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.positions import distance_buckets, sinusoids
+from flaxformer_mt.model.positions import sinusoids
 
-QUANTIZATIONS = get_args(Quantization)
 # CTranslate2 truncates a source to 1,024 tokens by default, and then appends EOS.
 MIN_POSITIONS = 1025
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "geglu": "GELU", "swiglu": "SWISH"}
-# Positions that are written as a table. The others are parameters, or switches of the spec.
-TABLES = ("sinusoidal", "sinusoidal_half_split", "none")
-POSITIONS = (*TABLES, "learned", "relative", "bucketed", "rotary")
+T5_BUCKETS = (32, 128)
 
 
 def write_ctranslate2(
-    directory: str | os.PathLike[str], loaded: LoadedModel, *, quantization: str = "float32"
+    directory: str | os.PathLike[str],
+    loaded: LoadedModel,
+    *,
+    quantization: Quantization = "float32",
 ) -> None:
     """Writes a model directory for `ctranslate2.Translator`.
 
-    Args:
-      directory: an empty or new directory.
-      loaded: the model, from `checkpoints.loading.load_model`.
-      quantization: how the weights are stored, one of `Quantization`. float32 is exact.
-
-    Raises:
-      ValueError: CTranslate2 does not support the model (the message lists every reason), the
-        package ctranslate2 is missing, or bfloat16 needs torch.
-      FileExistsError: the directory is not empty.
+    Raises ValueError if CTranslate2 does not support the model (the message lists every reason), or
+    if a package is missing. Raises FileExistsError if the directory is not empty.
     """
-    specs = _import_specs()
-    if quantization not in QUANTIZATIONS:
-        raise ValueError(
-            f"quantization must be one of {', '.join(QUANTIZATIONS)}, got {quantization!r}"
-        )
-    if "bfloat16" in quantization and not find_spec("torch"):
-        raise ValueError(
-            f"CTranslate2 needs torch to store weights as {quantization}: pip install torch, or "
-            f"choose {quantization.replace('bfloat16', 'float16')}"
-        )
+    specs = optional("ctranslate2", "flaxformer-mt[ctranslate2]").specs
+    if "bfloat16" in quantization:
+        optional("torch", "torch")
     config = loaded.model.config
     if reasons := list(unsupported(config)):
         raise ValueError("CTranslate2 does not support this model: " + "; ".join(reasons))
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    if any(directory.iterdir()):
-        raise FileExistsError(f"{directory} is not empty: give the name of a new directory")
+    directory = empty_directory(directory)
     lengths = loaded.config.data.max_source_length, loaded.config.decoding.max_target_length
     spec = _make_spec(specs, config, num_positions=max(MIN_POSITIONS, *lengths))
     fill(spec, config, loaded.params)
@@ -76,45 +58,17 @@ def write_ctranslate2(
 
 def unsupported(config: TransformerConfig) -> Iterator[str]:
     """Yields the reasons why CTranslate2 does not support a model, one for each field."""
-    if config.positions not in POSITIONS:
-        yield f"model.positions is {config.positions}, expected one of {', '.join(POSITIONS)}"
     if config.local_window:
         yield (
             f"model.local_window is {config.local_window}, expected 0: every position of its "
             "encoder attends to all others"
         )
-    if config.positions == "bucketed" and (moved := moved_distances(config)):
+    buckets = config.num_position_buckets, config.distance_limit
+    if config.positions == "bucketed" and buckets != T5_BUCKETS:
         yield (
-            f"model.num_position_buckets is {config.num_position_buckets} and model.max_distance "
-            f"{config.distance_limit}, with which it puts a distance of "
-            f"{' or '.join(map(str, moved))} into another bucket (T5's 32 and 128 work)"
+            f"model.num_position_buckets is {buckets[0]} and model.max_distance {buckets[1]}, "
+            "expected 32 and 128 as in T5: it rounds other values differently"
         )
-
-
-def moved_distances(config: TransformerConfig) -> list[int]:
-    """Returns the distances that CTranslate2 puts into another bucket than our model.
-
-    CTranslate2 rounds down after an addition, T5 and our model before it. In float32, the results
-    of some settings differ at single distances. It checks distances below twice the limit, because
-    all larger ones share the last bucket.
-    """
-    limit = config.distance_limit
-    steps = np.arange(1, 2 * limit)
-    moved: set[int] = set()
-    for bidirectional in (True, False):
-        count = config.num_position_buckets // (2 if bidirectional else 1)
-        exact = np.float32(count // 2)
-        growth = np.log(steps.astype(np.float32) / exact) / np.log(np.float32(limit) / exact)
-        far = (exact + growth * (np.float32(count) - exact)).astype(np.int32)
-        theirs = np.where(steps < exact, steps, np.minimum(far, count - 1))
-        ours = distance_buckets(
-            jnp.asarray(-steps),
-            num_buckets=config.num_position_buckets,
-            max_distance=limit,
-            bidirectional=bidirectional,
-        )
-        moved |= set(steps[theirs != np.asarray(ours)].tolist())
-    return sorted(moved)
 
 
 def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> Any:
@@ -146,22 +100,120 @@ def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> 
             layer.self_attention.relative_attention_max_distance = distance
     for layer in decoder.layer:
         layer.attention.queries_scale = key_width**-0.5
-    if config.positions in TABLES:  # without one, CTranslate2 would add its own sinusoids
-        shape = num_positions, config.d_model
-        half_split = config.positions == "sinusoidal_half_split"
-        is_none = config.positions == "none"
-        encodings = np.zeros(shape) if is_none else sinusoids(*shape, half_split=half_split)
-        for stack in ("encoder", "decoder"):
-            set_array(spec, f"{stack}.position_encodings.encodings", encodings.astype(np.float32))
+    shape = num_positions, config.d_model
+    if config.positions == "none":  # without a table, CTranslate2 would add its own sinusoids
+        encodings = np.zeros(shape)
+    elif config.positions.startswith("sinusoidal"):
+        encodings = sinusoids(*shape, half_split=config.positions == "sinusoidal_half_split")
+    else:
+        return spec
+    for stack in ("encoder", "decoder"):
+        set_array(spec, f"{stack}.position_encodings.encodings", encodings.astype(np.float32))
     return spec
 
 
-def _import_specs() -> Any:
-    try:
-        from ctranslate2 import specs
-    except ImportError as error:
-        raise ValueError(
-            "writing CTranslate2 models needs the package ctranslate2: "
-            "pip install -e '.[ctranslate2]'"
-        ) from error
-    return specs
+# The table of our parameters and the arrays that they fill. Letters of the axes: D model width, N
+# query heads, G key/value heads, Hk width of a query or key, Hv width of a value, F feed-forward
+# width, V and Vs target and source vocabulary, R relative distances, P positions, U position
+# buckets. Rows of the same array are concatenated. A model uses only the rows of its parameters.
+
+
+def norm(ours: str, theirs: str) -> tuple[Row, Row]:
+    """Returns the rows of a normalisation layer. RMSNorm has no bias."""
+    return parameter_table.norm(ours, theirs, scale="gamma", bias="beta")
+
+
+SELF_ATTENTION = (
+    *linear("self_attention/query", "self_attention.linear.0", "D", "N Hk"),
+    *linear("self_attention/key", "self_attention.linear.0", "D", "G Hk"),
+    *linear("self_attention/value", "self_attention.linear.0", "D", "G Hv"),
+    *linear("self_attention/out", "self_attention.linear.1", "N Hv", "D"),
+    Row("self_attention/relation/keys", "R Hk", "self_attention.relative_position_keys", "R Hk"),
+    Row(
+        "self_attention/relation/values", "R Hv", "self_attention.relative_position_values", "R Hv"
+    ),
+    Row("self_attention/relation/table", "U N", "self_attention.relative_attention_bias", "U N"),
+)
+FEED_FORWARD = (
+    *linear("feed_forward/in", "ffn.linear_0", "D", "F"),
+    *linear("feed_forward/out", "ffn.linear_1", "F", "D"),
+    *norm("feed_forward_residual/layer_norm", "ffn.layer_norm"),
+)
+# CTranslate2 applies the activation to linear_0, which is the gate.
+GATED_FEED_FORWARD = (
+    *linear("feed_forward/gate", "ffn.linear_0", "D", "F"),
+    *linear("feed_forward/in", "ffn.linear_0_noact", "D", "F"),
+    *FEED_FORWARD[2:],
+)
+ENCODER_LAYER = (
+    *SELF_ATTENTION,
+    *norm("attention_residual/layer_norm", "self_attention.layer_norm"),
+)
+DECODER_LAYER = (
+    *SELF_ATTENTION,
+    *norm("self_residual/layer_norm", "self_attention.layer_norm"),
+    *linear("source_attention/query", "attention.linear.0", "D", "N Hk"),
+    *linear("source_attention/key", "attention.linear.1", "D", "G Hk"),
+    *linear("source_attention/value", "attention.linear.1", "D", "G Hv"),
+    *linear("source_attention/out", "attention.linear.2", "N Hv", "D"),
+    *norm("source_residual/layer_norm", "attention.layer_norm"),
+)
+OUTSIDE_LAYERS = (
+    Row("encoder_positions/table", "P D", "encoder.position_encodings.encodings", "P D"),
+    Row("decoder_positions/table", "P D", "decoder.position_encodings.encodings", "P D"),
+    *norm("encoder_norm", "encoder.layer_norm"),
+    *norm("decoder_norm", "decoder.layer_norm"),
+    Row("target_embedding/table", "V D", "decoder.embeddings.weight", "V D"),
+    Row("logits_bias", "V", "decoder.projection.bias", "V"),
+)
+SHARED_SOURCE = Row("target_embedding/table", "V D", "encoder.embeddings.0.weight", "V D")
+OWN_SOURCE = Row("source_embedding/table", "Vs D", "encoder.embeddings.0.weight", "Vs D")
+SHARED_OUTPUT = Row("target_embedding/table", "V D", "decoder.projection.weight", "V D")
+OWN_OUTPUT = Row("output/kernel", "D V", "decoder.projection.weight", "V D")
+EMBEDDINGS = {  # by tie_embeddings
+    "all": (SHARED_SOURCE, SHARED_OUTPUT),
+    "target": (OWN_SOURCE, SHARED_OUTPUT),
+    "none": (OWN_SOURCE, OWN_OUTPUT),
+}
+
+
+def table(config: TransformerConfig) -> Iterator[Row]:
+    """Yields the rows of a whole model."""
+    yield from OUTSIDE_LAYERS
+    yield from EMBEDDINGS[config.tie_embeddings]
+    gated = config.activation in ("geglu", "swiglu")
+    feed_forward = GATED_FEED_FORWARD if gated else FEED_FORWARD
+    yield from layer_rows(
+        config,
+        (*ENCODER_LAYER, *feed_forward),
+        (*DECODER_LAYER, *feed_forward),
+        "{side}.layer.{i}",
+    )
+
+
+def fill(spec: Any, config: TransformerConfig, params: Mapping[str, Any]) -> None:
+    """Copies the parameters into a `TransformerSpec`.
+
+    Raises ValueError with the names of parameters that no row of the table mentions.
+    """
+    arrays = {name: np.asarray(x) for name, x in flatten_dict(params, sep="/").items()}
+    # CTranslate2 has one width for keys and values, so the smaller one is padded with zeros.
+    width = max(config.head_widths)
+    parts: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+    unused = set(arrays)
+    for row in table(config):
+        if row.ours in arrays:
+            parts[row.theirs].append(row.to_tensor(arrays[row.ours], {"Hk": width, "Hv": width}))
+            unused.discard(row.ours)
+    if unused:
+        raise ValueError(f"CTranslate2 has no place for the parameters {', '.join(sorted(unused))}")
+    for path, tensors in parts.items():
+        set_array(spec, path, np.concatenate(tensors))
+
+
+def set_array(spec: Any, path: str, value: np.ndarray) -> None:
+    """Sets the array at a path such as "encoder.layer.0.ffn.linear_0.weight"."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        spec = spec[int(parent)] if parent.isdigit() else getattr(spec, parent)
+    setattr(spec, name, value)

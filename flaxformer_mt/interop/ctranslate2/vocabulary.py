@@ -39,7 +39,7 @@ def register_vocabularies(spec: Any, tokenizer: Tokenizer) -> None:
 def starts_with_padding(target: Vocabulary) -> bool:
     """Returns whether padding starts a target, as in Marian. An export then never generates it.
 
-    It returns False if padding is also EOS, which must be generated.
+    False if padding is also EOS, which must be generated.
     """
     return target.pad_id == target.bos_id != target.eos_id
 
@@ -53,14 +53,14 @@ def read_pieces(directory: Path, side: Literal["source", "target"]) -> list[str]
 
 def sentencepiece_models(tokenizer: Tokenizer) -> dict[str, bytes]:
     """Returns {file name: SentencePiece model}. Word vocabularies have none."""
-    models = {}
-    for side, file in MODELS.items():
-        vocabulary = getattr(tokenizer, side)
-        if isinstance(vocabulary, SentencePieceVocabulary):
-            models[file] = vocabulary.to_bytes()
-        elif isinstance(vocabulary, MarianVocabulary):
-            models[file] = vocabulary.files[file]
-    return models
+    if isinstance(tokenizer.source, MarianVocabulary):
+        return {file: tokenizer.source.files[file] for file in MODELS.values()}
+    sides = {file: getattr(tokenizer, side) for side, file in MODELS.items()}
+    return {
+        file: side.to_bytes()
+        for file, side in sides.items()
+        if isinstance(side, SentencePieceVocabulary)
+    }
 
 
 def _special_names(*vocabularies: Vocabulary) -> dict[str, str]:

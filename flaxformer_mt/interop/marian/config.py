@@ -12,12 +12,7 @@ Json = Mapping[str, Any]
 T = TypeVar("T")
 
 NORM_EPSILON = 1e-5  # the default of torch.nn.LayerNorm; config.json has no such field
-ACTIVATIONS: dict[str, Activation] = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "swish": "silu",
-    "silu": "silu",
-}
+ACTIVATIONS: dict[str, Activation] = dict(relu="relu", gelu="gelu", swish="silu", silu="silu")
 FIELDS = {  # our field: theirs
     "d_model": "d_model",
     "d_ff": "encoder_ffn_dim",
@@ -68,7 +63,7 @@ class MarianConfig:
 
 
 def parse(kind: type[T], values: Json) -> T:
-    """Returns a dataclass `kind` from those of the values that are its fields. It ignores null.
+    """Returns a dataclass from those values that are its fields, without null.
 
     Raises ValueError for a value of the wrong type.
     """
@@ -117,9 +112,9 @@ def to_model_config(config: MarianConfig) -> TransformerConfig:
 
 def check_can_be_marian(config: TransformerConfig) -> None:
     """Raises ValueError, with every reason, if MarianMTModel does not support the model."""
-    width = config.d_model // config.num_heads
+    width = config.d_model / config.num_heads
     activations = [name for name in get_args(Activation) if name in ACTIVATIONS.values()]
-    of_width = f"{width} (model.d_model / model.num_heads)"
+    of_width = f"{width:g} (model.d_model / model.num_heads)"
     table = (  # field, value, supported values, the same in words
         ("norm", config.norm, ("post",), "post"),
         ("norm_type", config.norm_type, ("layer",), "layer"),
@@ -135,10 +130,6 @@ def check_can_be_marian(config: TransformerConfig) -> None:
         for name, value, supported, expected in table
         if value not in supported
     ]
-    if config.d_model % config.num_heads:
-        reasons.append(
-            f"model.d_model {config.d_model}, no multiple of model.num_heads {config.num_heads}"
-        )
     if config.norm_epsilon > NORM_EPSILON:  # a smaller value gives nearly the same result
         reasons.append(f"model.norm_epsilon {config.norm_epsilon}, at most {NORM_EPSILON}")
     if reasons:

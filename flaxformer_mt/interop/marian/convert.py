@@ -2,16 +2,17 @@
 
     config.json                  the architecture       marian.config
     generation_config.json       the search             marian.generation
-    model.safetensors            the tensors            marian.weights, marian.table
-    source.spm, vocab.json, ...  the vocabularies       marian.tokenizer, data.marian_vocabulary
+    model.safetensors            the tensors            marian.weights
+    source.spm, vocab.json, ...  the vocabularies       data.tokenization.marian_vocabulary
 
 `write_marian(out, read_marian(directory))` writes the same tensors, bit for bit, and the same
 tokenizer files.
 """
 
 import dataclasses
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,18 +22,22 @@ from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
+    MODELS,
+    SETTINGS,
+    TARGET_VOCAB,
+    VOCAB,
     MarianVocabulary,
     parse_json_object,
     read_marian_vocabularies,
 )
+from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
+from flaxformer_mt.interop import empty_directory
 from flaxformer_mt.interop.marian import config as architecture
 from flaxformer_mt.interop.marian import weights
 from flaxformer_mt.interop.marian.config import Json, MarianConfig
 from flaxformer_mt.interop.marian.generation import to_decoding_config, to_generation_json
-from flaxformer_mt.interop.marian.table import OUTPUT_BIAS
-from flaxformer_mt.interop.marian.tokenizer import json_file, tokenizer_files
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
@@ -41,20 +46,16 @@ CONFIG, GENERATION = "config.json", "generation_config.json"
 MAX_CACHE_BYTES = 1 << 30  # of keys and values of a batch, at the greatest length
 MIN_POSITIONS = 1024  # of an export; transformers fails on longer sentences
 FINE_TUNING = TrainingConfig(learning_rate=5e-5, warmup_steps=200)
+SPECIAL = {"pad_token": "pad_id", "unk_token": "unk_id", "eos_token": "eos_id"}
 
 
 def read_marian(directory: str | os.PathLike[str], *, allow_pickle: bool = False) -> LoadedModel:
     """Returns the model of a Marian directory, with a config that translates as `generate` does.
 
-    Args:
-      directory: from `MarianMTModel.save_pretrained` and `MarianTokenizer.save_pretrained`.
-      allow_pickle: read pytorch_model.bin if there is no model.safetensors; needs torch.
+    `allow_pickle` reads pytorch_model.bin if there is no model.safetensors; it needs torch.
 
-    Raises:
-      FileNotFoundError: a file is missing. The message names it, and lists the existing files.
-      ValueError: our model does not support the architecture; a vocabulary has the wrong size;
-        tensors are missing, surplus or wrong; or the search is invalid. The message says what was
-        expected.
+    Raises FileNotFoundError for a missing file, and ValueError for an architecture that our model
+    does not support, a vocabulary of the wrong size, wrong tensors and an invalid search.
     """
     directory = Path(directory)
     values = _read_json(directory / CONFIG)
@@ -64,7 +65,9 @@ def read_marian(directory: str | os.PathLike[str], *, allow_pickle: bool = False
     with _file_in_message(directory):
         source, target = _read_vocabularies(directory, marian)
     tensors = weights.read_tensors(directory, allow_pickle=allow_pickle)
-    model_config = dataclasses.replace(model_config, output_bias=OUTPUT_BIAS.theirs in tensors)
+    model_config = dataclasses.replace(
+        model_config, output_bias=weights.OUTPUT_BIAS.theirs in tensors
+    )
     sizes = {"source_size": source.size, "target_size": target.size}
     with _file_in_message(directory):
         params = weights.to_params(tensors, model_config, **sizes)
@@ -82,34 +85,25 @@ def read_marian(directory: str | os.PathLike[str], *, allow_pickle: bool = False
 def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None:
     """Writes a directory that `MarianMTModel` and `MarianTokenizer` load; config.json comes last.
 
-    Raises:
-      ValueError: Marian does not support the model. The message lists every reason.
-      FileExistsError: the directory exists and is not empty.
+    Raises ValueError, with every reason, if Marian does not support the model, and FileExistsError
+    if the directory is not empty.
     """
-    directory = Path(directory)
     config, tokenizer = loaded.config, loaded.tokenizer
     source, target = tokenizer.source, tokenizer.target
     architecture.check_can_be_marian(config.model)
     max_positions = max(config.data.max_source_length, config.decoding.max_target_length + 1)
     if not isinstance(source, MarianVocabulary):  # an imported model keeps its number
         max_positions = max(max_positions, MIN_POSITIONS)
-    files = tokenizer_files(
-        tokenizer,
-        source_language=config.data.source_language,
-        target_language=config.data.target_language,
-        max_length=max_positions,
-    )
-    if directory.exists() and any(directory.iterdir()):
-        raise FileExistsError(f"{directory} is not empty: write to a new directory")
-    directory.mkdir(parents=True, exist_ok=True)
+    files = _tokenizer_files(tokenizer, config.data, max_length=max_positions)
+    directory = empty_directory(directory)
     for name, content in files.items():
         (directory / name).write_bytes(content)
     sizes = {"source_size": source.size, "target_size": target.size}
     tensors = weights.to_tensors(loaded.params, config.model, **sizes)
     weights.write_tensors(directory / weights.WEIGHTS, tensors)
-    (directory / GENERATION).write_bytes(json_file(to_generation_json(config.decoding, target)))
+    (directory / GENERATION).write_bytes(_json(to_generation_json(config.decoding, target)))
     values = architecture.to_config_json(config.model, source, target, max_positions=max_positions)
-    (directory / CONFIG).write_bytes(json_file(values))
+    (directory / CONFIG).write_bytes(_json(values))
 
 
 def _read_vocabularies(
@@ -137,6 +131,58 @@ def _read_vocabularies(
             f"decoder_start_token_id is {start}, expected an id of the {target.size} target pieces"
         )
     return source, target
+
+
+def _tokenizer_files(
+    tokenizer: Tokenizer, config: DataConfig, *, max_length: int
+) -> Mapping[str, bytes]:
+    """Returns {file name: content} for `transformers.MarianTokenizer`.
+
+    For an imported tokenizer, these are its own files. Ids and text are equal to ours, except that
+    MarianTokenizer strips white space at both ends, and reads ">>xx<<" at the start as a language.
+    """
+    source, target = tokenizer.source, tokenizer.target
+    if isinstance(source, MarianVocabulary):
+        return source.files
+    if not (
+        isinstance(source, SentencePieceVocabulary) and isinstance(target, SentencePieceVocabulary)
+    ):
+        raise ValueError(
+            "a Marian model needs SentencePiece vocabularies (data.tokenizer.kind sentencepiece or "
+            "marian): SentencePiece does not split text into words as kind word does"
+        )
+    for name, which in SPECIAL.items():
+        ids = [getattr(side, which) for side in (source, target)]
+        pieces = source.pieces[ids[0]], target.pieces[ids[1]]
+        if ids[0] != ids[1] or pieces[0] != pieces[1]:
+            raise ValueError(
+                f"a Marian model has one {name} for both languages, but here it is "
+                f"{pieces[0]!r} (id {ids[0]}) in the source and {pieces[1]!r} (id {ids[1]}) in the "
+                "target vocabulary"
+            )
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": config.source_language,
+        "target_lang": config.target_language,
+        "model_max_length": max_length,
+        "separate_vocabs": not tokenizer.shared,
+        # As in our tokenizer, the text of a special token does not become that token.
+        "split_special_tokens": True,
+        **{name: source.pieces[getattr(source, which)] for name, which in SPECIAL.items()},
+    }
+    sides = {VOCAB: source} if tokenizer.shared else {VOCAB: source, TARGET_VOCAB: target}
+    for name, side in sides.items():
+        if len(set(side.pieces)) < side.size:
+            raise ValueError(f"{name} has one id for each piece, but this vocabulary has one twice")
+    return {
+        MODELS["source"]: source.to_bytes(),
+        MODELS["target"]: target.to_bytes(),
+        SETTINGS: _json(settings),
+        **{
+            name: _json({piece: token for token, piece in enumerate(side.pieces)})
+            for name, side in sides.items()
+        },
+    }
 
 
 def _data_config(source: MarianVocabulary, marian: MarianConfig) -> DataConfig:
@@ -191,3 +237,8 @@ def _read_json(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise missing_file(file)
     return parse_json_object(file.read_bytes(), str(file))
+
+
+def _json(value: object) -> bytes:
+    """Returns the content of a JSON file."""
+    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()

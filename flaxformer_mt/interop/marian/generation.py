@@ -15,11 +15,8 @@ from flaxformer_mt.search.config import EarlyStopping
 from flaxformer_mt.translation.config import DecodingConfig
 
 DEFAULT_NEW_TOKENS = 20
-EARLY_STOPPING: Mapping[bool | str, EarlyStopping] = {
-    False: "heuristic",
-    True: "first",
-    "never": "exact",
-}
+EARLY_STOPPING: Mapping[bool | str, EarlyStopping]
+EARLY_STOPPING = {False: "heuristic", True: "first", "never": "exact"}
 # Fields that we do not import although they change translations: {field: values without effect}.
 NOT_IMPORTED: Mapping[str, tuple[Any, ...]] = {
     "do_sample": (False,),
@@ -138,23 +135,21 @@ def _differences(given: Generation, values: Json, target: Vocabulary) -> Iterato
             yield (
                 f"sets {name} to {values[name]!r}, but here only {target.eos_id} ends a translation"
             )
-    if given.length_penalty < 0:
-        yield f"sets length_penalty to {given.length_penalty}, but the least here is 0"
-    if any(len(word) > 1 for word in given.bad_words_ids):
-        yield "forbids words of several tokens (bad_words_ids), which are not imported"
-    if given.repetition_penalty != 1 and given.num_beams == 1:
-        yield (
-            "sets repetition_penalty with num_beams 1: generate applies it to logits then, our "
-            "search to log-probabilities"
-        )
     rules = ("min_length", "min_new_tokens", "no_repeat_ngram_size", "repetition_penalty")
-    unset = (0, _NOT_GIVEN, 1.0)
-    active = [name for name in rules if getattr(given, name) not in unset]
-    if active and given.renormalize_logits:
-        yield (
-            f"sets renormalize_logits and {' and '.join(active)}: generate shares the "
-            "probability of tokens that these rules exclude, our search does not"
-        )
+    active = [name for name in rules if getattr(given, name) not in (0, _NOT_GIVEN, 1.0)]
+    others = {
+        f"sets length_penalty to {given.length_penalty}, but the least here is 0": (
+            given.length_penalty < 0
+        ),
+        "forbids words of several tokens (bad_words_ids), which are not imported": (
+            any(len(word) > 1 for word in given.bad_words_ids)
+        ),
+        "sets repetition_penalty with num_beams 1: generate applies it to logits then, our search "
+        "to log-probabilities": given.repetition_penalty != 1 and given.num_beams == 1,
+        f"sets renormalize_logits and {' and '.join(active)}, after which our search does not "
+        "share the probability of excluded tokens": given.renormalize_logits and bool(active),
+    }
+    yield from (difference for difference, found in others.items() if found)
 
 
 def _length_limit(given: Generation, max_positions: int) -> int:

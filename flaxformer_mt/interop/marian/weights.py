@@ -1,4 +1,8 @@
-"""The tensors of a Hugging Face Marian model: files, and conversion from and to our parameters."""
+"""The tensors of a Hugging Face Marian model: table, files, and conversion in both directions.
+
+Letters of the axes: D model width, N heads, H head width, F feed-forward width, V and Vs target and
+source vocabulary.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,18 +14,78 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Float, Int
 
 from flaxformer_mt.data.sources.files import missing_file
-from flaxformer_mt.interop.marian.table import (
-    ALIASES,
-    OUTPUT_BIAS,
-    POSITIONS,
-    axis_sizes,
-    table,
-)
+from flaxformer_mt.interop import optional
+from flaxformer_mt.interop.parameter_table import Row, layer_rows, linear, norm
 from flaxformer_mt.model.config import TransformerConfig
 
 Tensors = Mapping[str, Float[np.ndarray, "..."]]
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
+EXTRA = "flaxformer-mt[marian]"
 MAX_PROBLEMS = 8
+
+
+def attention(ours: str, theirs: str) -> tuple[Row, ...]:
+    """Returns the rows of one attention block."""
+    return (
+        *linear(f"{ours}/query", f"{theirs}.q_proj", "D", "N H"),
+        *linear(f"{ours}/key", f"{theirs}.k_proj", "D", "N H"),
+        *linear(f"{ours}/value", f"{theirs}.v_proj", "D", "N H"),
+        *linear(f"{ours}/out", f"{theirs}.out_proj", "N H", "D"),
+    )
+
+
+FEED_FORWARD = (
+    *linear("feed_forward/in", "fc1", "D", "F"),
+    *linear("feed_forward/out", "fc2", "F", "D"),
+    *norm("feed_forward_residual/layer_norm", "final_layer_norm"),
+)
+ENCODER_LAYER = (
+    *attention("self_attention", "self_attn"),
+    *norm("attention_residual/layer_norm", "self_attn_layer_norm"),
+    *FEED_FORWARD,
+)
+DECODER_LAYER = (
+    *attention("self_attention", "self_attn"),
+    *norm("self_residual/layer_norm", "self_attn_layer_norm"),
+    *attention("source_attention", "encoder_attn"),
+    *norm("source_residual/layer_norm", "encoder_attn_layer_norm"),
+    *FEED_FORWARD,
+)
+
+SHARED, SOURCE = "model.shared.weight", "model.encoder.embed_tokens.weight"
+TARGET, OUTPUT = "model.decoder.embed_tokens.weight", "lm_head.weight"
+SEPARATE = (
+    Row("source_embedding/table", "Vs D", SOURCE, "Vs D"),
+    Row("target_embedding/table", "V D", TARGET, "V D"),
+)
+EMBEDDINGS = {  # by tie_embeddings
+    "all": (Row("target_embedding/table", "V D", SHARED, "V D"),),
+    "target": SEPARATE,
+    "none": (*SEPARATE, Row("output/kernel", "D V", OUTPUT, "V D")),
+}
+# Other names that a checkpoint may use for a tensor, instead or in addition.
+ALIASES = {  # by tie_embeddings
+    "all": {SHARED: (SOURCE, TARGET, OUTPUT)},
+    "target": {TARGET: (OUTPUT,)},
+    "none": {SOURCE: (SHARED,), TARGET: (SHARED,)},
+}
+OUTPUT_BIAS = Row("logits_bias", "V", "final_logits_bias", "1 V")
+# Old checkpoints store their sinusoids, which MarianMTModel computes.
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+
+def table(config: TransformerConfig) -> Iterator[Row]:
+    """Yields the rows of a whole model, including the output bias."""
+    yield from EMBEDDINGS[config.tie_embeddings]
+    yield OUTPUT_BIAS
+    yield from layer_rows(config, ENCODER_LAYER, DECODER_LAYER, "model.{side}.layers.{i}")
+
+
+def axis_sizes(config: TransformerConfig, source_size: int, target_size: int) -> dict[str, int]:
+    """Returns the size of each axis letter, given the vocabulary sizes."""
+    heads, width = config.num_heads, config.d_model // config.num_heads
+    sizes = {"D": config.d_model, "N": heads, "H": width, "F": config.d_ff}
+    return sizes | {"V": target_size, "Vs": source_size}
 
 
 def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
@@ -30,8 +94,12 @@ def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
     Raises FileNotFoundError if neither exists, ValueError for a damaged file, a pickle that is not
     allowed, or a missing library.
     """
-    if (directory / WEIGHTS).is_file():
-        return _read_safetensors(directory / WEIGHTS)
+    if (file := directory / WEIGHTS).is_file():
+        library = optional("safetensors.numpy", EXTRA)
+        try:
+            return library.load_file(file)
+        except Exception as error:  # safetensors' own error derives from Exception alone
+            raise ValueError(f"{file} is damaged: {error}") from error
     if not (directory / PICKLE).is_file():
         raise missing_file(directory / WEIGHTS)
     if not allow_pickle:
@@ -39,12 +107,19 @@ def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
             f"{directory} has no {WEIGHTS}, only {PICKLE}, a pickle: such files can run code when "
             "they are read. If you trust its source, give --allow-pickle (needs torch)"
         )
-    return _read_pickle(directory / PICKLE)
+    torch = optional("torch", "torch")
+    try:
+        tensors = torch.load(directory / PICKLE, map_location="cpu", weights_only=True)
+        return {name: tensor.float().numpy() for name, tensor in tensors.items()}
+    except Exception as error:  # a pickle can fail in any way
+        raise ValueError(
+            f"{directory / PICKLE} holds something other than tensors: {error}"
+        ) from error
 
 
 def write_tensors(file: Path, tensors: Tensors) -> None:
     """Writes a safetensors file that transformers reads. Raises OSError if it cannot."""
-    library = _safetensors()
+    library = optional("safetensors.numpy", EXTRA)
     try:
         library.save_file(dict(tensors), file, metadata={"format": "pt"})
     except Exception as error:  # safetensors' own error derives from Exception alone
@@ -78,9 +153,8 @@ def to_params(
             params[row.ours] = row.to_parameter(tensors[found[0]], sizes)
     problems += [f"{n}: expected none, found shape {tensors[n].shape}" for n in sorted(surplus)]
     if problems:
-        more = len(problems) - MAX_PROBLEMS
-        shown = problems[:MAX_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
-        raise ValueError("the tensors do not fit the config:\n  " + "\n  ".join(shown))
+        shown = "\n  ".join(problems[:MAX_PROBLEMS])
+        raise ValueError(f"{len(problems)} tensors do not fit the config:\n  {shown}")
     return unflatten_dict(params, sep="/")
 
 
@@ -109,9 +183,8 @@ def to_tensors(
 def half_split_channels(d_model: int) -> Int[np.ndarray, " D"]:
     """Returns the channels of interleaved sinusoids in half-split order: 0, 2, 4, ... 1, 3, 5, ...
 
-    A post-norm Transformer computes the same function if the channels of the residual stream are
-    permuted in every parameter with an axis D. This converts a model with the paper's positions
-    (sine, cosine, sine, ...) to Marian's (all sines, then all cosines).
+    A post-norm model computes the same if the channels are permuted in every parameter with an axis
+    D. This converts the paper's positions (sine, cosine, ...) to Marian's (all sines first).
     """
     return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
 
@@ -130,34 +203,3 @@ def _check_tensors(tensors: Tensors, names: list[str], shape: tuple[int, ...]) -
             yield f"{name}: expected numbers, found NaN (not a number)"
         elif not np.array_equal(tensor, tensors[names[0]]):
             yield f"{name}: expected the same as {names[0]}, to which config.json ties it"
-
-
-def _read_safetensors(file: Path) -> Tensors:
-    library = _safetensors()
-    try:
-        return library.load_file(file)
-    except Exception as error:  # safetensors' own error derives from Exception alone
-        raise ValueError(f"{file} is damaged: {error}") from error
-
-
-def _read_pickle(file: Path) -> Tensors:
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{file} needs torch: pip install torch") from error
-    try:
-        tensors = torch.load(file, map_location="cpu", weights_only=True)
-        return {name: tensor.float().numpy() for name, tensor in tensors.items()}
-    except Exception as error:  # a pickle can fail in any way
-        raise ValueError(f"{file} holds something other than tensors: {error}") from error
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.numpy
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            "Hugging Face models are read and written by safetensors, which is not installed: "
-            "pip install 'flaxformer-mt[marian]'"
-        ) from error
-    return safetensors.numpy
