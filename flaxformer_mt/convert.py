@@ -96,10 +96,7 @@ class ConvertArguments:
 
 def convert(arguments: ConvertArguments) -> None:
     """Imports or exports a model."""
-    if arguments.from_:
-        import_model(arguments)
-    else:
-        export_model(arguments)
+    (import_model if arguments.from_ else export_model)(arguments)
 
 
 def import_model(arguments: ConvertArguments) -> None:
@@ -174,20 +171,14 @@ def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) 
         )
     except VerificationFailed as error:
         failed = as_path(f"{arguments.output}.failed")
-        check_target(
-            failed,
-            "the directory of the failed export",
-            overwrite=False,
-            source=arguments.workdir,
-            replaceable=MARKER,
-        )
+        check_target(failed, "--output", source=arguments.workdir, replaceable=MARKER)
         move(directory, failed)
         raise ValueError(f"{error}\nThe export failed; it is kept in {failed}") from error
     print(summary)
 
 
 def check_target(
-    target: AnyPath, flag: str, *, overwrite: bool, source: str, replaceable: str = ""
+    target: AnyPath, flag: str, *, source: str, overwrite: bool = False, replaceable: str = ""
 ) -> None:
     """Raises OSError unless `target` may be written; called before any work is done.
 
@@ -198,19 +189,16 @@ def check_target(
         raise NotADirectoryError(f"{flag} must name a directory, but {target} is a file")
     if not target.is_dir() or not any(target.iterdir()):
         return
-    for inside, what in (
-        (Path.cwd(), "the current directory"),
-        (as_path(source), "the model to be read"),
-    ):
+    kept = {"the current directory": Path.cwd(), "the model to be read": as_path(source)}
+    for what, inside in kept.items():
         if contains(target, inside):
             raise FileExistsError(f"{flag} {target} contains {what}: choose another one")
-    if overwrite or (replaceable and (target / replaceable).is_file()):
-        return
-    what = " and contains no earlier export" if replaceable else ""
-    raise FileExistsError(
-        f"{target} is not empty{what}: choose another {flag}, or give --overwrite, which deletes "
-        "everything in it"
-    )
+    if not overwrite and not (replaceable and (target / replaceable).is_file()):
+        what = " and contains no earlier export" if replaceable else ""
+        raise FileExistsError(
+            f"{target} is not empty{what}: choose another {flag}, or give --overwrite, which "
+            "deletes everything in it"
+        )
 
 
 @contextlib.contextmanager

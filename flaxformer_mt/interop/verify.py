@@ -26,7 +26,7 @@ from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
 from flaxformer_mt.evaluation.metrics import bleu, chrf, default_tokenize
-from flaxformer_mt.interop import Format
+from flaxformer_mt.interop import Format, optional
 from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces, starts_with_padding
 from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.line_input import open_parallel
@@ -37,7 +37,7 @@ from flaxformer_mt.translation.translator import Translator
 REPORT = "verification.json"
 NUM_DIFFERENCES = 10
 MARIAN_BATCH, CTRANSLATE2_BATCH = 32, 64  # sentences
-PACKAGES = {"marian": ("torch", "transformers"), "ctranslate2": ("ctranslate2",)}
+PACKAGES = {"marian": ("jax", "torch", "transformers"), "ctranslate2": ("jax", "ctranslate2")}
 MIN_IDENTICAL = 0.995
 """Least share of identical translations of an export with unrounded parameters."""
 MAX_BLEU_LOSS = 1.0
@@ -72,8 +72,7 @@ def verify_export(
     """Compares the translations of an export with those of the original model.
 
     Args:
-      directory: directory of the export. The report, verification.json, is written there: the rules
-        of both searches, the results of `compare`, the first lines that differ, and versions.
+      directory: directory of the export. The report is written there, as verification.json.
       format: format of the export.
       loaded: the original model.
       file: UTF-8 text to translate, one sentence a line.
@@ -81,9 +80,8 @@ def verify_export(
       reference: UTF-8 file with the reference translation of each line; "" = none.
       beam_size, length_penalty: those of both searches.
 
-    Returns the results in a few lines.
-    Raises VerificationFailed if the translations differ too much (the report is still written), and
-    ValueError or OSError if the text cannot be read or the engine is not installed.
+    Returns the results in a few lines. Raises VerificationFailed if the translations differ too
+    much, and ValueError or OSError for unusable text or a missing engine.
     """
     files = open_parallel(file, *([reference] if reference else []))
     lines, *references = (list(one.lines()) for one in files)
@@ -95,10 +93,8 @@ def verify_export(
     sources = [lines[i] for i in kept]
     limit = loaded.config.decoding.length_limit(max(lengths[i] for i in kept))
     decoding = _search_rules(format, loaded, limit, beam_size, length_penalty)
-    if format == "marian":
-        theirs = _by_transformers(directory, decoding, sources)
-    else:
-        theirs = _by_ctranslate2(directory, decoding, loaded.tokenizer, sources)
+    engine = _by_transformers if format == "marian" else _by_ctranslate2
+    theirs = engine(directory, decoding, loaded.tokenizer, sources)
     ours = _by_us(loaded, decoding, sources)
     against = [references[0][i] for i in kept] if references else None
     found = compare(ours, theirs, against, loaded.config.data.target_language)
@@ -118,7 +114,7 @@ def verify_export(
         ][:NUM_DIFFERENCES],
         "versions": {
             "flaxformer_mt": __version__,
-            **{package: version(package) for package in ("jax", *PACKAGES[format])},
+            **{package: version(package) for package in PACKAGES[format]},
         },
     }
     text = json.dumps(report, indent=2, ensure_ascii=False)
@@ -147,31 +143,22 @@ def compare(
     against: "reference", or "workdir" if its translations serve as references.
     bleu, chrf: cased sacreBLEU scores of "workdir" and "export", and the "signature".
     """
-    gaps = [
-        abs(one.score - other.score)
-        for one, other in zip(ours, theirs, strict=True)
-        if one.text == other.text
-    ]
-    workdir, export = ([one.text for one in side] for side in (ours, theirs))
-    against = workdir if references is None else references
-    tokenize = default_tokenize(language, text=against)
-    scores = {
-        # Without effective order, a text of lines with fewer than four words has a BLEU of 0.
-        "bleu": [
-            bleu(side, against, tokenize=tokenize, effective_order=True)
-            for side in (workdir, export)
-        ],
-        "chrf": [chrf(side, against) for side in (workdir, export)],
-    }
-    return {
+    pairs = list(zip(ours, theirs, strict=True))
+    gaps = [abs(one.score - other.score) for one, other in pairs if one.text == other.text]
+    texts = {"workdir": [one.text for one in ours], "export": [one.text for one in theirs]}
+    against = texts["workdir"] if references is None else references
+    # Without effective order, a text of lines with fewer than four words has a BLEU of 0.
+    words = {"tokenize": default_tokenize(language, text=against), "effective_order": True}
+    found: dict[str, Any] = {
         "identical": len(gaps) / len(ours),
         "largest_score_difference": max(gaps, default=None),
         "against": "workdir" if references is None else "reference",
-        **{
-            name: {"workdir": one.value, "export": other.value, "signature": one.signature}
-            for name, (one, other) in scores.items()
-        },
     }
+    for name, metric, options in (("bleu", bleu, words), ("chrf", chrf, {})):
+        scores = {side: metric(lines, against, **options) for side, lines in texts.items()}
+        found[name] = {side: score.value for side, score in scores.items()}
+        found[name]["signature"] = scores["export"].signature
+    return found
 
 
 def judge(found: dict[str, Any], *, exact: bool) -> tuple[bool, str]:
@@ -269,7 +256,7 @@ def _by_ctranslate2(
 
 
 def _by_transformers(
-    directory: Path, decoding: DecodingConfig, lines: Sequence[str]
+    directory: Path, decoding: DecodingConfig, _: Tokenizer, lines: Sequence[str]
 ) -> list[Translation]:
     """Returns the translations of transformers on the CPU.
 
@@ -278,18 +265,13 @@ def _by_transformers(
     """
     if decoding.beam_size < 2:
         raise ValueError("verify a Marian export with a beam of at least 2, not greedy search")
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-        import transformers  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ValueError(
-            "verifying a Marian export needs torch and transformers: pip install -e '.[parity]'"
-        ) from error
+    torch = optional("torch", "flaxformer-mt[parity]")
+    transformers = optional("transformers", "flaxformer-mt[parity]")
     torch.set_num_threads(num_cpus())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends sacremoses, which is not needed here
         tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
-    model: Any = transformers.MarianMTModel.from_pretrained(directory).eval()
+    model = transformers.MarianMTModel.from_pretrained(directory).eval()
     translations: dict[str, Translation] = {}
     ordered = sorted(set(lines), key=len)  # little padding
     for start in range(0, len(ordered), MARIAN_BATCH):
