@@ -11,8 +11,7 @@ import re
 import runpy
 import sys
 import traceback
-import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -123,10 +122,7 @@ class ConfigArguments(Config):
             print("no --config, but own text: taking the config own_text", file=sys.stderr)
         config = load_config(path or cls.config)
         data = _without_replaced_text(config.data, given, own=own)
-        return {
-            "config": path or cls.config,
-            **vars(dataclasses.replace(config, data=data)),
-        }
+        return {"config": path or cls.config, **vars(dataclasses.replace(config, data=data))}
 
     def as_config(self) -> Config:
         """Returns the config without the other arguments."""
@@ -246,9 +242,8 @@ def _given_lists(
 
 def _is_own(lists: Mapping[str, Any]) -> bool:
     """Returns whether the lists of a set name other text than the demo's."""
-    return any(map(lists.get, ("source", "target"))) or not all(
-        map(_is_demo, lists.get("pairs", ()))
-    )
+    pairs = lists.get("pairs", ())
+    return any(map(lists.get, ("source", "target"))) or not all(map(_is_demo, pairs))
 
 
 def _is_demo(spec: str) -> bool:
@@ -262,13 +257,17 @@ def _without_replaced_text(
 
     Text of the command line replaces all text of its set: a set has several fields for text, and
     text of two origins would mix. `own` text also replaces the demo's text in every other set.
+    Weights and languages of a set stay if the number of its corpora does.
     """
     sets: dict[str, CorpusConfig] = {}
     dropped = []
     for split, lists in given.items():
         corpus: CorpusConfig = getattr(data, split)
         if lists.keys() & set(_TEXT):
-            sets[split] = _with_other_text(corpus, lists)
+            text = {name: lists.get(name, ()) for name in _TEXT}
+            if len(text["source"]) + len(text["pairs"]) != len(corpus.names):
+                text |= {"weights": ()} | {name: lists.get(name, ()) for name in _LANGUAGES}
+            sets[split] = dataclasses.replace(corpus, **text)
         elif own and any(map(_is_demo, corpus.pairs)):
             sets[split] = CorpusConfig()
             dropped.append(split)
@@ -277,14 +276,6 @@ def _without_replaced_text(
         print(f"own text: the demo's text in {names} is left out", file=sys.stderr)
     exclude = tuple(split for split in data.exclude if split not in dropped)
     return dataclasses.replace(data, exclude=exclude, **sets)
-
-
-def _with_other_text(corpus: CorpusConfig, lists: dict[str, tuple[str, ...]]) -> CorpusConfig:
-    """Returns a set with other text. Weights and languages stay if the number of corpora does."""
-    text = {name: lists.get(name, ()) for name in _TEXT}
-    if len(text["source"]) + len(text["pairs"]) != len(corpus.names):
-        text |= {"weights": ()} | {name: lists.get(name, ()) for name in _LANGUAGES}
-    return dataclasses.replace(corpus, **text)
 
 
 def _line_of(file: Path, error: Exception) -> str:
@@ -299,15 +290,8 @@ def _hint(error: Exception) -> str:
         return ""
     if message := old_names.explain(unknown[1], last_part=True):
         return f"; {message}"
-    owners = {
-        f.name: kind.__name__ for kind in _config_types(Config) for f in dataclasses.fields(kind)
-    }
-    nearest = difflib.get_close_matches(unknown[1], owners, n=1)
-    return "".join(f"; did you mean {name} (of {owners[name]})?" for name in nearest)
+    from flax.traverse_util import flatten_dict  # slow
 
-
-def _config_types(kind: Any) -> Iterator[Any]:
-    yield kind
-    for field_type in typing.get_type_hints(kind).values():
-        if dataclasses.is_dataclass(field_type):
-            yield from _config_types(field_type)
+    names = {part for path in flatten_dict(dataclasses.asdict(Config())) for part in path}
+    nearest = difflib.get_close_matches(unknown[1], names, n=1)
+    return "".join(f"; did you mean {name}?" for name in nearest)
