@@ -12,7 +12,8 @@ Json = Mapping[str, Any]
 T = TypeVar("T")
 
 NORM_EPSILON = 1e-5  # the default of torch.nn.LayerNorm; config.json has no such field
-ACTIVATIONS: dict[str, Activation] = dict(relu="relu", gelu="gelu", swish="silu", silu="silu")
+ACTIVATIONS: dict[str, Activation]
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 FIELDS = {  # our field: theirs
     "d_model": "d_model",
     "d_ff": "encoder_ffn_dim",
