@@ -199,11 +199,6 @@ def _translate_batches(
     total = len(lines.numbers) if lines.text else None
     sizes = (size * jax.process_count() for size in batch_sizes(LINES_AT_ONCE))
     with tqdm(total=total, initial=output.num_done, unit=" lines", disable=hidden) as bar:
-
-        def show_pieces(done: int, total: int) -> None:
-            """Shows the progress within long lines."""
-            bar.set_postfix_str(f"{done:,} of {total:,} pieces" if done < total else "")
-
         for start, batch, demands in lines.batches(output.num_done, sizes):
 
             def translate_part(
@@ -220,7 +215,6 @@ def _translate_batches(
                     first_line=start + mine.start + 1,
                     target_language=arguments.target_language or None,
                     details=arguments.details or arguments.attention,
-                    progress=show_pieces,
                     **{name: values[mine] for name, values in demands.items()},
                 )
 

@@ -81,11 +81,9 @@ def as_path(workdir: Any) -> PathLike:
     return workdir
 
 
-def check_call(first_line: Any, progress: Any) -> None:
-    """Raises ValueError unless the line is a number and the progress a function or None."""
+def check_first_line(first_line: Any) -> None:
+    """Raises ValueError unless the line is a number."""
     expect(_is_integer(first_line), "first_line", "a line number", first_line)
-    wanted = "a function of (segments done, all segments), or None"
-    expect(progress is None or callable(progress), "progress", wanted, progress)
 
 
 def _is_integer(value: Any) -> bool:

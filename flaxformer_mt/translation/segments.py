@@ -1,11 +1,14 @@
 """From lines to segments: one for each sentence, none for a blank line.
 
-A sentence that is too long becomes several segments.
+A sentence that is too long becomes several segments. The second half of the module finds the
+sentences of a line and the pieces of a sentence.
 """
 
-import itertools
+import bisect
+import re
+import unicodedata
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,12 +17,14 @@ from jaxtyping import Int
 from flaxformer_mt.data.sources.language_tags import split_tag, tag_of
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
-from flaxformer_mt.translation.long_lines import split_sentences, split_text
 from flaxformer_mt.translation.requests import Request
 from flaxformer_mt.translation.unknown_words import find_unknown_words
 
-SEGMENTS_OF_LONG_LINE = 256
-"""A line with more segments is translated in parts of this size, to show its progress."""
+_BOUNDARIES = (
+    re.compile(r"""[.!?…]["'”’»)\]]*\s+|[。！？]["'”’」』）]*\s*"""),  # ends of sentences
+    re.compile(r"[,;:]\s+|[，、；：]\s*"),  # ends of clauses
+    re.compile(r"\s+"),  # ends of words
+)
 
 
 def tag_lines(
@@ -98,7 +103,8 @@ def segment_lines(
             if len(tokens) > max_source_length and over_long == "split":
                 pieces = _split_sentence(sentence, vocabulary, max_source_length)
                 if not quiet:
-                    _warn(line, len(tokens), "source", max_source_length, _in_pieces(len(pieces)))
+                    what = f"split into {len(pieces):,} pieces"
+                    _warn(line, len(tokens), "source", max_source_length, what)
             for piece in pieces:
                 if piece is not sentence:
                     tokens = vocabulary.tokenize(piece.tag + piece.text)
@@ -163,24 +169,6 @@ def _split_sentence(
     return pieces
 
 
-def _in_pieces(number: int) -> str:
-    more = f", which take as long as {number:,} lines" if number > SEGMENTS_OF_LONG_LINE else ""
-    return f"split into {number:,} pieces{more}"
-
-
-def in_parts(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
-    """Yields all requests as one part, or in several parts if a line has very many segments.
-
-    A part then has `SEGMENTS_OF_LONG_LINE` requests.
-    """
-    size = max(1, len(requests))
-    of_lines = itertools.groupby(requests, lambda request: request.line)
-    if any(len(list(group)) > SEGMENTS_OF_LONG_LINE for _, group in of_lines):
-        size = SEGMENTS_OF_LONG_LINE
-    for start in range(0, len(requests), size):
-        yield requests[start : start + size]
-
-
 def truncate(
     tokens: Sequence[int],
     limit: int,
@@ -203,3 +191,89 @@ def _warn(line: int, length: int, side: str, limit: int, what: str) -> None:
         f"line {line}: {length:,} {side} tokens, but max_{side}_length is {limit}; {what}.",
         stacklevel=2,
     )
+
+
+def split_sentences(line: str, language: str) -> list[str]:
+    """Returns the sentences of `line`, each with the white space after it: joined, they are `line`.
+
+    A sentence has a word of two letters, or an ideograph: "1." and the French "M." belong to the
+    sentence after them. It ends with white space, or with a mark such as "。", so "example.Com" is
+    not split. `language` is an ISO 639 code. sentencex applies the rules of English to a language
+    that it does not know.
+    """
+    import sentencex  # not above: it takes 0.2 s, and training needs no sentences
+
+    plain = re.sub(r"\s", " ", line)  # sentencex 1.0.32 panics at a no-break space before a mark
+    try:
+        pieces = sentencex.segment(language, plain)  # pyright: ignore[reportAttributeAccessIssue]
+    except BaseException as error:  # a panic of Rust is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        pieces = [plain]
+    if "".join(pieces) != plain:  # so that no character can disappear
+        return [line]
+    sentences, start, end = [], 0, 0
+    for piece in pieces:
+        end += len(piece)
+        ends = line[end - 1].isspace() or not line[end - 1].isascii()
+        if ends and _has_word(line[start:end]):
+            sentences.append(line[start:end])
+            start = end
+    if sentences and not _has_word(line[start:]):
+        sentences[-1] += line[start:]
+    elif start < len(line):
+        sentences.append(line[start:])
+    return sentences
+
+
+def _has_word(text: str) -> bool:
+    letters = list(filter(str.isalpha, text))
+    return len(letters) > 1 or any(unicodedata.category(letter) == "Lo" for letter in letters)
+
+
+def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Returns pieces of `text` for which `fits` holds; only the space between pieces is lost.
+
+    Each piece is as long as possible and ends where a sentence ends, or else a clause, or else a
+    word. Such an end must lie in the last three quarters of the longest possible piece; otherwise
+    the piece ends inside a word. A single character is a piece even if it does not fit.
+    """
+    text = text.strip()
+    pieces, start = [], 0
+    while start < len(text):
+        end = _longest_prefix(text, start, fits)
+        if end < len(text):
+            end = _last_boundary(text, start, end)
+        pieces.append(text[start:end].rstrip())
+        start = end
+        while start < len(text) and text[start].isspace():
+            start += 1
+    return pieces
+
+
+def _longest_prefix(text: str, start: int, fits: Callable[[str], bool]) -> int:
+    """Returns, approximately, the end of the longest text from `start` that fits: at least start+1.
+
+    Lengths are doubled, then bisected. So a line of a megabyte takes linear time.
+    """
+    longest = 1
+    while start + longest < len(text) and fits(text[start : start + longest]):
+        longest *= 2
+    lengths = range(1, min(longest, len(text) - start) + 1)
+    too_long = bisect.bisect(lengths, False, key=lambda n: not fits(text[start : start + n]))
+    return start + max(1, too_long)
+
+
+def _last_boundary(text: str, start: int, end: int) -> int:
+    """Returns the last end of a sentence, or clause, or word, in the last 3/4 of text[start:end].
+
+    Returns `end` if there is none.
+    """
+    longest = text[start : end + 1]  # the space after a word need not fit
+    for boundary in _BOUNDARIES:
+        matches = boundary.finditer(longest)
+        cuts = [match.start() + len(match.group().rstrip()) for match in matches]
+        cuts = [cut for cut in cuts if (end - start) // 4 < cut <= end - start]
+        if cuts:
+            return start + cuts[-1]
+    return end

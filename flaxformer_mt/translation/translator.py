@@ -17,7 +17,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from flaxformer_mt.checkpoints.loading import load_model
@@ -34,8 +34,8 @@ from flaxformer_mt.translation.checks import (
     as_path,
     as_prefixes,
     as_sentences,
-    check_call,
     check_ensemble,
+    check_first_line,
     check_requests,
     check_same_number,
     check_vocabularies,
@@ -45,7 +45,7 @@ from flaxformer_mt.translation.describing import describe, describe_pair, make_e
 from flaxformer_mt.translation.requests import Request, constrained_lines, make_requests
 from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines, ranked
 from flaxformer_mt.translation.searching import schedule, score_examples, search
-from flaxformer_mt.translation.segments import in_parts, segment_lines, tag_lines
+from flaxformer_mt.translation.segments import segment_lines, tag_lines
 from flaxformer_mt.translation.setup import Ensemble, Setup, suppressed_tokens
 from flaxformer_mt.translation.word_ends import TargetWords
 
@@ -164,7 +164,6 @@ class Translator:
         target_language: str | None = None,
         details: bool = False,
         first_line: int = 1,
-        progress: Callable[[int, int], None] | None = None,
         **changes: Any,
     ) -> Any:
         """Translates one sentence, or many.
@@ -181,7 +180,6 @@ class Translator:
             None = each sentence begins with its tag, such as ">>fr<< A dog runs.".
           details: add `Hypothesis.details`; this costs a second pass over the hypotheses.
           first_line: the number of the first sentence, for messages.
-          progress: called with (segments done, all segments) now and then if a line is very long.
           changes: fields of `DecodingConfig` (beam_size, length_penalty, ...) with other values
             than in this translator's config; None = no change.
 
@@ -204,17 +202,13 @@ class Translator:
         # ------------------------------------------------------------------ prepare
         setup = self._setup(changed_config(self.config, changes))
         config = setup.config
-        check_call(first_line, progress)
+        check_first_line(first_line)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
             lines, prefixes, constraints, setup, target_language, first_line=first_line
         )
         # ------------------------------------------------------------------ search
-        found: list[list[Hypothesis]] = []
-        for part in in_parts(requests):
-            found += search(part, setup)
-            if progress:
-                progress(len(found), len(requests))
+        found = search(requests, setup)
         # ------------------------------------------------------------------ rank, describe
         found = [ranked(of_one, config, self.target_language) for of_one in found]
         found = describe(requests, found, setup, with_details=details)
@@ -237,7 +231,7 @@ class Translator:
     ) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
         setup = self._setup(changed_config(self.config, changes))
-        check_call(first_line, progress=None)
+        check_first_line(first_line)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
             lines, prefixes, constraints, setup, target_language, first_line=first_line, quiet=True

@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from flaxformer_mt.translation.long_lines import split_text
+from flaxformer_mt.translation.segments import split_text
 
 
 def split(text: str, limit: int) -> list[str]:

@@ -12,9 +12,8 @@ import sentencex
 from letter_models import CONFIG, LetterVocabulary, make_translator
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.translation.long_lines import split_sentences
 from flaxformer_mt.translation.requests import constrained_lines
-from flaxformer_mt.translation.segments import segment_lines
+from flaxformer_mt.translation.segments import segment_lines, split_sentences
 from flaxformer_mt.translation.translator import Translator
 
 

@@ -32,7 +32,6 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.evaluation import mbr
 from flaxformer_mt.inference.programs import search_batch
 from flaxformer_mt.model.initialization import init_params
-from flaxformer_mt.translation import segments
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
 from flaxformer_mt.translation.results import Hypothesis
 from flaxformer_mt.translation.setup import suppressed_tokens
@@ -533,17 +532,6 @@ def test_a_long_line_is_split_with_a_warning(translator):
     assert len(found) == 3
 
 
-def test_a_very_long_line_is_translated_in_parts(translator, monkeypatch):
-    with pytest.warns(UserWarning, match="split into 3 pieces[.]"):
-        expected = translator.translate(["a dog", LONG])
-    monkeypatch.setattr(segments, "SEGMENTS_OF_LONG_LINE", 2)
-    seen: list[tuple[int, int]] = []
-    with pytest.warns(UserWarning, match="3 pieces, which take as long as 3 lines"):
-        found = translator.translate(["a dog", LONG], progress=lambda *now: seen.append(now))
-    assert found == expected
-    assert seen == [(2, 4), (4, 4)]
-
-
 def test_a_long_line_can_be_truncated_with_a_warning(translator):
     truncating = make_translator(dataclasses.replace(CONFIG, over_long="truncate"))
     with pytest.warns(UserWarning, match="line 42: 63 source tokens.*only the first 23 are read"):
@@ -923,17 +911,10 @@ def test_numbers_of_numpy_are_numbers():
     assert config == DecodingConfig(beam_size=2, length_penalty=0.5, renormalize=True)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"first_line": "1"}, r"first_line must be a line number, but it is '1' \(str\)"),
-        ({"progress": 5}, r"progress must be a function .* but it is 5 \(int\)"),
-    ],
-)
-def test_a_wrong_line_number_or_progress_is_refused(translator, given, message):
+def test_a_wrong_line_number_is_refused(translator):
     translate = inspect.unwrap(Translator.translate)  # without the type checks of the tests
-    with pytest.raises(ValueError, match=message):
-        translate(translator, ["a b"], **given)
+    with pytest.raises(ValueError, match=r"first_line must be a line number, .* '1' \(str\)"):
+        translate(translator, ["a b"], first_line="1")
 
 
 def test_a_wrong_checkpoint_name_is_refused(tmp_path):
