@@ -2,16 +2,18 @@
 
     python -m flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
-An epoch has 1,130 batches, so training sees most of the 80,000 pairs once. It needs no dropout.
+An epoch has 829 batches, so training sees each of the 80,000 pairs once or twice. It needs no
+dropout. A row of a batch holds several pairs: all batches have one shape, which compiles sooner
+than several.
 
 Score on the held-out pairs, with beam 4 and the mean of the last 5 checkpoints:
 
-    BLEU 96.10   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+    BLEU 97.22   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 
     python -m tools.demo_text.check --workdir runs/demo
 
 This command translates 200 hand-written short sentences and the examples of the documentation, and
-prints the mistakes. 193 of the 200 sentences were correct.
+prints the mistakes. 196 of the 200 sentences were correct.
 """
 
 import dataclasses
@@ -33,14 +35,14 @@ config = Config(
         max_source_length=64,
         max_target_length=64,
         tokens_per_batch=1024,
-        num_buckets=4,
+        batching="pack",
     ),
     model=dataclasses.replace(preset("tiny"), dropout=0.0),
     training=TrainingConfig(
-        num_steps=1200,
+        num_steps=1100,
         learning_rate=4e-3,
         warmup_steps=300,
-        validate_every=600,
+        validate_every=550,
         validation_beam_size=4,
         validation_pairs=200,
         checkpoint_every=50,

@@ -11,6 +11,7 @@ from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.evaluation import metrics
+from flaxformer_mt.inference.devices import on_all_devices
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.processes import map_over_processes
@@ -61,11 +62,14 @@ class Validation:
         return tuple(pairs[i * len(pairs) // count] for i in range(count))
 
     def _translator(self, params: Params) -> Translator:
-        """Returns a translator with whole parameters on one device of each process."""
+        """Returns a translator with the whole parameters on each device of this process.
+
+        It has the programs of `Translator.load`, so that later translations compile nothing.
+        """
         whole = copier(self.placement.mesh)(params)
         return Translator(
             self.model,
-            jax.tree.map(lambda x: x.addressable_data(0), whole),
+            on_all_devices(jax.tree.map(lambda x: x.addressable_data(0), whole)),
             self.data.tokenizer,
             self.config.decoding,
             max_source_length=self.config.data.max_source_length,
