@@ -41,6 +41,7 @@ def batch(rng):
     return jnp.asarray(inputs), jnp.asarray(positions), jnp.asarray(real.astype(np.int32))
 
 
+@functools.partial(jax.jit, static_argnames=("models", "with_coverage"))
 def start(models, params, *source, with_coverage=True):
     sources = encode_sources(models, params, *source)
     sizes = {"batch": 2, "beam_size": 2, "max_target_length": 4, "with_coverage": with_coverage}
@@ -63,7 +64,7 @@ def test_steps_equal_teacher_forcing_and_count_the_attention(rng, members):
     made, params = made[:members], params[:members]
     weights = jnp.array([0.6, 0.4]) if members == 2 else None
     inputs, positions, segments = batch(rng)
-    cache = jax.jit(start, static_argnums=0)(made, params, inputs, positions, segments)
+    cache = start(made, params, inputs, positions, segments)
     step = jax.jit(ensemble_step(made, params, weights, with_coverage=True))
     tokens = jnp.asarray(rng.integers(3, VOCAB, (2, 2, 3)))
     last = jnp.full((2, 2), BOS)
@@ -101,7 +102,7 @@ def test_the_coverage_bonus_is_equation_14(rng):
     inputs, positions, segments = batch(rng)
     cache = start(made, params, inputs, positions, segments)
     coverage = rng.uniform(0.01, 2, (2, 2, 5)).astype(np.float32)
-    found = coverage_bonus(jnp.float32(0.2))(cache.replace(coverage=jnp.asarray(coverage)))
+    found = jax.jit(coverage_bonus(jnp.float32(0.2)))(cache.replace(coverage=jnp.asarray(coverage)))
     for row, length in ((0, 5), (1, 3)):
         expected = 0.2 * np.log(np.minimum(coverage[row, :, :length], 1)).sum(-1)
         np.testing.assert_allclose(found[row], expected, rtol=1e-5)

@@ -1,7 +1,10 @@
 """Rows of sentences, and the values and gradients of attention over them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from flaxformer_mt.model.masks import attention_context
 
@@ -20,13 +23,14 @@ def random_heads(
     """Returns queries, keys and values."""
     lengths = (length, source_length or length, source_length or length)
     counts = (heads, key_heads or heads, key_heads or heads)
-    keys = jax.random.split(jax.random.key(0), 3)
+    rng = np.random.default_rng(0)
     return [
-        jax.random.normal(key, (batch, n, count, width)).astype(dtype)
-        for key, n, count in zip(keys, lengths, counts, strict=True)
+        jnp.asarray(rng.normal(size=(batch, n, count, width)), dtype)
+        for n, count in zip(lengths, counts, strict=True)
     ]
 
 
+@functools.partial(jax.jit, static_argnames=("attend", "causal"))
 def heads_and_gradients(attend, heads, query_segments, key_segments, causal):
     """Returns the heads of real tokens (0 for padding), and the gradients of q, k and v."""
     context = attention_context(query_segments, key_segments, causal=causal)

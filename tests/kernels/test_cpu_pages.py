@@ -20,13 +20,15 @@ def filled(rng, slots, beams, dtype=jnp.float32):
     like = KeysValues(jnp.zeros((1, 1, 2, 4), dtype), jnp.zeros((1, 1, 2, 6), dtype))
     source = KeysValues(draw(rng, 2, 20, 2, 4, dtype=dtype), draw(rng, 2, 20, 2, 6, dtype=dtype))
     stores = [kind.empty(3, slots, like, beams) for kind in (Pages, KeyValueSlots)]
-    stores = [store.replace_rows(jnp.array([2, 0]), source) for store in stores]
+    replace = jax.jit(lambda store: store.replace_rows(jnp.array([2, 0]), source))
+    append = jax.jit(lambda store, at, new: store.append(at, new))
+    stores = [replace(store) for store in stores]
     for _ in range(3):
         at = np.stack([rng.permutation(slots + 1)[:beams] for _ in range(3)])  # `slots` is none
         new = KeysValues(
             draw(rng, 3, beams, 2, 4, dtype=dtype), draw(rng, 3, beams, 2, 6, dtype=dtype)
         )
-        stores = [store.append(jnp.asarray(at), new) for store in stores]
+        stores = [append(store, jnp.asarray(at), new) for store in stores]
     return stores
 
 
@@ -42,9 +44,9 @@ def test_pages_equal_the_reference(slots, beams, dtype, rng):
     mask = mask.at[1].set(False)  # fully masked queries
     mask = mask.at[:, :, :, 70:].set(False)  # pages that are skipped
     tolerance = 1e-5 if dtype == jnp.float32 else 3e-2
+    attend = jax.jit(lambda store, given: store.attend(queries, AttentionContext(mask), given))
     for given in (None, bias):
-        found = pages.attend(queries, AttentionContext(mask), given)
-        wanted = reference.attend(queries, AttentionContext(mask), given)
+        found, wanted = attend(pages, given), attend(reference, given)
         np.testing.assert_allclose(found[::2], wanted[::2], atol=tolerance)
         assert jnp.isfinite(found).all()
 

@@ -27,6 +27,7 @@ def plain(x, kernel, inputs):
     return reference(x, kernel, inputs, jnp.float32)
 
 
+@functools.partial(jax.jit, static_argnames=("multiply", "inputs"))
 def value_and_gradients(multiply, x, kernel, inputs, g):
     y, pull = jax.vjp(lambda x, kernel: multiply(x, kernel, inputs), x, kernel)
     return y, *pull(g)
@@ -53,9 +54,7 @@ def test_product_and_gradients_are_those_of_a_plain_contraction(
     wide = [value.astype(jnp.float32) for value in (x, kernel)]
     g = jax.random.randint(keys[2], plain(*wide, inputs).shape, -2, 3).astype(jnp.float32)
     ours = functools.partial(product, dtype=result)
-    found = jax.jit(lambda *args: value_and_gradients(ours, *args[:2], inputs, args[2]))(
-        x, kernel, g.astype(result)
-    )
+    found = value_and_gradients(ours, x, kernel, inputs, g.astype(result))
     wanted = value_and_gradients(plain, *wide, inputs, g)
     assert [part.dtype for part in found] == [result, dtype, dtype]
     for ours_, plain_ in zip(found, wanted, strict=True):

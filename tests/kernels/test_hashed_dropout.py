@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.kernels.hashed_dropout import dropout
+from flaxformer_mt.kernels import hashed_dropout
 from flaxformer_mt.model import kernels as reference
 from flaxformer_mt.model.layers import Dropout
 
+dropout = jax.jit(hashed_dropout.dropout, static_argnums=1)
 SIZE = (256, 1024)
 ROWS = jnp.arange(SIZE[0])
 KEPT_SD = 1 / np.sqrt(SIZE[0] * SIZE[1])  # of a correlation between independent masks
@@ -56,9 +57,12 @@ def test_a_key_gives_one_mask():
     assert np.array_equal(mask(6), mask(6))
 
 
-@pytest.mark.parametrize("drop", [dropout, reference.dropout], ids=["hashed", "reference"])
+@pytest.mark.parametrize(
+    "drop", [hashed_dropout.dropout, reference.dropout], ids=["hashed", "reference"]
+)
 def test_the_mask_of_a_row_depends_on_its_number_alone(drop):
     """So a batch can be divided among devices and micro-batches in any way."""
+    drop = jax.jit(drop, static_argnums=1)
     x, key, rows = jnp.ones((256, 64)), jax.random.key(6), jnp.array([7, 200, 3])
     whole, part = drop(x, 0.3, key, jnp.arange(256)), drop(x[:3], 0.3, key, rows)
     assert np.array_equal(part, whole[rows])

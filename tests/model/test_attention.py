@@ -22,6 +22,7 @@ from flaxformer_mt.model.masks import (
 from flaxformer_mt.model.multi_head_attention import MultiHeadAttention, self_attention
 
 
+@jax.jit
 def attend(q, k, v, mask):
     return attention.attend(q, k, v, AttentionContext(mask))
 
@@ -57,14 +58,14 @@ def test_equals_numpy(rng, kv_heads):
 def test_equals_jax(rng, kv_heads):
     q, k, v = draw(rng, 2, 5, 6, 4), draw(rng, 2, 5, kv_heads, 4), draw(rng, 2, 5, kv_heads, 4)
     mask = causal_mask(5)
-    theirs = jax.nn.dot_product_attention(q, k, v, mask=mask)
+    theirs = jax.jit(jax.nn.dot_product_attention)(q, k, v, mask=mask)
     np.testing.assert_allclose(attend(q, k, v, mask), theirs, atol=1e-5)
 
 
 def test_masked_keys_have_weight_0_and_fully_masked_rows_stay_finite(rng):
     q, k = draw(rng, 2, 5, 3, 4), draw(rng, 2, 5, 3, 4)
     segments = jnp.array([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
-    weights = attention_weights(q, k, segment_mask(segments, segments))
+    weights = jax.jit(attention_weights)(q, k, segment_mask(segments, segments))
     assert jnp.all(weights[0, :, :3, 3:] == 0)
     assert jnp.all(jnp.isfinite(weights))
 
@@ -239,9 +240,11 @@ def test_the_bias_of_keys_is_trained_only_if_softmax_depends_on_it(positions, le
         keys_values = module.keys_values(x, positions)
         return module(x, keys_values, context, dropout_rows=None)
 
-    variables = nn.init(output, module)(jax.random.key(1), x)
+    variables = jax.jit(nn.init(output, module))(jax.random.key(1), x)
     # Also with a bias that is not 0.
-    gradients = jax.grad(lambda v: jnp.sum(jnp.sin(nn.apply(output, module)(v, x))))(variables)
+    gradients = jax.jit(jax.grad(lambda v: jnp.sum(jnp.sin(nn.apply(output, module)(v, x)))))(
+        variables
+    )
     gradients = nn.unbox(gradients)["params"]
     assert bool(jnp.any(gradients["key"]["bias"] != 0)) == learns
     assert jnp.any(gradients["query"]["bias"] != 0)

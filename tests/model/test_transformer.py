@@ -183,7 +183,7 @@ def test_matrices_in_the_dtype_of_the_model_change_nothing(config, rng):
     config = dataclasses.replace(config, dtype="bfloat16")
     _, params = build(config)
     batch = pad_batch(examples(rng, [(5, 9), (3, 9)]), WIDE)
-    converted = params_in_dtype(params, "bfloat16")
+    converted = jax.jit(params_in_dtype, static_argnums=1)(params, "bfloat16")
     assert jnp.dtype("bfloat16") in {x.dtype for x in jax.tree.leaves(converted)}
     np.testing.assert_array_equal(
         forward(config)(converted, *batch), forward(config)(params, *batch)

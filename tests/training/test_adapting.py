@@ -192,7 +192,7 @@ def started(params, **fields):
 def filled(tree):
     """Adapters that change the output, because B is random too."""
     adapters = {
-        path: 0.3 * jax.random.normal(jax.random.key(number), x.shape)
+        path: jnp.asarray(np.random.default_rng(number).normal(0, 0.3, x.shape), jnp.float32)
         for number, (path, x) in enumerate(flatten_dict(tree["adapters"]).items())
     }
     return tree | {"adapters": unflatten_dict(adapters)}

@@ -188,7 +188,7 @@ def test_first_update_is_adams_with_the_clipped_gradient():
     optimizer = make_optimizer(config, d_model=4)
     params = {"w": jnp.array([1.0, 2.0])}
     gradient = {"w": jnp.array([30.0, -40.0])}
-    updates, _ = optimizer.update(gradient, optimizer.init(params), params)
+    updates, _ = jax.jit(optimizer.update)(gradient, jax.jit(optimizer.init)(params), params)
     # Bias-corrected, the first step of Adam is -rate * g / (|g| + eps): the sign of g.
     np.testing.assert_allclose(updates["w"], [-0.01, 0.01], rtol=1e-5)
 
