@@ -51,6 +51,7 @@ def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
         raise missing_file(path)
     try:
         table = pyarrow.parquet.read_table(local_file(path))
+        table.validate(full=True)  # UTF-8
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
     return _checked(RecordPairs(_Rows(table), languages, str(path)))
@@ -73,6 +74,7 @@ def parquet_parts(
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(size):
+                batch.validate(full=True)  # UTF-8
                 done += len(batch)
                 read = functools.partial(RecordPairs, batch.to_pylist(), languages, str(path))
                 yield len(batch), done / file.metadata.num_rows, read

@@ -270,7 +270,9 @@ def _sides(record: Any, source_language: str, target_language: str) -> Sequence[
             sides = [record[key] for key in keys if isinstance(record.get(key), str)]
             if len(sides) == 2:
                 return sides
+    found = json.dumps(record, ensure_ascii=False, default=str)[:80]
+    found = found.encode(errors="backslashreplace").decode()  # half a surrogate
     raise ValueError(
         f'expected an object with the sentences under "{source_language}" and "{target_language}" '
-        f'(or "source" and "target"), got {json.dumps(record, ensure_ascii=False)[:80]}'
+        f'(or "source" and "target"), got {found}'
     )

@@ -1,6 +1,8 @@
+import datetime
 import pickle
 import sys
 
+import numpy as np
 import pytest
 
 from flaxformer_mt.data.sources.corpora import CorpusConfig, open_corpus
@@ -51,6 +53,30 @@ def test_unusable_parquet_is_explained(tmp_path):
     write_parquet(tmp_path / "a.parquet", COLUMNS["by language"])
     with pytest.raises(ValueError, match=r'a\.parquet, line 1: expected .* under "fr" and "de"'):
         read(opened("a.parquet", tmp_path, ("fr", "de")))
+
+
+def test_a_row_of_other_types_is_explained(tmp_path):
+    write_parquet(tmp_path / "a.parquet", {"day": [datetime.date(2026, 1, 2)], "bytes": [b"a"]})
+    with pytest.raises(ValueError, match=r"a\.parquet, line 1: expected .* got .*2026-01-02"):
+        read(opened("a.parquet", tmp_path))
+
+
+def test_invalid_utf_8_in_parquet_names_the_file(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    ends = np.array([0, 1, 2], np.int32)
+    broken = pyarrow.Array.from_buffers(
+        pyarrow.string(), 2, [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(b"a\xff")]
+    )
+    write_parquet(tmp_path / "a.parquet", {"en": broken, "de": ["x", "y"]})
+    with pytest.raises(ValueError, match=r"a\.parquet cannot be read .* UTF8"):
+        read(opened("a.parquet", tmp_path))
+
+
+def test_half_a_surrogate_in_a_bad_record_can_be_written(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"en": "\\ud800"}\n')
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 1: expected .* got .*ud800") as caught:
+        read(opened("a.jsonl", tmp_path))
+    str(caught.value).encode()  # does not fail
     write_parquet(tmp_path / "empty.parquet", {"en": [], "de": []})
     with pytest.raises(ValueError, match="is empty"):
         opened("empty.parquet", tmp_path)
