@@ -19,7 +19,7 @@ FASTER = {
     "ABLATION_STEPS = 200": "ABLATION_STEPS = 2",
     "NUM_STEPS = 120": "NUM_STEPS = 12",
     '"configs/demo.py"': (
-        '"configs/demo.py", "--data.train.pairs", "demo:train:500", "--data.num-buckets", "1", '
+        '"configs/demo.py", "--data.train.pairs", "demo:train:500", '
         '"--data.validation.pairs", "demo:validation:5", "--data.test.pairs", "demo:test:5", '
         '"--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1"'
     ),

@@ -22,13 +22,18 @@ Quantization = Literal[
 ]
 
 
-def optional(module: str, package: str) -> Any:
-    """Returns a module that is not a dependency. Raises ValueError with `package` to install."""
+def optional(module: str, package: str, purpose: str) -> Any:
+    """Returns a module that is not a dependency.
+
+    Raises ValueError with the `purpose` that needs it, such as "a PyTorch file", and the `package`
+    to install.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise ValueError(
-            f"this needs {module.split('.')[0]}, which is not installed: pip install '{package}'"
+            f"{purpose} needs {module.split('.')[0]}, which is not installed: "
+            f"pip install '{package}'"
         ) from error
 
 

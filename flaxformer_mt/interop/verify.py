@@ -265,8 +265,10 @@ def _by_transformers(
     """
     if decoding.beam_size < 2:
         raise ValueError("verify a Marian export with a beam of at least 2, not greedy search")
-    torch = optional("torch", "flaxformer-mt[parity]")
-    transformers = optional("transformers", "flaxformer-mt[parity]")
+    torch, transformers = (
+        optional(name, "flaxformer-mt[parity]", "verifying a Marian export")
+        for name in ("torch", "transformers")
+    )
     torch.set_num_threads(num_cpus())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends sacremoses, which is not needed here

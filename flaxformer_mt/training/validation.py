@@ -12,6 +12,7 @@ from flaxformer_mt.data.pipeline import Data
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.evaluation import metrics
 from flaxformer_mt.inference.devices import on_all_devices
+from flaxformer_mt.inference.ensemble import params_in_dtype
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.processes import map_over_processes
@@ -66,10 +67,10 @@ class Validation:
 
         It has the programs of `Translator.load`, so that later translations compile nothing.
         """
-        whole = copier(self.placement.mesh)(params)
+        whole = jax.tree.map(lambda x: x.addressable_data(0), copier(self.placement.mesh)(params))
         return Translator(
             self.model,
-            on_all_devices(jax.tree.map(lambda x: x.addressable_data(0), whole)),
+            on_all_devices(params_in_dtype(whole, self.model.config.dtype)),
             self.data.tokenizer,
             self.config.decoding,
             max_source_length=self.config.data.max_source_length,

@@ -47,9 +47,9 @@ def write_ctranslate2(
     Raises ValueError if CTranslate2 does not support the model (the message lists every reason), or
     if a package is missing. Raises FileExistsError if the directory is not empty.
     """
-    specs = optional("ctranslate2", "flaxformer-mt[ctranslate2]").specs
+    specs = optional("ctranslate2", "flaxformer-mt[ctranslate2]", "an export for CTranslate2").specs
     if "bfloat16" in quantization:
-        optional("torch", "torch")
+        optional("torch", "torch", f"{quantization} (unlike float16)")
     config = loaded.model.config
     if reasons := list(unsupported(config)):
         raise ValueError("CTranslate2 does not support this model: " + "; ".join(reasons))

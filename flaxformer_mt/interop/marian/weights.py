@@ -95,7 +95,7 @@ def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
     allowed, or a missing library.
     """
     if (file := directory / WEIGHTS).is_file():
-        library = optional("safetensors.numpy", EXTRA)
+        library = optional("safetensors.numpy", EXTRA, str(file))
         try:
             return library.load_file(file)
         except Exception as error:  # safetensors' own error derives from Exception alone
@@ -107,7 +107,7 @@ def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
             f"{directory} has no {WEIGHTS}, only {PICKLE}, a pickle: such files can run code when "
             "they are read. If you trust its source, give --allow-pickle (needs torch)"
         )
-    torch = optional("torch", "torch")
+    torch = optional("torch", "torch", str(directory / PICKLE))
     try:
         tensors = torch.load(directory / PICKLE, map_location="cpu", weights_only=True)
         return {name: tensor.float().numpy() for name, tensor in tensors.items()}
@@ -119,7 +119,7 @@ def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
 
 def write_tensors(file: Path, tensors: Tensors) -> None:
     """Writes a safetensors file that transformers reads. Raises OSError if it cannot."""
-    library = optional("safetensors.numpy", EXTRA)
+    library = optional("safetensors.numpy", EXTRA, str(file))
     try:
         library.save_file(dict(tensors), file, metadata={"format": "pt"})
     except Exception as error:  # safetensors' own error derives from Exception alone
