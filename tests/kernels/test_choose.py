@@ -72,7 +72,7 @@ def test_a_model_trains_and_translates_without_kernels(missing):
     model = Transformer(TINY, 12, 12, 2, choose_kernels("auto", missing))
     assert model.kernels is REFERENCE
     optimizer = make_optimizer(TrainingConfig(), TINY.d_model)
-    state = jax.jit(functools.partial(init_state, model, optimizer, 0))()
+    state = init_state(model, optimizer, 0)
     step = make_train_step(model, optimizer, TrainingConfig())
     sentence = np.array([5, 6, 3], np.int32)
     batch = pad_batch([Example(sentence, sentence)], BatchShape(1, 4, 4))
