@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "colab").glob("*.ipynb"))}
 VARIES = "nbval-ignore-output"
 LOG = re.compile(
-    r"WARNING:|[EWI]\d{4} |\*{20}|\[Compiling module"
-)  # starts a message of JAX or XLA
+    r"WARNING:|[EWI]\d{4} |\*{20}|\[Compiling module|compiling a program for a new"
+)  # starts a message of JAX or XLA, or ours that names a folder of the user
 NUM_COLORS = 128
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
