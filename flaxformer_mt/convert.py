@@ -96,7 +96,10 @@ class ConvertArguments:
 
 def convert(arguments: ConvertArguments) -> None:
     """Imports or exports a model."""
-    (import_model if arguments.from_ else export_model)(arguments)
+    if arguments.from_:
+        import_model(arguments)
+    else:
+        export_model(arguments)
 
 
 def import_model(arguments: ConvertArguments) -> None:

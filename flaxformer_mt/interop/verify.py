@@ -93,8 +93,10 @@ def verify_export(
     sources = [lines[i] for i in kept]
     limit = loaded.config.decoding.length_limit(max(lengths[i] for i in kept))
     decoding = _search_rules(format, loaded, limit, beam_size, length_penalty)
-    engine = _by_transformers if format == "marian" else _by_ctranslate2
-    theirs = engine(directory, decoding, loaded.tokenizer, sources)
+    if format == "marian":
+        theirs = _by_transformers(directory, decoding, sources)
+    else:
+        theirs = _by_ctranslate2(directory, decoding, loaded.tokenizer, sources)
     ours = _by_us(loaded, decoding, sources)
     against = [references[0][i] for i in kept] if references else None
     found = compare(ours, theirs, against, loaded.config.data.target_language)
@@ -256,7 +258,7 @@ def _by_ctranslate2(
 
 
 def _by_transformers(
-    directory: Path, decoding: DecodingConfig, _: Tokenizer, lines: Sequence[str]
+    directory: Path, decoding: DecodingConfig, lines: Sequence[str]
 ) -> list[Translation]:
     """Returns the translations of transformers on the CPU.
 

@@ -65,7 +65,7 @@ class Validation:
     def _translator(self, params: Params) -> Translator:
         """Returns a translator with the whole parameters on each device of this process.
 
-        It has the programs of `Translator.load`, so that later translations compile nothing.
+        It has the programs of `Translator.load`: translations after the training can use them.
         """
         whole = jax.tree.map(lambda x: x.addressable_data(0), copier(self.placement.mesh)(params))
         return Translator(
