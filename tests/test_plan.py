@@ -15,7 +15,7 @@ needs_libtpu = pytest.mark.skipif(
 TINY = (
     *("--model.d-model", "16", "--model.d-ff", "32", "--model.num-heads", "2"),
     *("--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1"),
-    *("--data.tokenizer.vocab-size", "100", "--data.num-buckets", "2"),
+    *("--data.tokenizer.vocab-size", "100", "--data.batching", "bucket", "--data.num-buckets", "2"),
     *("--data.max-source-length", "32", "--data.max-target-length", "32"),
 )
 
