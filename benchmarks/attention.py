@@ -30,6 +30,7 @@ LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 FLASH_LENGTHS = (128, 256, 512, 1024, 2048)
 XLA = attention.attend
 FLASH = functools.partial(flash, min_length=128)
+CUDNN = functools.partial(cudnn, min_length=0)
 CALLS = 20
 """Calls that are timed together, so that the time to start one does not count."""
 
@@ -84,7 +85,7 @@ def seconds(kind: Attend, length: int) -> float:
 def print_measured() -> None:
     """Prints the table of this machine's device."""
     kernels: dict[str, tuple[str, Attend, tuple[int, ...]]] = {
-        "gpu": ("cuDNN", cudnn, LENGTHS),
+        "gpu": ("cuDNN", CUDNN, LENGTHS),
         "tpu": ("flash", FLASH, FLASH_LENGTHS),
     }
     if jax.default_backend() not in kernels:

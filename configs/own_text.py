@@ -8,7 +8,7 @@
 For more than a million pairs, or on an accelerator, use the sizes of `preset("base")`:
 `--model.d-model 512 --model.d-ff 2048 --model.num-heads 8 --model.num-encoder-layers 6
 --model.num-decoder-layers 6 --data.tokens-per-batch 25000 --training.num-steps 100000`.
-For less than 100,000 pairs, use `--model.dropout 0.3 --data.tokenizer.vocab-size 4000`.
+For about 30,000 pairs, copy `configs/low_resource.py`.
 """
 
 from flaxformer_mt.config import Config

@@ -6,8 +6,8 @@
     python -m flaxformer_mt.train --config configs/parsing_wsj.py --workdir runs/wsj
     python examples/parsing.py --workdir runs/wsj < data/wsj/test.words > test.parsed
 
-PATH/wsj/train is a folder with links to sections 02 to 21. The first three commands read .mrg
-files. They write the words of each sentence, and its tree as a sequence.
+PATH/wsj/train is a folder with copies of sections 02 to 21. (Links to folders are not followed.)
+The first three commands read .mrg files. They write the words of each sentence, and its tree as a sequence.
 
 The model is the paper's: 4 layers, d_model 1024, a vocabulary of 16,000 words, beam 21, length
 penalty 0.3, outputs of at most the input's length + 300. The paper does not state its dropout or

@@ -7,8 +7,9 @@ The first run downloads it from statmt.org (1.7 GB, checked by SHA-256; docs/cor
 validation set is newstest2013 and the test set newstest2014 (wmt14/full, 3,003 pairs), through
 sacreBLEU. The shared BPE vocabulary has 37,000 pieces, as in section 5.1. Steps, batches,
 warm-up, averaging and search are the paper's (sections 5 and 6.1): 25,000 source and 25,000 target
-tokens a batch, 300,000 updates, the mean of the last 20 checkpoints (one in 1,000 updates), beam 4,
-alpha 0.6, at most 50 tokens more than the source has.
+tokens a batch, 300,000 updates, the mean of the last 20 checkpoints, beam 4, alpha 0.6, at most 50
+tokens more than the source has. The paper does not state how often it saved the big model. Here
+a checkpoint is saved every 1,000 updates.
 
 The paper reports 28.4 BLEU (tokenised, newstest2014). Not measured yet.
 """

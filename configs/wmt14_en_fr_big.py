@@ -1,6 +1,6 @@
 """WMT 2014 English-French, the `big` model of "Attention Is All You Need" (table 2).
 
-    python -m flaxformer_mt.train --config configs/wmt14_en_fr_big.py --workdir runs/big
+    python -m flaxformer_mt.train --config configs/wmt14_en_fr_big.py --workdir runs/fr_big
 
 Data: Europarl v7, Common Crawl, UN, News Commentary v9 and Giga French-English, the text of TFDS's
 `wmt14_translate/fr-en`. The first run downloads it from statmt.org (6.6 GB, checked by SHA-256;

@@ -212,12 +212,16 @@ def write_text(treebank: Path, output: Path) -> None:
                     print(" ".join(linearise(tree)), file=sequences)
 
 
-def parse_lines(workdir: str, max_length: int = 400, beam_size: int = 4) -> None:
-    """Prints the tree of each line of standard input, by the model of a workdir."""
+def parse_lines(workdir: str, max_length: int = 400) -> None:
+    """Prints the tree of each line of standard input, by the model of a workdir.
+
+    The beam size is that of its config. A sequence has at most `max_length` tokens.
+    """
     loaded = load_model(workdir)
     vocabulary = loaded.tokenizer.target
     if not isinstance(vocabulary, WordVocabulary):
         raise ValueError(f"the model in {workdir} has no word vocabulary: it is not a parser")
+    beam_size = loaded.config.decoding.beam_size
     sizes: dict[str, Any] = {"max_length": max_length, "beam_size": beam_size}
     for line in filter(str.strip, sys.stdin):
         words = line.split()

@@ -62,7 +62,7 @@ COMMANDS = {
 }
 DEBUG = "FLAXFORMER_MT_DEBUG"
 ABOUT_CACHE = (
-    "Compiled programs are kept in ~/.cache/flaxformer_mt, so that the next start is faster. "
+    "Compiled programs are kept in ~/.cache/flaxformer_mt/programs, for a faster next start. "
     "JAX_COMPILATION_CACHE_DIR=folder selects another folder, JAX_ENABLE_COMPILATION_CACHE=false "
     "switches the cache off."
 )
