@@ -99,7 +99,7 @@ def prepare_corpus(how: Preparation) -> Manifest:
     if found:
         how = dataclasses.replace(how, shard_size=found["shard_size"])
         _check_same(setting_changes(found["settings"], settings), output)
-        _check_same(input_changes(found["inputs"]), output)
+        _check_same(_input_changes(config, found["inputs"]), output)
     if manifest := Manifest.load(output):
         if not how.after_shard:  # with it, the shards are in a bucket
             check_whole(output, manifest)
@@ -125,7 +125,7 @@ def prepare_corpus(how: Preparation) -> Manifest:
             data_directory=config.directory,
         )
         shards = _encode(how, workers, streams, scans, screen, tokenizer)
-    _check_same(input_changes(read_json(output / INPUTS)["inputs"]), output)
+    _check_same(_input_changes(config, read_json(output / INPUTS)["inputs"]), output)
     manifest = _finish(how, scans, tokenizer, text.languages, shards)
     manifest.save(output)
     return manifest
@@ -134,6 +134,14 @@ def prepare_corpus(how: Preparation) -> Manifest:
 def id_type_of(tokenizer: Tokenizer) -> str:
     """Returns the smallest integer type that holds every token id."""
     return "<u2" if max(tokenizer.source.size, tokenizer.target.size) <= 1 << 16 else "<u4"
+
+
+def _input_changes(config: DataConfig, before: Mapping[str, Any]) -> list[str]:
+    """Returns a sentence for each file that has changed, is missing, or newly matches a pattern."""
+    if changes := input_changes(before):
+        return changes
+    files = dict.fromkeys(str(file) for stream in open_streams(config) for file in stream.files)
+    return [f"{file} is new" for file in files if file not in before]
 
 
 def _check_same(changes: Sequence[str], output: Path) -> None:

@@ -214,6 +214,23 @@ def test_a_changed_input_is_named_and_refused(config, directory, tmp_path, compl
         prepare(dataclasses.replace(config, max_source_length=90), output)
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_new_file_of_a_pattern_is_named_and_refused(config, directory, tmp_path, complete):
+    text = (directory / "b.tsv").read_bytes()
+    (tmp_path / "b1.tsv").write_bytes(text)
+    train = CorpusConfig(pairs=("b*.tsv",))
+    config = dataclasses.replace(config, directory=str(tmp_path), train=train, exclude=())
+    output = tmp_path / "prepared"
+    prepare(config, output)
+    if not complete:
+        (output / "manifest.json").unlink()
+    (tmp_path / "b0.tsv").write_bytes(text)
+    with pytest.raises(ValueError, match=r"b0.tsv is new"):
+        prepare(config, output)
+    (tmp_path / "b0.tsv").unlink()
+    prepare(config, output)
+
+
 def test_other_settings_are_refused_by_training(config, tmp_path):
     prepare(config, tmp_path / "prepared")
     config = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
