@@ -7,7 +7,8 @@
     python examples/parsing.py --workdir runs/wsj < data/wsj/test.words > test.parsed
 
 PATH/wsj/train is a folder with copies of sections 02 to 21. (Links to folders are not followed.)
-The first three commands read .mrg files. They write the words of each sentence, and its tree as a sequence.
+The first three commands read .mrg files. They write the words of each sentence, and its tree as a
+sequence. The last command searches with the beam below, for at most 400 tokens.
 
 The model is the paper's: 4 layers, d_model 1024, a vocabulary of 16,000 words, beam 21, length
 penalty 0.3, outputs of at most the input's length + 300. The paper does not state its dropout or
