@@ -113,8 +113,8 @@ class ConfigArguments(Config):
         given = {name: _given_lists(name, values_of) for name in ("train", "validation", "test")}
         path = "".join((values_of("--config") or [])[:1])
         own = any(map(_is_own, given.values()))
-        if prepared := values_of("--data.prepared"):
-            file = join(".", prepared[0]) / CONFIG_FILE  # `prepare` wrote it
+        if prepared := "".join((values_of("--data.prepared") or [])[:1]):
+            file = join(".", prepared) / CONFIG_FILE  # `prepare` wrote it
             if file.is_file():
                 path, own = path or str(file), own or _is_own(vars(_read_json(file).data.train))
         if not path and own:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from flaxformer_mt.storage.paths import (
     local_folder,
     make_folder,
     naming,
-    remove_tree,
+    replace_folder,
 )
 
 if TYPE_CHECKING:
@@ -125,9 +124,10 @@ def import_model(arguments: ConvertArguments) -> None:
 def export_model(arguments: ConvertArguments) -> None:
     """Writes the model of a workdir for another toolkit, and verifies it with --verify."""
     output, source = as_path(arguments.output), arguments.workdir
-    check_target(
-        output, "--output", overwrite=arguments.overwrite, source=source, replaceable=MARKER
-    )
+    for target in (output, _failed(arguments)) if arguments.verify else (output,):
+        check_target(
+            target, "--output", overwrite=arguments.overwrite, source=source, replaceable=MARKER
+        )
 
     from flaxformer_mt.checkpoints.loading import load_model
 
@@ -153,6 +153,11 @@ def export_model(arguments: ConvertArguments) -> None:
     print(f"{output}: {describe(loaded)}, for {arguments.to}")
 
 
+def _failed(arguments: ConvertArguments) -> AnyPath:
+    """Returns where an export is kept that failed its verification."""
+    return as_path(f"{arguments.output}.failed")
+
+
 def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) -> None:
     """Compares the export with the workdir. An export that fails is moved to OUTPUT.failed.
 
@@ -173,8 +178,7 @@ def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) 
             length_penalty=arguments.verify_length_penalty,
         )
     except VerificationFailed as error:
-        failed = as_path(f"{arguments.output}.failed")
-        check_target(failed, "--output", source=arguments.workdir, replaceable=MARKER)
+        failed = _failed(arguments)
         move(directory, failed)
         raise ValueError(f"{error}\nThe export failed; it is kept in {failed}") from error
     print(summary)
@@ -224,14 +228,13 @@ def new_directory(target: AnyPath) -> Iterator[Path]:
 
 
 def move(directory: Path, target: AnyPath) -> None:
-    """Moves a directory to `target`. If `target` exists, it is deleted first."""
+    """Moves a directory from its temporary folder to `target`, which it replaces."""
     if isinstance(target, UPath):
         from flaxformer_mt.checkpoints.buckets import publish_workdir
 
         publish_workdir(directory, target)
-        return
-    remove_tree(target)
-    os.replace(directory, target)
+    else:
+        replace_folder(directory, target)
 
 
 def describe(loaded: "LoadedModel") -> str:

@@ -102,7 +102,6 @@ def evaluate(arguments: EvaluateArguments) -> None:
 class EvaluationSet(NamedTuple):
     """Sentences and their translations, read in parts."""
 
-    num_lines: int
     pairs: Iterator[tuple[str, str]]
     digests: dict[str, str]
     """Hashes of the text."""
@@ -117,7 +116,6 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
         if not files[0].num_lines:
             raise ValueError(f"{arguments.source} and {arguments.reference} are empty")
         return EvaluationSet(
-            files[0].num_lines,
             zip(files[0].lines(), files[1].lines(), strict=True),
             {"source": files[0].digest, "reference": files[1].digest},
             list(itertools.islice(files[1].lines(), LINES_AT_ONCE)),
@@ -130,7 +128,6 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
     pairs = read_pairs(config, config.test)
     digest = hashlib.blake2b(repr(pairs).encode(), digest_size=16).hexdigest()
     return EvaluationSet(
-        len(pairs),
         ((one.source, one.target) for one in pairs),
         {"source": digest},
         [one.target for one in pairs[:LINES_AT_ONCE]],

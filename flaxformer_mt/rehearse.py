@@ -55,6 +55,9 @@ class RehearseArguments(ConfigArguments):
 def rehearse(arguments: RehearseArguments) -> int:
     """Runs the command `rehearse`: prints each stage and its result; 1 if one failed."""
     hosts, chips = hosts_of(arguments.topology)
+    for name, value, least in (("hosts", arguments.hosts, 0), ("pairs", arguments.pairs, 1)):
+        if value < least:
+            raise ValueError(f"--{name} must be at least {least}, got {value}")
     if arguments.hosts:
         if chips * hosts % arguments.hosts:
             raise ValueError(
@@ -91,7 +94,7 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
             train=limited(data.train, pairs),
             validation=limited(data.validation, 16),
             test=limited(data.validation if data.test == CorpusConfig() else data.test, 16),
-            directory=str(Path(data.directory).expanduser().absolute()),
+            directory=str(Path(os.path.expanduser(data.directory)).absolute()),
             tokenizer=dataclasses.replace(
                 data.tokenizer, vocab_size=min(data.tokenizer.vocab_size, 1000)
             ),

@@ -102,10 +102,10 @@ def results(workdir: AnyPath) -> str:
 
     records = read_metrics(workdir)
     scores = [record for record in records if record["kind"] == "validation"]
-    if not scores or "bleu" not in scores[-1]:
+    if not scores or None in map(scores[-1].get, ("perplexity", "bleu")):
         raise ValueError(
-            "a sweep compares validation perplexity and BLEU: the config needs data.validation and "
-            "training.validation_pairs"
+            "a sweep compares validation perplexity and BLEU: the config needs data.validation "
+            "(with sentences that the model can read) and training.validation_pairs"
         )
     speed = statistics.median(r["tokens_per_second"] for r in records if r["kind"] == "train")
     parameters = sum(x.size for x in jax.tree.leaves(load_model(workdir, which="last").params))

@@ -77,9 +77,9 @@ class TrainArguments(ConfigArguments):
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the values of the config file, and the workdir of a shipped config."""
-        prepared = values_of("--data.prepared")
+        prepared = "".join((values_of("--data.prepared") or [])[:1])
         if prepared and not values_of("--config"):
-            file = join(".", prepared[0]) / CONFIG_FILE
+            file = join(".", prepared) / CONFIG_FILE
             if not file.is_file():
                 raise FileNotFoundError(
                     f"there is no {file}: --data.prepared must name the output of "
@@ -143,13 +143,11 @@ def train(
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()
-    if is_first():
-        make_workdir(as_path(workdir).absolute())
+    first_then_others(lambda: make_workdir(as_path(workdir).absolute()) if is_first() else None)
     with own_workdir(workdir):
         # ------------------------------------------------------------------ devices, workdir
         mesh = make_mesh(config.mesh)
-        if is_first():
-            check_workdir(workdir, config)
+        first_then_others(lambda: check_workdir(workdir, config) if is_first() else None)
 
         # ------------------------------------------------------------------ data
         if is_first() and not quiet:

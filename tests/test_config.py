@@ -205,6 +205,13 @@ class TestText:
         data = parse("--config", "demo", *prepared).data
         assert data.train == data.validation == data.test == CorpusConfig()
 
+    def test_an_empty_name_is_no_prepared_corpus(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "config.json").write_text(to_json(parse(*OWN_TEXT).as_config()))
+        monkeypatch.chdir(tmp_path)
+        assert parse("--data.prepared", "").config == "demo"
+
     def test_the_folder_of_a_config_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text(to_json(load_config("demo")), encoding="utf-8")
         with pytest.raises(FileNotFoundError, match=r"is a folder; its config is .*/config\.json"):

@@ -180,6 +180,17 @@ def test_an_export_that_fails_verification_is_kept_under_another_name(work, caps
     assert asked == [("marian", "en", "0", settings)] * 2
 
 
+def test_files_under_that_name_are_found_before_the_work(work, capsys, monkeypatch):
+    monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", lambda *_, **__: "fine")
+    assert import_model() == 0
+    (work / "out.failed").mkdir()
+    (work / "out.failed" / "thesis.txt").write_text("mine")
+    assert export_model("--verify", "en") == 2
+    assert "out.failed is not empty and contains no earlier export" in capsys.readouterr().err
+    assert sorted(path.name for path in work.iterdir()) == ["opus", "out.failed", "run"]
+    assert export_model("--verify", "en", "--overwrite") == 0
+
+
 def test_a_successful_verification_is_printed(work, capsys, monkeypatch):
     def succeed(directory, *_, **__) -> str:
         (directory / "verification.json").write_text("{}")

@@ -47,6 +47,9 @@ def test_bad_arguments_are_named(tmp_path, capsys):
     assert "--topology must be a TPU version" in capsys.readouterr().err
     assert main(["--topology", "v5e:2x4", "--hosts", "3"]) == 2
     assert "--hosts 3 does not divide the 8 chips" in capsys.readouterr().err
+    for flag, value in (("--hosts", "-1"), ("--pairs", "0")):
+        assert main([flag, value]) == 2
+        assert f"{flag} must be at least" in capsys.readouterr().err
     assert main(["--workdir", str(tmp_path)]) == 2
     assert "name a new directory" in capsys.readouterr().err
 

@@ -94,6 +94,17 @@ def test_two_processes_are_the_same_run(short, tmp_path):
 
 
 @pytest.mark.slow
+def test_all_processes_end_if_the_workdir_is_refused(short, tmp_path):
+    shutil.copytree(short, tmp_path / "run")
+    config = changed(SHORT, model={"d_model": 32})
+    processes = [start(config, tmp_path, devices=2, **place) for place in two_processes()]
+    outputs = [process.communicate(timeout=100)[0] for process in processes]
+    assert [process.returncode for process in processes] == [2, 2], outputs
+    assert "holds checkpoints of another model" in outputs[0]
+    assert "the first process of this run failed; its message has the reason" in outputs[1]
+
+
+@pytest.mark.slow
 def test_two_processes_are_the_same_run_and_one_resumes_it(whole, tmp_path):
     """Both are killed; one process of 2 devices finishes the run."""
     processes = [start(CONFIG, tmp_path, devices=4, **place) for place in two_processes()]

@@ -162,7 +162,10 @@ def test_flops_of_small_programs(function, expected):
         (1234, "1.23 k"),
         (56_789, "56.8 k"),
         (999_000, "999 k"),
+        (999_999, "1.00 M"),
         (2e9, "2.00 G"),
+        (1.3e15, "1.30 P"),
+        (2.5e22, "25000 E"),
     ],
 )
 def test_numbers_are_written_with_three_digits(number, text):

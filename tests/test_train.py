@@ -81,8 +81,10 @@ def test_pictures_of_a_run_with_odd_sentences(uninterrupted, tmp_path):
     assert example_sentence((Pair(" ", "x"), Pair("a dog", "ein Hund"))) == "a dog"
     workdir = shutil.copytree(uninterrupted, tmp_path / "run")
     sample = {"step": 6, "kind": "sample", "source": "one line\u2028and another"}
+    no_loss = {"step": 6, "kind": "validation", "bleu": 0.0}  # all pairs are too long
     with (workdir / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(sample, ensure_ascii=False) + "\n")
+        for line in (sample, no_loss):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
     translator = Translator.load(workdir)
     too_long = "dog " * CONFIG.data.max_source_length
     for name in ("loss", "attention"):

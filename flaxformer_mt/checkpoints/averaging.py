@@ -19,7 +19,7 @@ from flaxformer_mt.checkpoints.reading import (
 )
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.runtime.processes import first_then_others, is_first
-from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path
+from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, replace_folder
 
 
 class Averaged(NamedTuple):
@@ -116,9 +116,7 @@ def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> None:
             fresh = Path(folder, "averaged")
             _save(fresh, params, extras)
             if isinstance(target, Path):
-                if target.exists():
-                    target.rename(Path(folder, "old"))
-                fresh.rename(target)
+                replace_folder(fresh, target)
             else:
                 publish(fresh, target)
     except Exception as error:

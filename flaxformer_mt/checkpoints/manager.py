@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
+from jax.experimental.multihost_utils import process_allgather
 from orbax.checkpoint.checkpoint_managers import PreservationContext, PreservationPolicy
 from upath import UPath
 
@@ -44,8 +45,7 @@ from flaxformer_mt.checkpoints.reading import (
     read_items,
 )
 from flaxformer_mt.config import Config
-from flaxformer_mt.runtime.processes import barrier
-from flaxformer_mt.runtime.sharding import gather
+from flaxformer_mt.runtime.processes import first_then_others, is_first
 from flaxformer_mt.storage.paths import (
     AnyPath,
     PathLike,
@@ -83,8 +83,9 @@ class Checkpoints:
         self._outdated = self.directory / "outdated"
         self._saving = 0
         self._remove_remains()
-        if jax.process_index() == 0:  # the others wait in `_make_manager`
-            move_damaged(self.directory, workdir / "damaged")
+        first_then_others(
+            lambda: move_damaged(self.directory, workdir / "damaged") if is_first() else None
+        )
         self._kept = _Kept(keep_last, keep_best)
         self._manager = self._make_manager()
         for step in saved_steps(self.directory):
@@ -92,7 +93,6 @@ class Checkpoints:
 
     def _make_manager(self) -> ocp.CheckpointManager | UploadingManager:
         if isinstance(self.directory, UPath):
-            barrier()  # until the first process has moved damaged ones
             return UploadingManager(
                 self.directory, saved_steps(self.directory), kept=self._kept.of, seal=seal
             )
@@ -145,8 +145,8 @@ class Checkpoints:
             "scheduled": scheduled,
         }
         json.dumps(extras)  # raises a TypeError here, not in the background
-        if is_remote(self.directory):  # the first process writes all of it
-            state, eval_params = gather((state, eval_params))
+        if is_remote(self.directory) and jax.process_count() > 1:  # the first process writes all
+            state, eval_params = process_allgather((state, eval_params), tiled=True)
         rest = _without_params(state)
         if eval_params is not None:
             rest[_TRAINED] = state.params

@@ -99,7 +99,7 @@ def _candidates(workdir: AnyPath, which: str) -> Iterator[AnyPath]:
     """Yields candidates in order of preference. It looks up later ones only on demand."""
     directory, averaged = workdir / "checkpoints", workdir / "averaged"
     if which.isdecimal():
-        yield from [directory / which] if int(which) in saved_steps(directory) else []
+        yield from [directory / str(int(which))] if int(which) in saved_steps(directory) else []
         return
     if which not in ("auto", "averaged", "best", "last"):
         raise ValueError(

@@ -51,7 +51,12 @@ def draw_loss(workdir: PathLike) -> "Figure":
     axes = figure.subplots()
     for kind, marker in (("train", ""), ("validation", "o")):
         points = [
-            (line["step"], line.get("nll", line["loss"])) for line in lines if line["kind"] == kind
+            (
+                line["step"],
+                line.get("nll", line.get("loss")),
+            )  # BLEU only, if no pair was short enough
+            for line in lines
+            if line["kind"] == kind and "loss" in line
         ]
         if points:
             axes.plot(*zip(*points, strict=True), marker=marker, label=kind)

@@ -1,12 +1,12 @@
 """The modules of a model as text, in columns."""
 
-import math
 from collections.abc import Sequence
 
 from flaxformer_mt.inspection.modules import ModuleRow, Shape, fold_layers
 
 _HEADER = ("module", "class", "input -> output", "parameters", "FLOPs")
 _ALIGN = "<<<>>"
+_UNITS = "kMGTPE"
 
 
 def module_table(rows: Sequence[ModuleRow]) -> str:
@@ -26,11 +26,12 @@ def short(number: int | float) -> str:
     """Returns three digits and a unit: 41,984,000 is "42.0 M"; 0 is ""."""
     if not number:
         return ""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= size:
-            digits = f"{number / size:.{2 - int(math.log10(number / size))}f}"
-            return f"{digits} {unit}"
-    return f"{number:.0f}"
+    if number < 999.5:
+        return f"{number:.0f}"
+    digits, exponent = f"{number:.2e}".split("e")  # rounded to three digits
+    power = min(int(exponent) // 3, len(_UNITS))
+    shift = int(exponent) - 3 * power
+    return f"{float(digits) * 10**shift:.{max(2 - shift, 0)}f} {_UNITS[power - 1]}"
 
 
 def _cells(row: ModuleRow, repeats: int) -> tuple[str, ...]:

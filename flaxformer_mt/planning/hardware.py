@@ -158,7 +158,7 @@ def _describe(
     try:
         return tuple(topologies.get_topology_desc(platform=platform, **options).devices)
     except Exception as error:  # the plug-in may raise anything
-        reason = str(error).splitlines()[0]
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"cannot compile for --topology {name}: {reason} (examples: {EXAMPLES})"
         ) from error

@@ -15,7 +15,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
@@ -127,7 +127,7 @@ def first_then_others(work: Callable[[], T]) -> T:
         raise failure
     if failed:
         raise OSError("the first process of this run failed; its message has the reason")
-    return work() if result is None else result
+    return cast(T, result) if is_first() else work()
 
 
 def broadcast_from_first(value: T) -> T:

@@ -207,25 +207,6 @@ def copier(mesh: Mesh) -> Callable[[Any], Any]:
     return jax.jit(lambda x: x, out_shardings=replicated(mesh))
 
 
-def gather(tree: Any) -> Any:
-    """Returns distributed arrays as whole NumPy arrays (random keys as jax.Arrays).
-
-    All processes must call it. A device holds one whole array at a time. In a run of one process,
-    it returns `tree`.
-    """
-    if jax.process_count() == 1:
-        return tree
-
-    def whole(array: jax.Array) -> Any:
-        if not array.is_fully_replicated:
-            array = copier(array.sharding.mesh)(array)  # pyright: ignore[reportAttributeAccessIssue]
-        copy = array.addressable_data(0)
-        is_key = jnp.issubdtype(copy.dtype, jax.dtypes.prng_key)
-        return copy if is_key else np.asarray(copy)
-
-    return jax.tree.map(whole, tree)
-
-
 @dataclasses.dataclass(frozen=True)
 class BatchPlacement:
     """Makes global batches from the rows of each process.

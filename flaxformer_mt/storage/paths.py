@@ -60,7 +60,7 @@ def join(folder: PathLike, name: str) -> AnyPath:
         return as_path(name)
     base = as_path(folder)
     if isinstance(base, Path):
-        return base.expanduser() / Path(name).expanduser()
+        return Path(os.path.expanduser(base)) / os.path.expanduser(name)
     return base if name in ("", ".") else base / name
 
 
@@ -134,6 +134,16 @@ def remove_tree(path: AnyPath) -> None:
         return
     with contextlib.suppress(FileNotFoundError):
         path.fs.rm(path.path, recursive=True)
+
+
+def replace_folder(fresh: Path, target: Path) -> None:
+    """Moves a folder to `target`. An earlier one is moved beside `fresh`, never half deleted.
+
+    The caller deletes the folder that contains `fresh`.
+    """
+    if target.exists():
+        target.rename(fresh.with_name(f"{fresh.name}.old"))
+    fresh.rename(target)
 
 
 def move_tree(source: AnyPath, target: AnyPath) -> None:

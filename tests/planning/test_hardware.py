@@ -33,6 +33,16 @@ def test_without_its_compiler(name, extra, monkeypatch):
         open_topology(name)
 
 
+def test_an_error_without_text_is_named_by_its_type(monkeypatch):
+    def fail(**_):
+        raise AssertionError
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
+    monkeypatch.setattr("jax.experimental.topologies.get_topology_desc", fail)
+    with pytest.raises(ValueError, match=r"cannot compile for --topology v5e:2x4: AssertionError"):
+        open_topology("v5e:2x4")
+
+
 def test_local_devices():
     hardware = local_devices()
     assert len(hardware.devices) >= 1 and not hardware.compiler_options

@@ -39,6 +39,13 @@ def test_a_name_is_a_path_of_this_machine(name):
     assert not is_remote(name)
 
 
+def test_a_tilde_is_the_home_directory_or_part_of_a_name(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert join("", "~/train.en") == tmp_path / "train.en"
+    assert join("~", "train.en") == tmp_path / "train.en"
+    assert join("", "~train.en") == Path("~train.en")
+
+
 def test_an_address_keeps_its_slashes(object_store):
     for address in ("s3://bucket/run", Path("s3://bucket/run")):
         if object_store == "gs":
