@@ -53,7 +53,8 @@ class Linear(nn.Module):
       init_scale: multiplies the variance of the initialisation.
       use_bias: whether there is a b.
       fixed_bias: keep b as it is in training.
-      dtype: of the product and the result; parameters are float32.
+      dtype: of the product; parameters are float32.
+      result_dtype: of the result; None = dtype.
     """
 
     shape: tuple[int, ...]
@@ -63,6 +64,7 @@ class Linear(nn.Module):
     use_bias: bool = True
     fixed_bias: bool = False
     dtype: DTypeLike = jnp.float32
+    result_dtype: DTypeLike | None = None
     kernels: Kernels = REFERENCE
 
     @nn.compact
@@ -73,12 +75,13 @@ class Linear(nn.Module):
             self.init_scale, "fan_avg", "uniform", inputs, outputs
         )
         kernel = parameter(self, "kernel", xavier, self.shape, self.axes).astype(self.dtype)
-        y = self.kernels.product(x.astype(self.dtype), kernel, inputs, self.dtype)
+        result_dtype = self.result_dtype or self.dtype
+        y = self.kernels.product(x.astype(self.dtype), kernel, inputs, result_dtype)
         if self.use_bias:
             shape, axes = self.shape[self.num_inputs :], self.axes[self.num_inputs :]
             bias = parameter(self, "bias", nn.initializers.zeros, shape, axes)
             y += jax.lax.stop_gradient(bias) if self.fixed_bias else bias
-        return y.astype(self.dtype)
+        return y.astype(result_dtype)
 
 
 class Embedding(nn.Module):

@@ -65,7 +65,8 @@ class Transformer(nn.Module):
             )
         if config.tie_embeddings == "none":
             shape, axes = (config.d_model, self.target_vocab_size), ("embed", "vocab")
-            self.output = Linear(shape, axes, use_bias=False, dtype=config.dtype, kernels=kernels)
+            types = {"dtype": config.dtype, "result_dtype": jnp.float32}
+            self.output = Linear(shape, axes, use_bias=False, kernels=kernels, **types)
         if config.output_bias:
             zeros, shape = nn.initializers.zeros, (self.target_vocab_size,)
             self.logits_bias = parameter(self, "logits_bias", zeros, shape, ("vocab",))
@@ -172,7 +173,7 @@ class Transformer(nn.Module):
     def _logits(self, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         x = self.decoder_norm(x)
         if self.config.tie_embeddings == "none":
-            logits = self.output(x).astype(jnp.float32)
+            logits = self.output(x)
         else:
             logits = self.target_embedding.logits(x)
         return logits + self.logits_bias if self.config.output_bias else logits

@@ -3,6 +3,7 @@
 import itertools
 import numbers
 import os
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.storage.paths import PathLike
 from flaxformer_mt.translation.requests import Request
 from flaxformer_mt.translation.setup import Setup
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) -> list[float]:
@@ -113,7 +116,8 @@ def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1
     """
     lines = as_list(sentences, name)
     for line, text in enumerate(lines, start=first_line):
-        expect(isinstance(text, str), f"line {line}: each of the {name}", "a string", text)
+        is_text = isinstance(text, str) and not _SURROGATE.search(text)
+        expect(is_text, f"line {line}: each of the {name}", "a string without surrogates", text)
     return [text.removesuffix("\n") for text in lines]
 
 

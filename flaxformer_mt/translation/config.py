@@ -81,7 +81,7 @@ class DecodingConfig:
     trained on lines of several sentences."""
     copy_unknown: bool = True
     """Copy source words that the model does not know into the translation, unless it has them
-    already, before the word that attends to them most."""
+    already, before the word that attends to them most. Not with a prefix or constraints."""
 
     min_target_length: int = 0
     """Least number of target tokens, EOS included. A second one is min_target_ratio * source
@@ -175,7 +175,7 @@ _BOUNDS: dict[str, tuple[float, float, str]] = {
     "temperature": (1e-3, 1e10, "1 changes nothing"),
     "top_k": (0, math.inf, "0 samples from all tokens"),
     "top_p": (1e-6, 1, "1 samples from all tokens"),
-    "seed": (0, math.inf, ""),
+    "seed": (0, 2**32 - 1, ""),
     "num_samples": (1, math.inf, ""),
 }
 """Lowest value, highest value, and a hint."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from flaxformer_mt.data.batching.batch import Example
+from flaxformer_mt.data.sources.language_tags import split_tag
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.evaluation.quality_flags import Flag, check
@@ -42,7 +43,8 @@ def describe(
     pairs = [(requests[i], one) for i in chosen for one in found[i]]
     examples = [Example(r.inputs, np.asarray(h.tokens, np.int32)) for r, h in pairs]
     limits = [request.limit(config) for request, _ in pairs]
-    scores = score_examples(examples, limits, setup, with_attention=True)
+    lines = [request.line for request, _ in pairs]
+    scores = score_examples(examples, limits, setup, with_attention=True, lines=lines)
     in_order = (
         _describe_one(*pair, make_details(example, score, setup.tokenizer), setup)
         for pair, example, score in zip(pairs, examples, scores, strict=True)
@@ -68,7 +70,8 @@ def _describe_one(
     if config.flag_faults:
         at_limit = len(hypothesis.tokens) >= request.limit(config)
         flags = _flags(request.inputs, text, details, setup, at_limit, request.num_unread)
-    if request.unknown and config.copy_unknown:
+    is_free = not request.phrases and not request.prefix.most_tokens
+    if request.unknown and config.copy_unknown and is_free:
         tokens, attention = hypothesis.tokens, details.attention
         text = copy_unknown_words(text, tokens, attention, request.unknown, target)
     return hypothesis._replace(text=text, details=details, flags=flags)
@@ -83,8 +86,9 @@ def _flags(
     num_unread: int = 0,
 ) -> tuple[Flag, ...]:
     """Returns the faults of a translation."""
+    source = setup.tokenizer.source.detokenize(inputs)
     return check(
-        setup.tokenizer.source.detokenize(inputs),
+        split_tag(source)[1] if setup.tokenizer.languages else source,
         details.source_tokens,
         text,
         details.target_tokens,

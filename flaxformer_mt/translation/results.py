@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import regex
 from jaxtyping import Float
 
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary, without_line_breaks
@@ -151,7 +152,8 @@ def _concatenate(
     tokens.append(vocabulary.eos_id)
     text = ""
     for part, gap in zip(parts, gaps, strict=True):
-        text = part.text if part is parts[0] else text + (gap or _space_after(text)) + part.text
+        between = (gap or _space_after(text)) if text and part.text else ""
+        text += between + part.text
     unknown = tuple(word for part in parts for word in part.unknown)
     score = sum(part.score for part in parts)
     whole = Hypothesis(without_line_breaks(text), tokens, score, unknown=unknown)
@@ -163,7 +165,9 @@ def _concatenate(
 
 def _space_after(text: str) -> str:
     """Returns the space between two sentences where the source has none, as in Chinese."""
-    return "" if unicodedata.east_asian_width(text[-1:] or "a") in "WF" else " "
+    is_wide = unicodedata.east_asian_width(text[-1]) in "WF"  # with Hangul and emoji
+    has_spaces = regex.match(r"\p{Hangul}|\p{So}", text[-1])
+    return "" if is_wide and not has_spaces else " "
 
 
 def _concatenate_details(parts: Sequence[TokenDetails]) -> TokenDetails:

@@ -119,12 +119,17 @@ class TargetScore(NamedTuple):
 
 
 def score_examples(
-    examples: Sequence[Example], limits: Sequence[int], setup: Setup, *, with_attention: bool
+    examples: Sequence[Example],
+    limits: Sequence[int],
+    setup: Setup,
+    *,
+    with_attention: bool,
+    lines: Sequence[int],
 ) -> list[TargetScore]:
     """Returns the score of every target as a translation of its source, in order.
 
     One teacher-forced pass over source and target. `limits` are the length limits of the search, in
-    tokens. Raises ValueError if a score is not finite.
+    tokens. Raises ValueError if a score is not finite; the message names its line of `lines`.
     """
     config, ensemble = setup.config, setup.ensemble
     groups = group_by_length(
@@ -162,7 +167,7 @@ def score_examples(
         found = jax.device_get(found)
         for row, index in enumerate(group.members):
             score = float(found.scores[row])
-            check_finite(score, line=index + 1)
+            check_finite(score, line=lines[index])
             num_inputs, num_targets = len(examples[index].inputs), len(examples[index].targets)
             attention = None
             if found.attention is not None:

@@ -212,22 +212,22 @@ def split_sentences(line: str, language: str) -> list[str]:
         pieces = [plain]
     if "".join(pieces) != plain:  # so that no character can disappear
         return [line]
-    sentences, start, end = [], 0, 0
+    sentences, start, end, letters = [], 0, 0, ""
     for piece in pieces:
         end += len(piece)
+        letters = (letters + "".join(filter(str.isalpha, piece)))[:2]  # two are enough
         ends = line[end - 1].isspace() or not line[end - 1].isascii()
-        if ends and _has_word(line[start:end]):
+        if ends and _is_word(letters):
             sentences.append(line[start:end])
-            start = end
-    if sentences and not _has_word(line[start:]):
+            start, letters = end, ""
+    if sentences and not _is_word(letters):
         sentences[-1] += line[start:]
     elif start < len(line):
         sentences.append(line[start:])
     return sentences
 
 
-def _has_word(text: str) -> bool:
-    letters = list(filter(str.isalpha, text))
+def _is_word(letters: str) -> bool:
     return len(letters) > 1 or any(unicodedata.category(letter) == "Lo" for letter in letters)
 
 

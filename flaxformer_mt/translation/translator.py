@@ -43,7 +43,14 @@ from flaxformer_mt.translation.checks import (
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
 from flaxformer_mt.translation.describing import describe, describe_pair, make_example
 from flaxformer_mt.translation.requests import Request, constrained_lines, make_requests
-from flaxformer_mt.translation.results import NO_DETAILS, Hypothesis, PairScore, join_lines, ranked
+from flaxformer_mt.translation.results import (
+    NO_DETAILS,
+    Hypothesis,
+    PairScore,
+    distinct,
+    join_lines,
+    ranked,
+)
 from flaxformer_mt.translation.searching import schedule, score_examples, search
 from flaxformer_mt.translation.segments import segment_lines, tag_lines
 from flaxformer_mt.translation.setup import Ensemble, Setup, suppressed_tokens
@@ -146,7 +153,9 @@ class Translator:
     def fingerprint(self) -> str:
         """A hash, in 32 hexadecimal digits, of all that the results depend on, except `config`."""
         words = sorted(self.tokenizer.known_words or ())
-        parts = self._ensemble.fingerprint, self.source_language, self.target_language, words
+        languages = self.source_language, self.target_language
+        tokens = self.tokenizer.fingerprint, self.max_source_length
+        parts = self._ensemble.fingerprint, *languages, *tokens, words
         return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
     @overload
@@ -210,13 +219,16 @@ class Translator:
         # ------------------------------------------------------------------ search
         found = search(requests, setup)
         # ------------------------------------------------------------------ rank, describe
-        found = [ranked(of_one, config, self.target_language) for of_one in found]
+        language = target_language or self.target_language
+        found = [ranked(of_one, config, language) for of_one in found]
         found = describe(requests, found, setup, with_details=details)
         # ------------------------------------------------------------------ join segments
         flags = () if config.flag_faults else None
         blank = Hypothesis("", [], 0.0, flags=flags, details=NO_DETAILS if details else None)
         places = [(request.line - first_line, request.gap) for request in requests]
         results = join_lines(len(lines), places, found, blank, self.tokenizer.target)
+        if config.strategy != "sample":  # other segments can make the same line
+            results = list(map(distinct, results))
         return results[0] if is_one else results
 
     def check(
@@ -285,7 +297,10 @@ class Translator:
         ]
         limits = [setup.config.length_limit(len(example.inputs)) for example in examples]
         with_attention = details or setup.config.flag_faults
-        scores = score_examples(examples, limits, setup, with_attention=with_attention)
+        numbers = range(first_line, first_line + len(examples))
+        scores = score_examples(
+            examples, limits, setup, with_attention=with_attention, lines=numbers
+        )
         results = [
             describe_pair(*pair, setup, with_details=details)
             for pair in zip(examples, scores, strict=True)

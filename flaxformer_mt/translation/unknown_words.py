@@ -6,6 +6,7 @@ word for it. A copy at the place of most attention shows it to the reader (Luong
 replaces an unknown word of the translation; here it is added.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -49,13 +50,14 @@ def find_unknown_words(
     begin, stop = 0, -1  # the characters of the newest one
     for start, end in words_in(text):
         first = len(tokenizer.source.tokenize(tag + text[:start])) - 1
+        first = max(first, int(bool(tag)))  # a tag without text has no token
         if first >= len(inputs) - 1:  # truncated
             break
         last = min(len(tokenizer.source.tokenize(tag + text[:end])), len(inputs)) - 1
         first = min(first, last - 1)  # marks before the word can be in its token
         is_new = known is not None and form_of(text[start:end]) not in known
         if is_new or not unseen.isdisjoint(inputs[first:last].tolist()):
-            if found and not regex.search(r"\s", text[stop:start]):
+            if found and not regex.search(r"[\s\p{Cc}]", text[stop:start]):
                 found[-1] = UnknownWord(text[begin:end], found[-1].start, last)
             else:
                 begin = start
@@ -82,7 +84,13 @@ def copy_unknown_words(
       vocabulary: of `tokens`.
     """
     # A word of `text` that begins with it counts as it, in any case.
-    missing = [w for w in words if not regex.search(r"(?wi)\b" + regex.escape(w.text), text)]
+    composed = unicodedata.normalize("NFC", text)
+
+    def is_missing(word: UnknownWord) -> bool:
+        pattern = regex.escape(unicodedata.normalize("NFC", word.text))
+        return not regex.search(rf"(?wi)\b{pattern}", composed)
+
+    missing = list(filter(is_missing, words))
     places: list[int] = []
     for index, word in enumerate(missing):
         if index and missing[index - 1].end == word.start:

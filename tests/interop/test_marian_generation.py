@@ -94,6 +94,19 @@ def test_an_export_and_an_import_give_the_same_search(config):
     assert to_decoding_config(to_generation_json(once, TARGET), TARGET, max_positions=64) == once
 
 
+def test_a_search_that_generate_lacks_becomes_beam_search():
+    config = DecodingConfig(strategy="sample", beam_size=5, num_hypotheses=10)
+    with pytest.warns(UserWarning, match=r"strategy sample: `generate` uses beam search"):
+        values = to_generation_json(config, TARGET)
+    assert (values["num_beams"], values["num_return_sequences"]) == (5, 5)
+
+
+def test_tags_of_languages_are_forbidden():
+    for allowed, forbidden in ((False, [[0], [1], [2], [7]]), (True, [[1]])):
+        config = DecodingConfig(allow_special=allowed)
+        assert to_generation_json(config, TARGET, tags=(7,))["bad_words_ids"] == forbidden
+
+
 def test_our_default_search_is_exported_as_nearly_as_possible():
     values = to_generation_json(DecodingConfig(), TARGET)
     assert values["bad_words_ids"] == [[0], [1], [2]]

@@ -304,14 +304,17 @@ def test_dropout_needs_a_key_and_changes_with_it(rng):
     assert not jnp.allclose(noisy(0), forward(TINY)(params, *batch))
 
 
-def test_bfloat16_keeps_parameters_and_logits_in_float32(rng):
-    config = dataclasses.replace(TINY, dtype="bfloat16")
+@pytest.mark.parametrize("tie_embeddings", ["all", "none"])
+def test_bfloat16_keeps_parameters_and_logits_in_float32(rng, tie_embeddings):
+    plain = dataclasses.replace(TINY, tie_embeddings=tie_embeddings)
+    config = dataclasses.replace(plain, dtype="bfloat16")
     _, params = build(config)
     batch = pad_batch(examples(rng, [(4, 5)]), WIDE)
     logits = forward(config)(params, *batch)
     assert logits.dtype == jnp.float32
+    assert jnp.any(logits != logits.astype(jnp.bfloat16))  # not rounded to bfloat16
     assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
-    expected = forward(TINY)(params, *batch)
+    expected = forward(plain)(params, *batch)
     assert 0 < jnp.max(jnp.abs(logits - expected)) < 0.2
 
 

@@ -49,6 +49,17 @@ class LetterVocabulary:
         return LETTERS.encode()
 
 
+class TagVocabulary(LetterVocabulary):
+    """Letters, and a tag of a language as one token."""
+
+    pieces = (*LetterVocabulary.pieces, ">>fr<<")
+    size = len(pieces)
+
+    def tokenize(self, text: str) -> list[int]:
+        tag, text = ([self.size - 1], text[6:]) if text.startswith(">>fr<<") else ([], text)
+        return tag + super().tokenize(text)
+
+
 CONFIG = DecodingConfig(
     beam_size=3,
     num_hypotheses=3,

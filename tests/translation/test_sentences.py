@@ -1,6 +1,7 @@
 """A line of several sentences is translated sentence by sentence, with its own white space."""
 
 import dataclasses
+import time
 import warnings
 from typing import Any
 
@@ -9,10 +10,11 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import sentencex
-from letter_models import CONFIG, LetterVocabulary, make_translator
+from letter_models import CONFIG, LetterVocabulary, TagVocabulary, make_translator
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.translation.requests import constrained_lines
+from flaxformer_mt.translation.results import Hypothesis, join_lines
 from flaxformer_mt.translation.segments import segment_lines, split_sentences
 from flaxformer_mt.translation.translator import Translator
 
@@ -44,6 +46,13 @@ def test_sentences_of_a_line(language, sentences):
     assert split_sentences("".join(sentences), language) == sentences
 
 
+def test_a_line_of_marks_takes_linear_time():
+    line = "... " * 20_000
+    start = time.monotonic()
+    assert split_sentences(line, "en") == [line]
+    assert time.monotonic() - start < 10
+
+
 def test_a_panic_of_the_segmenter_leaves_the_line_whole(monkeypatch):
     real = sentencex.segment
     monkeypatch.setattr(sentencex, "segment", lambda language, _: real(language, "B\u00a0."))
@@ -59,17 +68,6 @@ def test_no_character_disappears(language, line):
     sentences = split_sentences(line, language)
     assert "".join(sentences) == line
     assert all(sentences)
-
-
-class TagVocabulary(LetterVocabulary):
-    """Letters, and a tag of a language as one token."""
-
-    pieces = (*LetterVocabulary.pieces, ">>fr<<")
-    size = len(pieces)
-
-    def tokenize(self, text: str) -> list[int]:
-        tag, text = ([self.size - 1], text[6:]) if text.startswith(">>fr<<") else ([], text)
-        return tag + super().tokenize(text)
 
 
 TAGGED = Tokenizer(TagVocabulary(), LetterVocabulary(), languages=("fr",))
@@ -105,6 +103,24 @@ def alone(translator: Translator, **options):
 
 def with_gaps(texts: list[str]) -> str:
     return texts[0] + "".join(gap + text for gap, text in zip(GAPS, texts[1:], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("parts", "gap", "line"),
+    [
+        (("", "y"), " ", "y"),
+        (("x", ""), " ", "x"),
+        (("x.", "y."), "\t", "x.\ty."),
+        (("x.", "y."), "", "x. y."),  # no space in the source, such as Chinese
+        (("\u597d\u3002", "\u597d\u3002"), "", "\u597d\u3002\u597d\u3002"),
+        (("\ud559\uc0dd", "\ud559\uc0dd"), "", "\ud559\uc0dd \ud559\uc0dd"),  # Korean has spaces
+        (("Hi \U0001f600", "y"), "", "Hi \U0001f600 y"),
+    ],
+)
+def test_the_space_between_sentences(parts, gap, line):
+    found = [[Hypothesis(part, [3], 0.0)] for part in parts]
+    ((whole,),) = join_lines(1, [(0, ""), (0, gap)], found, found[0][0], LetterVocabulary())
+    assert whole.text == line
 
 
 @pytest.mark.parametrize("options", [{}, {"strategy": "sample", "seed": 3}])

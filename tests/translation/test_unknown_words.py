@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from letter_models import CONFIG, LetterVocabulary, make_translator
+from letter_models import CONFIG, LetterVocabulary, TagVocabulary, make_translator
 
 from flaxformer_mt import translate
 from flaxformer_mt.data.sources.corpora import Corpus
@@ -56,6 +56,8 @@ def unknown_in(text: str, tokenizer: Tokenizer, limit: int | None = None) -> lis
         ("the well-known New-York cat", ["well-known", "New-York"]),
         ("see www.example.com/a-b_c!", ["see", "www.example.com/a-b_c"]),
         ("the \u732b sees", ["\u732b"]),
+        ("the \uff44\uff4f\uff47 walks", []),  # a known word in full width
+        ("the foo\x1cbar walks", ["foo", "bar"]),  # str.splitlines would split there
         ("John Smith walks", ["John", "Smith"]),
         ("", []),
     ],
@@ -76,6 +78,14 @@ def test_after_a_tag_too(tokenizer):
     inputs = np.asarray(tokenizer.source.tokenize("small zebra"), np.int32)
     (word,) = find_unknown_words("zebra", inputs, tokenizer, tag="small ")
     assert tokenizer.source.detokenize(inputs[word.start : word.end].tolist()) == "zebra"
+
+
+def test_a_tag_has_a_token_of_its_own(tokenizer):
+    source = TagVocabulary()
+    tagged = dataclasses.replace(tokenizer, source=source, known_words=frozenset())
+    inputs = np.asarray(source.tokenize(">>fr<<zebra"), np.int32)
+    (word,) = find_unknown_words("zebra", inputs, tagged, tag=">>fr<<")
+    assert (word.start, word.end) == (1, 6)
 
 
 def test_words_beyond_the_limit_are_not_read(tokenizer):
@@ -167,6 +177,7 @@ def copied(text: str, words: list[tuple[str, int]]) -> str:
         ("x.y rennt", [("x.y", 4)], "x.y rennt"),
         ("xzy rennt", [("x.y", 4)], "xzy x.y rennt"),
         ("", [("Rex", 0)], "Rex"),
+        ("Jos\u00e9 rennt", [("Jose\u0301", 0)], "Jos\u00e9 rennt"),  # the same, decomposed
     ],
 )
 def test_missing_words_are_copied_to_the_place_of_most_attention(text, words, result):
@@ -195,6 +206,13 @@ def test_a_translation_has_the_unknown_words_once(translator):
             assert "7" not in without.text and one.text.count("7") == 1
 
 
+def test_a_translation_with_a_prefix_or_constraints_has_no_copies(translator):
+    for demands in ({"prefixes": "b"}, {"constraints": ["bc"]}):
+        plain = translator.translate("a 7", copy_unknown=False, **demands)
+        assert translator.translate("a 7", **demands) == plain
+        assert plain[0].unknown == ("7",)
+
+
 def test_details_do_not_change_copies(translator):
     found = translator.translate(["a 7", "a dog"], details=True, flag_faults=True)
     plain = translator.translate(["a 7", "a dog"])
@@ -208,6 +226,13 @@ def test_details_do_not_change_copies(translator):
 def test_results_depend_on_known_words_so_the_fingerprint_does(translator):
     assert translator.fingerprint != make_translator().fingerprint
     assert make_translator().fingerprint == make_translator().fingerprint
+
+
+def test_results_depend_on_the_longest_source_so_the_fingerprint_does():
+    made = make_translator()
+    parts = made.model, made.params, made.tokenizer, CONFIG
+    one, other = (Translator(*parts, max_source_length=length) for length in (20, 24))
+    assert one.fingerprint != other.fingerprint
 
 
 COMMAND = [

@@ -5,6 +5,7 @@ words omits a new word or confuses it with another. So the words are stored only
 """
 
 import functools
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 import regex
@@ -29,10 +30,11 @@ def words_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def form_of(word: str) -> str:
-    """Returns a word with its first letter in lower case.
+    """Returns a word in Unicode's form NFKC, with its first letter in lower case.
 
     A model that was trained on "the" knows "The", but not "THE", which has other tokens.
     """
+    word = unicodedata.normalize("NFKC", word)
     return word[:1].lower() + word[1:]
 
 

@@ -22,7 +22,7 @@ from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
-from flaxformer_mt.data.tokenization.known_words import few_words
+from flaxformer_mt.data.tokenization.known_words import few_words, form_of
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MarianVocabulary,
     read_marian_vocabularies,
@@ -151,7 +151,8 @@ class Tokenizer:
             return cls(*sides, settings, languages_in(sides[0].pieces))
         words = None  # the training text has many words
         if (directory / _WORDS).exists():
-            words = frozenset((directory / _WORDS).read_text(encoding="utf-8").split("\n"))
+            lines = (directory / _WORDS).read_text(encoding="utf-8").split("\n")
+            words = frozenset(map(form_of, lines))  # earlier versions did not normalise them
         names = ("shared",) if shared else ("source", "target")
         sides = [_read(directory / f"{name}{suffix}", kind, sampling_alpha) for name in names]
         return cls(sides[0], sides[-1], settings, languages, words)

@@ -101,7 +101,8 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     sizes = {"source_size": source.size, "target_size": target.size}
     tensors = weights.to_tensors(loaded.params, config.model, **sizes)
     weights.write_tensors(directory / weights.WEIGHTS, tensors)
-    (directory / GENERATION).write_bytes(_json(to_generation_json(config.decoding, target)))
+    tags = tokenizer.target_tags if tokenizer.needs_tag else ()
+    (directory / GENERATION).write_bytes(_json(to_generation_json(config.decoding, target, tags)))
     values = architecture.to_config_json(config.model, source, target, max_positions=max_positions)
     (directory / CONFIG).write_bytes(_json(values))
 

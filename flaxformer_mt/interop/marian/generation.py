@@ -6,7 +6,7 @@ the import warns.
 
 import dataclasses
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
@@ -93,13 +93,20 @@ def to_decoding_config(values: Json, target: Vocabulary, *, max_positions: int) 
     )
 
 
-def to_generation_json(decoding: DecodingConfig, target: Vocabulary) -> dict[str, Any]:
+def to_generation_json(
+    decoding: DecodingConfig, target: Vocabulary, tags: Sequence[int] = ()
+) -> dict[str, Any]:
     """Returns the content of the generation_config.json that is closest to our search.
 
-    `generate` always normalises by length as length_normalization="average".
+    `generate` always normalises by length as length_normalization="average". It warns if the
+    strategy is another one than beam search. `tags` are the tags of languages that our search
+    suppresses.
     """
+    if decoding.strategy != "beam":
+        _warn(f"has decoding.strategy {decoding.strategy}: `generate` uses beam search instead")
+    beam_size = max(1, decoding.beam_size)
     suppressed = set(decoding.forbidden)
-    suppressed |= set() if decoding.allow_special else {target.pad_id, target.bos_id}
+    suppressed |= set() if decoding.allow_special else {target.pad_id, target.bos_id, *tags}
     suppressed |= set() if decoding.allow_unknown else {target.unk_id}
     stopping = next(key for key, one in EARLY_STOPPING.items() if one == decoding.early_stopping)
     of_beams = {"length_penalty": decoding.length_penalty, "early_stopping": stopping}
@@ -109,10 +116,10 @@ def to_generation_json(decoding: DecodingConfig, target: Vocabulary) -> dict[str
         "repetition_penalty": decoding.repetition_penalty,
     }
     return {
-        "num_beams": decoding.beam_size,
-        "num_return_sequences": decoding.num_hypotheses,
+        "num_beams": beam_size,
+        "num_return_sequences": min(decoding.num_hypotheses, beam_size),
         "max_length": decoding.max_target_length + 1,  # counts the start token
-        **(of_beams if decoding.beam_size > 1 else {}),  # transformers warns of them otherwise
+        **(of_beams if beam_size > 1 else {}),  # transformers warns of them otherwise
         **{name: x for name, x in rules.items() if x != getattr(Generation, name)},
         "bad_words_ids": [[token] for token in sorted(suppressed)] or None,
         "renormalize_logits": decoding.renormalize,
