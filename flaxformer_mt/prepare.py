@@ -90,7 +90,7 @@ def prepare(arguments: PrepareArguments) -> None:
                 num_processes=arguments.num_workers or num_cpus(),
                 workers=workers,
                 shard_size=arguments.shard_size,
-                after_shard=remote.copy if remote else None,
+                after_part=remote.copy if remote else None,
             )
         )
         save_config(config, str(folder))

@@ -37,6 +37,7 @@ from flaxformer_mt.runtime.compilation_cache import keep_programs
 from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.host_memory import share_freed_memory
 from flaxformer_mt.runtime.processes import (
+    check_same,
     connect,
     exit_if_peer_lost,
     first_then_others,
@@ -153,6 +154,7 @@ def train(
         if is_first() and not quiet:
             print("reading the text", file=sys.stderr, flush=True)
         data = first_then_others(lambda: prepare_data(config, workdir))
+        check_same(data.fingerprints, "training text")
         beam_size = max(config.decoding.beam_size, config.training.validation_beam_size)
         decoding = dataclasses.replace(config.decoding, beam_size=beam_size)
         suppressed_tokens(data.tokenizer, decoding)  # refuses a beam larger than the vocabulary

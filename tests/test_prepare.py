@@ -17,6 +17,7 @@ from flaxformer_mt import prepare
 from flaxformer_mt.config import load_config, save_config
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.pipeline import build_data
+from flaxformer_mt.data.prepared import preparing
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.storage.paths import as_path, file_sizes
@@ -111,13 +112,21 @@ def test_unusable_arguments_are_refused(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "beam").exists()
 
 
+def killed(*_, **__):
+    raise OSError("killed")
+
+
 def test_another_machine_continues_in_a_bucket(bucket, tmp_path, monkeypatch):
     write_pairs(tmp_path / "text.tsv", 300)
     more = ("--shard-size", "100")
     assert prepare.main(arguments(tmp_path / "text.tsv", tmp_path / "here", *more)) == 0
     command = arguments(tmp_path / "text.tsv", f"{bucket}/prepared", *more)
-    assert prepare.main(command) == 0
     there = as_path(f"{bucket}/prepared")
+    with monkeypatch.context() as once:  # killed after the first pass
+        once.setattr(preparing, "sample_text", killed)
+        assert prepare.main(command) == 2
+    assert (there / "inputs.json").exists()
+    assert prepare.main(command) == 0
     expected = files_of(tmp_path / "here")
 
     def uploaded() -> dict[str, bytes]:
@@ -209,7 +218,18 @@ def test_a_damaged_corpus_is_named(tmp_path, capsys):
                 seed=0,
             )
     file.write_bytes(content)
+    for lengths in (file.with_name("lengths.npy"), prepared / "lengths.npy"):
+        content = lengths.read_bytes()
+        for kept in (0, len(content) // 2):
+            lengths.write_bytes(content[:kept])
+            assert prepare.main(arguments(tmp_path / "text.tsv", prepared)) == 2
+            assert f"damaged: {lengths} is missing or has lost data" in capsys.readouterr().err
+        lengths.write_bytes(content)
     counts = file.with_name("shard.json")
+    content = counts.read_bytes()
+    counts.write_bytes(b"")
+    assert prepare.main(arguments(tmp_path / "text.tsv", prepared)) == 2
+    assert f"{counts} is damaged" in capsys.readouterr().err
     counts.unlink()
     assert prepare.main(arguments(tmp_path / "text.tsv", prepared)) == 2
     assert f"damaged: {counts} is missing" in capsys.readouterr().err
@@ -247,6 +267,7 @@ import resource, sys
 from pathlib import Path
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.pipeline import build_data
+from flaxformer_mt.data.prepared import preparing
 from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig

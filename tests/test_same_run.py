@@ -105,6 +105,25 @@ def test_all_processes_end_if_the_workdir_is_refused(short, tmp_path):
 
 
 @pytest.mark.slow
+def test_all_processes_end_if_their_text_differs(tmp_path):
+    for name, count in (("a", 300), ("b", 301)):
+        (tmp_path / name).mkdir()
+        for side in ("en", "de"):
+            lines = [f"the dog {i} sees a cat {i * i}\n" for i in range(count)]
+            (tmp_path / name / f"train.{side}").write_text("".join(lines), encoding="utf-8")
+    train = CorpusConfig(source=("train.en",), target=("train.de",))
+    config = changed(SHORT, data={"directory": "~", "train": train})
+    homes = [{"HOME": str(tmp_path / name)} for name in "ab"]
+    processes = [
+        start(config, tmp_path, devices=1, **place, **home)
+        for place, home in zip(two_processes(), homes, strict=True)
+    ]
+    outputs = [process.communicate(timeout=100)[0] for process in processes]
+    assert [process.returncode for process in processes] == [2, 2], outputs
+    assert all("have different training text" in output for output in outputs)
+
+
+@pytest.mark.slow
 def test_two_processes_are_the_same_run_and_one_resumes_it(whole, tmp_path):
     """Both are killed; one process of 2 devices finishes the run."""
     processes = [start(CONFIG, tmp_path, devices=4, **place) for place in two_processes()]

@@ -13,6 +13,7 @@ from flaxformer_mt.data.held_out import open_set
 from flaxformer_mt.data.prepared.manifest import Manifest, setting_changes, settings_of
 from flaxformer_mt.data.prepared.reader import PreparedPairs, check_whole
 from flaxformer_mt.data.prepared.remote import local_copy
+from flaxformer_mt.data.prepared.shards import forget_files
 from flaxformer_mt.data.report import Side, SplitCounts, describe_side
 from flaxformer_mt.data.sources.corpora import set_aside
 from flaxformer_mt.data.sources.pair import Pair, PairSource
@@ -116,6 +117,7 @@ def read_prepared(
             f"`python -m flaxformer_mt.prepare --config CONFIG --output {path}`, which also "
             "continues an interrupted preparation."
         )
+    forget_files()
     check_whole(directory, manifest)
     tokenizer = _prepared_tokenizer(config, directory, manifest, tokenizer_directory)
     _check_settings(config, held_out, directory, manifest)

@@ -33,7 +33,7 @@ def keep_programs() -> None:
     try:
         folder = cache_folder("programs")
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: the user has no home directory
+    except OSError:  # also if the user has no home directory
         return
     if not os.access(folder, os.W_OK):
         return

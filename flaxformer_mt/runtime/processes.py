@@ -112,27 +112,31 @@ def first_then_others(work: Callable[[], T]) -> T:
     """Returns `work()`. The other processes call it after the first one, so they find its files.
 
     Raises:
-      OSError: in the other processes, if `work` failed in the first process.
+      OSError: if `work` failed in another process.
     """
     if jax.process_count() == 1:
         return work()
     result, failure = None, None
-    if is_first():
-        try:
-            result = work()
-        except Exception as error:
-            failure = error
-    failed = broadcast_from_first(failure is not None)
-    if failure is not None:
-        raise failure
-    if failed:
-        raise OSError("the first process of this run failed; its message has the reason")
-    return cast(T, result) if is_first() else work()
+    for first, failed in ((True, "the first process"), (False, "another process")):
+        if is_first() is first:
+            try:
+                result = work()
+            except Exception as error:
+                failure = error
+        if any(_gather([failure is not None])):
+            raise failure or OSError(f"{failed} of this run failed; its message has the reason")
+    return cast(T, result)
 
 
 def broadcast_from_first(value: T) -> T:
     """Returns the value of the first process in all processes."""
     return value if jax.process_count() == 1 else _gather([value])[0]
+
+
+def check_same(value: Any, what: str) -> None:
+    """Raises ValueError in all processes if they have different values of `what`."""
+    if jax.process_count() > 1 and len(set(map(repr, _gather([value])))) > 1:
+        raise ValueError(f"the processes of this run have different {what}: give all the same")
 
 
 def check_shared(path: AnyPath, token: str) -> None:

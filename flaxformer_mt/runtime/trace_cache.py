@@ -103,7 +103,7 @@ def _folder(leaves: list[Any]) -> Path | None:
         return None
     try:
         folder = settings.jax_compilation_cache_dir or str(cache_folder("programs"))
-    except RuntimeError:  # the user has no home directory
+    except OSError:  # the user has no home directory
         return None
     devices = {device for x in leaves if isinstance(x, jax.Array) for device in x.devices()}
     elsewhere = {device.platform for device in devices} - {jax.default_backend()}

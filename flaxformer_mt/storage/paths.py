@@ -235,9 +235,12 @@ def working_copy(path: AnyPath) -> Path:
 def cache_folder(name: str) -> Path:
     """Returns a folder of the user's cache, such as "remote" for copies of remote files.
 
-    Raises RuntimeError for a user without a home directory.
+    Raises OSError for a user without a home directory.
     """
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise OSError(f"{error} Set XDG_CACHE_HOME to a folder for caches.") from error
     return Path(caches, "flaxformer_mt", name)
 
 

@@ -80,8 +80,15 @@ def test_after_a_tag_too(tokenizer):
     assert tokenizer.source.detokenize(inputs[word.start : word.end].tolist()) == "zebra"
 
 
+class TagWithText(TagVocabulary):
+    """A tag without text has no token, as in SentencePiece."""
+
+    def tokenize(self, text: str) -> list[int]:
+        return [self.eos_id] if text == ">>fr<<" else super().tokenize(text)
+
+
 def test_a_tag_has_a_token_of_its_own(tokenizer):
-    source = TagVocabulary()
+    source = TagWithText()
     tagged = dataclasses.replace(tokenizer, source=source, known_words=frozenset())
     inputs = np.asarray(source.tokenize(">>fr<<zebra"), np.int32)
     (word,) = find_unknown_words("zebra", inputs, tagged, tag=">>fr<<")

@@ -110,6 +110,7 @@ def open_streams(config: DataConfig) -> list[PairStream]:
 
     It downloads public corpora. It raises as `open_corpus`; some errors occur only during reading.
     """
+    _open.cache_clear()  # a folder may have changed
     train = config.train
     languages = train.languages(config.source_language, config.target_language)
     sources = [*zip(train.source, train.target, strict=True), *train.pairs]
@@ -172,7 +173,15 @@ def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
         blocks = functools.partial(parquet_parts, file, languages)
         return Part(name=spec, files=(file,), blocks=blocks)
     blocks = functools.partial(_range_parts, spec, base, languages)
-    return Part(name=spec, files=(), blocks=blocks)
+    return Part(name=spec, files=_files_of(request), blocks=blocks)
+
+
+def _files_of(request: SourceRequest) -> tuple[Path, ...]:
+    """Returns the files of a local folder that "hf:FOLDER:SPLIT" names, to detect changes."""
+    folder = Path(request.match.groupdict().get("name", "").partition("#")[0]).resolve()
+    if not (request.match[0].startswith("hf:") and folder.is_dir()):
+        return ()
+    return tuple(sorted(file for file in folder.rglob("*") if file.is_file()))
 
 
 def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:

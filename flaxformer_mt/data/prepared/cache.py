@@ -10,7 +10,8 @@ from pathlib import Path
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.prepared.blocks import PairStream, num_text_bytes, open_streams
-from flaxformer_mt.data.prepared.manifest import Manifest, settings_of
+from flaxformer_mt.data.prepared.manifest import INPUTS, Manifest, read_json, settings_of
+from flaxformer_mt.data.prepared.scanning import check_scans
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.public.downloads import lock
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
@@ -22,7 +23,8 @@ from flaxformer_mt.storage.paths import AnyPath, as_path, cache_folder, join, ma
 class PreparedCache:
     """Where training text is prepared, and with how many processes."""
 
-    folder: Path = dataclasses.field(default_factory=lambda: cache_folder("prepared"))
+    folder: Path | None = None
+    """None = in the user's cache."""
     num_processes: int = 1
 
 
@@ -48,8 +50,10 @@ def prepare_large_text(
             print(f"The training text was prepared before: {folder}", file=sys.stderr)
         else:
             _prepare(config, folder, tokenizer_directory, cache, megabytes)
+    bad_records = folder / "quarantine.jsonl"
+    check_scans(read_json(folder / INPUTS)["corpora"], config.max_bad_share, bad_records)
     if quarantine:
-        _list_bad_records(folder / "quarantine.jsonl", quarantine)
+        _list_bad_records(bad_records, quarantine)
     return dataclasses.replace(config, prepared=str(folder))
 
 
@@ -91,7 +95,7 @@ def _folder(
     states = [(name, [stat.st_size, stat.st_mtime_ns]) for name, stat in about]
     recipe = json.dumps([settings_of(config, held_out), states]).encode()
     languages = f"{config.source_language}-{config.target_language}"
-    folder = cache.folder / f"{languages}-{hash_parts([recipe])}"
+    folder = (cache.folder or cache_folder("prepared")) / f"{languages}-{hash_parts([recipe])}"
     if not _has_tokenizer(tokenizer_directory):
         return folder
     tokenizer = Tokenizer.load(tokenizer_directory).fingerprint

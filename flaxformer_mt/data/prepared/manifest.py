@@ -193,8 +193,13 @@ def read_json(file: Path) -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise ValueError(
+            f"{file} is damaged: {error}. Delete the prepared corpus, and prepare again."
+        ) from error
 
 
 def write_json(file: Path, values: Any) -> None:
     """Writes a JSON file atomically."""
-    write_file(file, json.dumps(values, ensure_ascii=False, indent=1).encode())
+    text = json.dumps(values, ensure_ascii=False, indent=1)
+    write_file(file, text.encode(errors="backslashreplace"))  # a file name may not be UTF-8

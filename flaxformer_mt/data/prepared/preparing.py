@@ -11,7 +11,6 @@ Each stage writes its result, so that a killed run continues after the last one.
 import dataclasses
 import functools
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from flaxformer_mt.data.prepared.manifest import (
 )
 from flaxformer_mt.data.prepared.reader import check_whole, fingerprint_shards
 from flaxformer_mt.data.prepared.sample import sample_text
-from flaxformer_mt.data.prepared.scanning import CorpusScan, scan_corpora
+from flaxformer_mt.data.prepared.scanning import CorpusScan, check_scans, scan_corpora
 from flaxformer_mt.data.prepared.shards import (
     Shard,
     ShardCounts,
@@ -66,8 +65,8 @@ class Preparation:
     shard_size: int = SHARD_SIZE
     """Records of a shard. A killed run repeats at most this many. A resumed run keeps the size."""
     show_progress: bool = True
-    after_shard: Callable[[], None] | None = None
-    """Called after each complete shard."""
+    after_part: Callable[[], None] | None = None
+    """Called when files are complete: those of the first pass, the tokenizer, and each shard."""
 
     @property
     def block_size(self) -> int:
@@ -101,7 +100,7 @@ def prepare_corpus(how: Preparation) -> Manifest:
         _check_same(setting_changes(found["settings"], settings), output)
         _check_same(_input_changes(config, found["inputs"]), output)
     if manifest := Manifest.load(output):
-        if not how.after_shard:  # with it, the shards are in a bucket
+        if not how.after_part:  # with it, the shards are in a bucket
             check_whole(output, manifest)
         return manifest
     output.mkdir(parents=True, exist_ok=True)
@@ -109,6 +108,8 @@ def prepare_corpus(how: Preparation) -> Manifest:
     screen = Screen({split: source_lines(held_out[split]) for split in config.exclude})
     with how.workers or Workers(how.num_processes) as workers:
         scans = _scan(how, workers, streams, screen, settings, found)
+        if how.after_part:
+            how.after_part()
         text = sample_text(
             config.train,
             streams,
@@ -124,6 +125,8 @@ def prepare_corpus(how: Preparation) -> Manifest:
             directory=output / "tokenizer",
             data_directory=config.directory,
         )
+        if how.after_part:
+            how.after_part()
         shards = _encode(how, workers, streams, scans, screen, tokenizer)
     _check_same(_input_changes(config, read_json(output / INPUTS)["inputs"]), output)
     manifest = _finish(how, scans, tokenizer, text.languages, shards)
@@ -162,14 +165,15 @@ def _scan(
     found: Mapping[str, Any] | None,
 ) -> list[CorpusScan]:
     """Returns the counts of the first pass. It makes the pass unless inputs.json has its result."""
+    quarantine = how.output / "quarantine.jsonl"
     if found:
-        return [CorpusScan(**{**one, "bad": Counter(one["bad"])}) for one in found["corpora"]]
+        return check_scans(found["corpora"], how.config.max_bad_share, quarantine)
     scans, inputs = scan_corpora(
         streams,
         screen,
         block_size=how.block_size,
         workers=workers,
-        quarantine=how.output / "quarantine.jsonl",
+        quarantine=quarantine,
         max_bad_share=how.config.max_bad_share,
         show_progress=how.show_progress,
     )
@@ -240,8 +244,8 @@ def _encode(
                 counts = writer.finish()
                 done.append(counts)
                 total.add(counts)
-                if how.after_shard:
-                    how.after_shard()
+                if how.after_part:
+                    how.after_part()
     if not total.pairs:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.dropped.items())
         raise ValueError(

@@ -96,19 +96,35 @@ class PreparedPairs:
 
 def check_whole(directory: Path, manifest: Manifest) -> None:
     """Raises ValueError if a file of a shard is missing, or a file of token ids is truncated."""
+    if not _is_whole(directory / "lengths.npy", None):
+        raise ValueError(
+            f"the prepared corpus {directory} is damaged: {directory / 'lengths.npy'} is missing "
+            f"or has lost data. Delete {directory}, and prepare again."
+        )
     size_of_id = np.dtype(manifest.id_type).itemsize
     for number in range(sum(len(corpus.shards) for corpus in manifest.corpora)):
         shard = shard_directory(directory, number)
         counts = read_counts(shard) or ShardCounts()
         num_ids = {name: counts.tokens[side] + counts.pairs for side, name in enumerate(IDS)}
         for name in (COUNTS, LENGTHS, *IDS):
-            file = shard / name
-            if file.exists() and num_ids.get(name, 0) * size_of_id <= file.stat().st_size:
+            file, num_bytes = shard / name, num_ids.get(name, 0) * size_of_id
+            if _is_whole(file, counts.pairs) and num_bytes <= file.stat().st_size:
                 continue
             raise ValueError(
                 f"the prepared corpus {directory} is damaged: {file} is missing or has lost "
                 f"data. Delete {directory}, and prepare again."
             )
+
+
+def _is_whole(file: Path, num_rows: int | None) -> bool:
+    """Returns whether a file exists and, if it is an array, has a row for each pair."""
+    try:
+        if not file.exists() or file.suffix != ".npy":
+            return file.exists()
+        found = len(np.load(file, mmap_mode="r"))
+        return num_rows is None or found == num_rows
+    except (EOFError, ValueError):
+        return False
 
 
 def fingerprint_shards(shards: Sequence[Shard]) -> str:

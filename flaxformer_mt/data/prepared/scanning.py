@@ -1,9 +1,10 @@
 """The first pass over a corpus: counts records, lists bad ones, and fingerprints its files."""
 
+import contextlib
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
@@ -52,7 +53,9 @@ def scan_corpora(
     Raises ValueError if a corpus has too many bad records, and as `open_corpus`.
     """
     files = dict.fromkeys(file for stream in streams for file in stream.files)
-    with ThreadPoolExecutor(1) as thread:
+    with contextlib.ExitStack() as stack:
+        thread = ThreadPoolExecutor(1)
+        stack.callback(thread.shutdown, cancel_futures=True)
         prints = [thread.submit(fingerprint_file, file) for file in files if file.exists()]
         with (
             naming(quarantine),
@@ -72,11 +75,23 @@ def scan_corpora(
         inputs = {str(file): found.result() for file, found in zip(files, prints, strict=True)}
     if not any(scan.bad for scan in scans):
         quarantine.unlink()
+    check_scans(map(vars, scans), max_bad_share, quarantine)
+    return scans, inputs
+
+
+def check_scans(
+    saved: Iterable[Mapping[str, Any]], max_bad_share: str, quarantine: Path
+) -> list[CorpusScan]:
+    """Returns saved counts, such as those of an earlier start with another `max_bad_share`.
+
+    Raises ValueError if a corpus has too many bad records, which `quarantine` lists.
+    """
+    scans = [CorpusScan(**{**one, "bad": Counter(one["bad"])}) for one in saved]
     for scan in scans:
         check_bad_share(
             scan.bad, scan.first_bad, scan.records, scan.name, max_bad_share, quarantine
         )
-    return scans, inputs
+    return scans
 
 
 def _scan(

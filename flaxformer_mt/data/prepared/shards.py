@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Integer
 
 from flaxformer_mt.data.batching.batch import Example
+from flaxformer_mt.data.prepared.manifest import read_json
 from flaxformer_mt.data.prepared.work import Encoded
 from flaxformer_mt.data.report import MAX_PAIRS_NAMED
 from flaxformer_mt.data.sources.pair import Pair
@@ -157,7 +158,7 @@ def read_counts(directory: Path) -> ShardCounts | None:
     file = directory / COUNTS
     if not file.exists():
         return None
-    return ShardCounts.from_json(json.loads(file.read_text(encoding="utf-8")))
+    return ShardCounts.from_json(read_json(file))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,6 +210,12 @@ class _File:
 
 
 _open_file = functools.lru_cache(maxsize=256)(_File)
+
+
+def forget_files() -> None:
+    """Forgets open files, because another corpus may have been prepared in the same directory."""
+    _open_file.cache_clear()
+    _positions.cache_clear()
 
 
 def _locate(directory: str, name: str, index: int) -> tuple[list[int], list[int]]:

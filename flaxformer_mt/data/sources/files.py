@@ -5,6 +5,7 @@ import glob
 import gzip
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,13 +26,16 @@ def matching_files(folder: PathLike, name: str) -> list[str]:
         return [name]
     path = join(folder, name)
     if isinstance(path, Path):
-        found = [name] if path.exists() else sorted(glob.glob(str(path), recursive=True))
+        pattern = join(glob.escape(str(folder)), name)
+        found = [name] if path.exists() else glob.glob(str(pattern), recursive=True)
     else:
         scheme: Any = path.protocol
-        found = sorted(f"{scheme}://{file}" for file in path.fs.glob(path.path))
+        found = [f"{scheme}://{file}" for file in path.fs.glob(path.path)]
     if not found:
         raise FileNotFoundError(f"no file matches {path}.")
-    return found
+    # Without the pattern's end: "a.dev.en" and "a.en" have the order of "a.dev.de" and "a.de".
+    end = re.split(r"[*?\]]", name)[-1]
+    return sorted(found, key=lambda file: file.removesuffix(end))
 
 
 def matching_pairs(folder: PathLike, source: str, target: str) -> list[tuple[str, str]]:

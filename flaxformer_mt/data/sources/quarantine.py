@@ -71,7 +71,8 @@ def write_quarantine(records: Sequence[BadRecord], file: AnyPath) -> None:
 def quarantine_line(record: BadRecord) -> str:
     """Returns a JSON line with the kind, file, line, reason and text of a bad record."""
     values = record._asdict() | {"text": record.text[:_MAX_TEXT]}
-    return f"{json.dumps(values, ensure_ascii=False)}\n"
+    line = f"{json.dumps(values, ensure_ascii=False)}\n"
+    return line.encode(errors="backslashreplace").decode()  # a file name may not be UTF-8
 
 
 def count_kinds(records: Sequence[BadRecord]) -> Counter[str]:

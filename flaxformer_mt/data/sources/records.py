@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
         table.validate(full=True)  # UTF-8
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
+    table = table.select(_needed(table.schema.names, languages))
     return _checked(RecordPairs(_Rows(table), languages, str(path)))
 
 
@@ -76,12 +77,19 @@ def parquet_parts(
             for batch in file.iter_batches(size):
                 batch.validate(full=True)  # UTF-8
                 done += len(batch)
-                read = functools.partial(RecordPairs, batch.to_pylist(), languages, str(path))
+                rows = batch.select(_needed(batch.schema.names, languages)).to_pylist()
+                read = functools.partial(RecordPairs, rows, languages, str(path))
                 yield len(batch), done / file.metadata.num_rows, read
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
     if not done:
         raise ValueError(f"{path} is empty; expected one pair a row.")
+
+
+def _needed(names: Sequence[str], languages: tuple[str, str]) -> list[int]:
+    """Returns the columns with text; all if there are none. (Python may lack a value of others.)"""
+    wanted = {*languages, "source", "target", "translation"}
+    return [i for i, name in enumerate(names) if name in wanted] or list(range(len(names)))
 
 
 def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> RecordPairs:
@@ -104,7 +112,7 @@ def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> Reco
     path, _, configuration = name.partition("#")
     try:
         records = datasets.load_dataset(path, configuration or None, split=split)
-    except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+    except (ValueError, OSError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(f"hf:{name}:{split} cannot be read: {error}") from error
     return _checked(RecordPairs(records, languages, f"hf:{name}:{split}"))
 

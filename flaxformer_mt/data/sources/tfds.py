@@ -61,7 +61,7 @@ def _open(name: str, split: str, data_dir: str | None) -> Sequence[dict[str, Any
             f"tfds:{name}:{split} was prepared in a format without random access. Point "
             "TFDS_DATA_DIR at another directory, and TFDS prepares it there as array_record."
         ) from error
-    except ValueError as error:
+    except (ValueError, AssertionError) as error:  # AssertionError: an unknown version
         reason = str(error).partition("Available datasets")[0].strip()  # hundreds of names follow
         raise ValueError(f"tfds:{name}:{split} cannot be read: {reason}") from error
     except (DownloadError, ExtractError, NonMatchingChecksumError) as error:

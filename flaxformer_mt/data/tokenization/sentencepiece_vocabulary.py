@@ -94,6 +94,7 @@ class SentencePieceVocabulary(Vocabulary):
                 model_writer=model,
                 model_type=model_type,
                 vocab_size=max_size,
+                max_sentence_length=1 << 30,  # else it would omit lines of more than 4192 bytes
                 hard_vocab_limit=False,  # little text gives fewer pieces, not an error
                 byte_fallback=byte_fallback,
                 character_coverage=character_coverage,

@@ -65,7 +65,7 @@ def config(tmp_path) -> DataConfig:
 
 
 def run(
-    config: DataConfig, output: Path, options: str | None = None, after_shard=None
+    config: DataConfig, output: Path, options: str | None = None, after_part=None
 ) -> dict[str, bytes]:
     """Prepares, on Beam if there are options; returns all files."""
     shared = output.with_name(f"{output.name}.beam")
@@ -75,7 +75,7 @@ def run(
         shard_size=128,
         show_progress=False,
         workers=None if options is None else BeamWorkers(options, shared),
-        after_shard=after_shard,
+        after_part=after_part,
     )
     prepare_corpus(how)
     return files_of(output)
@@ -142,10 +142,10 @@ def test_repeated_work_and_a_second_start_change_nothing(config, tmp_path, monke
     expected = run(config, tmp_path / "local")
     monkeypatch.setattr(beam, "_write", write_twice)
     output = tmp_path / "output"
-    shards = itertools.count(1)
+    parts = itertools.count(1)
 
     def stop():
-        if next(shards) == 3:
+        if next(parts) == 5:  # the first pass, the tokenizer, three shards
             raise OSError("stopped")
 
     with pytest.raises(OSError, match="stopped"):

@@ -81,3 +81,11 @@ def test_a_killed_preparation_continues(config, tmp_path, capsys):
     before = shard.stat().st_mtime_ns
     assert_same(expected, build(config, tmp_path / "b", cache=cache), epochs=1)
     assert shard.stat().st_mtime_ns == before
+
+
+def test_the_share_of_bad_records_is_checked_again(config, tmp_path):
+    """The text was prepared with a larger one."""
+    cache = PreparedCache(folder=tmp_path / "cache")
+    build(dataclasses.replace(config, max_bad_share="100%"), tmp_path / "a", cache=cache)
+    with pytest.raises(ValueError, match=r"1 of 301 records of a.tsv are bad"):
+        build(dataclasses.replace(config, max_bad_share="0"), tmp_path / "b", cache=cache)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -260,3 +262,34 @@ def test_a_run_on_text_resumes_on_its_prepared_corpus(config, tmp_path):
     prepared = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
     assert build(prepared, tmp_path / "tokenizer").fingerprints == text.fingerprints
     assert BATCHES in text.fingerprints
+
+
+def test_another_corpus_in_the_same_directory(tmp_path):
+    """As in a notebook: nothing of the first one stays in this process."""
+    output = tmp_path / "prepared"
+    for seed in (0, 1):
+        write(tmp_path / "a.tsv", [f"{s}\t{s}" for s in sentences(seed, 300)])
+        config = DataConfig(
+            directory=str(tmp_path),
+            train=CorpusConfig(pairs=("a.tsv",)),
+            tokenizer=TokenizerConfig(vocab_size=150, byte_fallback=False),
+            tokens_per_batch=1200,
+        )
+        shutil.rmtree(output, ignore_errors=True)
+        prepare(config, output)
+        found = build(dataclasses.replace(config, prepared=str(output)), tmp_path / f"ids{seed}")
+        expected = build(config, tmp_path / f"text{seed}")
+        assert_same(found, expected, epochs=1)
+
+
+def test_a_file_name_that_is_not_utf_8(tmp_path):
+    name = os.fsdecode(b"part-\xe9.tsv")
+    write(tmp_path / name, [*(f"{s}\t{s}" for s in sentences(0, 100)), "no tab"])
+    train = CorpusConfig(pairs=("part-*.tsv",))
+    tokenizer = TokenizerConfig(vocab_size=150, byte_fallback=False)
+    config = DataConfig(
+        directory=str(tmp_path), train=train, tokenizer=tokenizer, max_bad_share="5%"
+    )
+    manifest = prepare(config, tmp_path / "prepared")
+    assert list(manifest.inputs) == [str(tmp_path / name)]
+    assert prepare(config, tmp_path / "prepared") == manifest

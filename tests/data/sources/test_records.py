@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.sources.corpora import CorpusConfig, open_corpus
+from flaxformer_mt.data.sources.records import parquet_parts
 
 PAIRS = [("cat", "Katze"), ("dog and\nbird", "Hund und Vogel"), ("tree", "Baum")]
 
@@ -103,3 +104,14 @@ def test_without_datasets_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ValueError, match=r"pip install 'flaxformer-mt\[hf\]'"):
         opened(f"hf:{tmp_path}:train", tmp_path)
+
+
+def test_parquet_may_have_other_columns(tmp_path):
+    """Python has no such time, and needs another package for nanoseconds."""
+    pyarrow = pytest.importorskip("pyarrow")
+    times = pyarrow.array([2**62] * 2, pyarrow.timestamp("us"))
+    columns = {"en": ["a", "b"], "de": ["x", "y"], "time": times}
+    write_parquet(tmp_path / "a.parquet", columns)
+    assert read(opened("a.parquet", tmp_path)) == [("a", "x"), ("b", "y")]
+    for _, _, part in parquet_parts(tmp_path / "a.parquet", ("en", "de"), 10):
+        assert read(part()) == [("a", "x"), ("b", "y")]

@@ -235,3 +235,10 @@ def test_words_are_learnt_by_frequency_and_then_alphabet():
     assert learnt.to_bytes().decode() == expected
     assert WordVocabulary.learn(text, max_size=6, min_count=1).tokenize("a b c") == [4, 5, 1, 3]
     assert WordVocabulary.learn(text, max_size=99, min_count=1).size == 9
+
+
+def test_long_lines_are_learnt_from():
+    """SentencePiece omits lines of more than 4192 bytes by default."""
+    long = "ab " * 2000 + "\u732b"
+    made = SentencePieceVocabulary.learn([long, "ab"], max_size=20, byte_fallback=False)
+    assert made.unk_id not in made.tokenize("\u732b")

@@ -55,6 +55,10 @@ def extract(archive: Path, members: Mapping[str, Path]) -> None:
             f"{archive} is damaged, or no tar or zip file: {error}. If it was downloaded, delete "
             "it, and the next start downloads it again."
         ) from error
+    except RuntimeError as error:  # a password, or a compression that Python does not know
+        raise ValueError(
+            f"{archive} cannot be unpacked: {error}. Unpack it with another program."
+        ) from error
     for pattern in members:
         if pattern not in found:
             shown = ", ".join(names[:20]) + (" ..." if len(names) > 20 else "")

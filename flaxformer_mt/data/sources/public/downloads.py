@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import portalocker
 import requests
 import urllib3
 
-from flaxformer_mt.storage.paths import cache_folder, naming
+from flaxformer_mt.storage.paths import cache_folder, lock_file, naming
 
 HOME = "FLAXFORMER_MT_CORPORA"
 CHECKSUMS = "FLAXFORMER_MT_CHECKSUMS"
@@ -59,9 +58,10 @@ def fetch(url: str, checksum: str = "") -> Path:
     path = corpora_home() / "downloads" / parts.netloc / parts.path.lstrip("/")
     checksum = _own_checksums().get(url, checksum)
     with lock(path):
-        if not path.exists():
-            _download(url, path)
         checked = path.with_name(path.name + ".checked")
+        if not path.exists():
+            checked.unlink(missing_ok=True)
+            _download(url, path)
         if checksum and not (checked.exists() and checked.read_text() == checksum):
             _check(path, checksum, url)
             checked.write_text(checksum)
@@ -72,7 +72,13 @@ def fetch(url: str, checksum: str = "") -> Path:
 def lock(path: Path) -> Iterator[None]:
     """Locks `path`: other processes of this machine that call this wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with portalocker.Lock(path.with_name(path.name + ".lock"), "w", timeout=24 * 3600):
+    with open(path.with_name(path.name + ".lock"), "a") as file:
+        while True:
+            try:
+                lock_file(file)  # False: the file system has no locks
+                break
+            except BlockingIOError:
+                time.sleep(0.25)
         yield
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from flaxformer_mt.data.sources.public.text_pair import Side, download_sides, kept_text
-from flaxformer_mt.storage.paths import AnyPath, local_file
+from flaxformer_mt.storage.paths import AnyPath, join, local_file
 
 _RAW = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
 _SHA256 = {
@@ -38,7 +38,7 @@ def multi30k_text(split: str, languages: tuple[str, str], directory: AnyPath) ->
     These are `train.en` and `train.de` in `directory` if they exist. Otherwise the first call
     downloads them. Raises ValueError for an unknown split or language.
     """
-    source, target = (directory / f"{split}.{language}" for language in languages)
+    source, target = (join(directory, f"{split}.{language}") for language in languages)
     if source.exists() and target.exists():
         return local_file(source), local_file(target)
     parts = {language: f"{split}.{language}.gz" for language in languages}

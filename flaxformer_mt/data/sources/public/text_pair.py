@@ -46,16 +46,25 @@ def kept_text(
         if not re.fullmatch(r"[\w-]+", language):
             raise ValueError(f"a language is named by a code such as 'de', got {language!r}.")
     folder = corpora_home() / "text" / name / "-".join(sorted(languages))
-    if not folder.exists():
+    if not (found := _find(folder, languages)):
         with lock(folder):
-            if not folder.exists():  # another process may have made it meanwhile
+            if not _find(folder, languages):  # another process may have made it meanwhile
                 _make(folder, write)
-    source, target = (next(folder.glob(f"{language}.txt*")) for language in languages)
+        found = _find(folder, languages)
+    source, target = found
     return source, target
+
+
+def _find(folder: Path, languages: tuple[str, str]) -> list[Path]:
+    """Returns the text files in a folder; [] if one is missing."""
+    found = [file for language in languages for file in folder.glob(f"{language}.txt*")]
+    return found if len(found) == len(languages) else []
 
 
 def _make(folder: Path, write: Callable[[Path], None]) -> None:
     """Makes a folder atomically, so that an interruption leaves no incomplete text."""
+    for old in (folder, *folder.parent.glob(f".{folder.name}.*")):  # of a killed process
+        shutil.rmtree(old, ignore_errors=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         write(unfinished)

@@ -4,6 +4,10 @@ from public_web import tar, zipped
 from flaxformer_mt.data.sources.public.archives import extract
 
 MEMBERS = {"./a/x.de": b"eins\n", "a/x.en": b"one\n", "README": b"read me"}
+STORED = zipped({"a.de": b"1"})
+AT = STORED.index(b"PK\x01\x02")  # the directory of the zip file
+UNKNOWN = STORED[:8] + b"\x09\x00" + STORED[10 : AT + 10] + b"\x09\x00" + STORED[AT + 12 :]
+"""A zip file with a compression that Python does not know (Deflate64)."""
 PACKED = {"gz": tar(MEMBERS), "xz": tar(MEMBERS, "w:xz"), "tar": tar(MEMBERS, "w")}
 
 
@@ -26,8 +30,9 @@ def test_members_are_copied(tmp_path, packed, names):
         (zipped({"a.de": b"1" * 9999})[:60], "a.de", "is damaged"),
         (b"<html>moved</html>", "a.de", "is damaged"),
         (b"", "a.de", "is damaged"),
+        (UNKNOWN, "a.de", "cannot be unpacked: .*Unpack it with another program"),
     ],
-    ids=["no member", "two members", "cut tar", "cut zip", "a page", "empty"],
+    ids=["no member", "two members", "cut tar", "cut zip", "a page", "empty", "compression"],
 )
 def test_an_unusable_archive_is_explained(tmp_path, packed, pattern, message):
     (tmp_path / "archive").write_bytes(packed)

@@ -90,6 +90,15 @@ def test_a_start_that_was_killed_leaves_no_half_text(web):
     assert not kept_texts()
     web.serve({OPUS: MOSES})
     assert pairs("opus:Europarl/v8") == expected("Europarl")
+    (folder,) = {text.parent for text in kept_texts()}
+    assert list(folder.parent.glob(f".{folder.name}.*")) == []  # the unfinished one is deleted
+
+
+def test_a_text_that_lost_a_file_is_made_again(web):
+    web.serve({OPUS: MOSES})
+    assert pairs("opus:Europarl/v8") == expected("Europarl")
+    kept_texts()[0].unlink()
+    assert pairs("opus:Europarl/v8") == expected("Europarl")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Downloads from a local server: resumed, checked, shared by processes."""
 
+import errno
 import hashlib
 import resource
 import threading
@@ -165,3 +166,21 @@ def test_a_file_is_downloaded_once_for_all(web):
     for thread in threads:
         thread.join()
     assert web.count(URL) == 1
+
+
+def test_a_file_that_is_downloaded_again_is_checked_again(web):
+    web.serve({URL: OLD})
+    path = fetch(URL)
+    path.unlink()
+    web.files[URL] = NEW  # the list of checksums still has that of OLD
+    with pytest.raises(ValueError, match=r"checksum|SHA-256"):
+        fetch(URL)
+
+
+def test_a_file_system_without_locks_does_not_wait(web, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    web.serve({URL: OLD})
+    assert fetch(URL).read_bytes() == OLD

@@ -1,0 +1,21 @@
+"""Files of a pattern: both sides in one order, and odd names of folders."""
+
+from flaxformer_mt.data.sources.files import matching_files, matching_pairs
+
+
+def test_both_sides_of_a_pattern_have_one_order(tmp_path):
+    """By whole names, news.dev.en would come before news.en, but news.de before news.dev.de."""
+    for name in ("news.en", "news.dev.en", "news.de", "news.dev.de"):
+        (tmp_path / name).touch()
+    found = matching_pairs(tmp_path, "news*.en", "news*.de")
+    assert sorted(found) == [
+        (str(tmp_path / "news.dev.en"), str(tmp_path / "news.dev.de")),
+        (str(tmp_path / "news.en"), str(tmp_path / "news.de")),
+    ]
+
+
+def test_a_folder_may_have_the_characters_of_a_pattern(tmp_path):
+    folder = tmp_path / "old [1]"
+    folder.mkdir()
+    (folder / "p-1.en").touch()
+    assert matching_files(folder, "p-*.en") == [str(folder / "p-1.en")]
