@@ -24,6 +24,7 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 import buckets
 import fsspec
 import jax
+from tiers import slow_after
 
 from flaxformer_mt.runtime import trace_cache
 
@@ -66,7 +67,7 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
-@pytest.fixture(scope="session", params=["s3", "gs"])
+@pytest.fixture(scope="session", params=slow_after(1, ["s3", "gs"]))
 def object_store(request: pytest.FixtureRequest) -> Iterator[str]:
     """Yields s3 or gs, the scheme of a server on this machine that this process then uses."""
     scheme: str = request.param

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import slow_after
 from tiny_run import CONFIG, losses, metric_lines, params, start, two_processes, wait_for_step
 
 from flaxformer_mt.checkpoints.loading import load_model
@@ -330,7 +331,7 @@ def validated_steps(workdir: Path) -> list[int]:
     return sorted(rank_steps(workdir / "checkpoints", steps_of(workdir)))
 
 
-@pytest.mark.parametrize("limit", [8_000, 40_000])
+@pytest.mark.parametrize("limit", slow_after(1, [8_000, 40_000]))
 def test_a_full_disk_is_one_message_and_the_run_resumes(
     tmp_path, capsys, without_compilation, limit
 ):

@@ -30,6 +30,7 @@ def uninterrupted(tmp_path_factory) -> Path:
     return workdir
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
     process = start(CONFIG, tmp_path)
     wait_for_step(process, tmp_path / "run", 7)
@@ -41,6 +42,7 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
     assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_sets_the_exit_status(tmp_path):
     endless = dataclasses.replace(
         WITHOUT_DROPOUT,
@@ -93,6 +95,7 @@ def test_pictures_of_a_run_with_odd_sentences(uninterrupted, tmp_path):
     assert {path.name for path in workdir.glob("*.png")} == {"loss.png"}
 
 
+@pytest.mark.slow
 def test_it_translates_in_the_given_precision(uninterrupted):
     sentences = ["the dog sleeps.", "a cat sees the house."]
     found = {}

@@ -254,7 +254,7 @@ def loss_and_gradients(config: TransformerConfig):
 @pytest.mark.parametrize(
     ("layer_loop", "remat"),
     [
-        ("unrolled", "full"),
+        pytest.param("unrolled", "full", marks=pytest.mark.slow),
         pytest.param("unrolled", "dots", marks=pytest.mark.slow),
         pytest.param("scan", "none", marks=pytest.mark.slow),
         pytest.param("scan", "full", marks=pytest.mark.slow),

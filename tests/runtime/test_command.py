@@ -86,6 +86,7 @@ print(gc.get_threshold()[0], logging.getLogger("absl").isEnabledFor(logging.ERRO
     assert run_python(program).split() == ["100000", "False"]
 
 
+@pytest.mark.slow
 def test_train_changes_nothing_in_the_process_of_its_caller(tmp_path, monkeypatch):
     def refuse(*arguments: object) -> None:
         raise AssertionError(f"changed: {arguments}")

@@ -11,6 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from prepared_text import assert_same, build, sentences, write
+from tiers import slow_after
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import BATCHES
@@ -117,7 +118,12 @@ def variant(config: DataConfig, name: str) -> DataConfig:
     return dataclasses.replace(config, **changes)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+FAST = ("packed", "tags", "patterns")
+
+
+@pytest.mark.parametrize(
+    "name", slow_after(len(FAST), [*FAST, *(name for name in VARIANTS if name not in FAST)])
+)
 def test_batches_and_report_are_those_of_the_text(config, tmp_path, name):
     config = variant(config, name)
     manifest = prepare(config, tmp_path / "prepared")

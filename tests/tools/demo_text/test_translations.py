@@ -59,6 +59,7 @@ def test_there_are_200_hand_written_sentences() -> None:
         assert translations and all(translations), english
 
 
+@pytest.mark.slow
 def test_no_hand_written_sentence_is_in_the_training_text(training_text) -> None:
     assert not [sentence for sentence in HAND_WRITTEN if words_of(sentence) in training_text]
 
