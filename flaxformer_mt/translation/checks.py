@@ -116,8 +116,9 @@ def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1
     """
     lines = as_list(sentences, name)
     for line, text in enumerate(lines, start=first_line):
-        is_text = isinstance(text, str) and not _SURROGATE.search(text)
-        expect(is_text, f"line {line}: each of the {name}", "a string without surrogates", text)
+        what = f"line {line}: each of the {name}"
+        expect(isinstance(text, str), what, "a string", text)
+        expect(not _SURROGATE.search(text), what, "a string without surrogates", text)
     return [text.removesuffix("\n") for text in lines]
 
 

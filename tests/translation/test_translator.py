@@ -869,6 +869,7 @@ def test_sentences_come_from_any_collection(translator, tmp_path):
     [
         ([None], {}, r"line 1: .* must be a string, but it is None \(NoneType\)"),
         (["a", b"b"], {}, r"line 2: .* must be a string, but it is b'b' \(bytes\)"),
+        (["a", "\ud800"], {}, r"line 2: .* must be a string without surrogates"),
         (b"a", {}, r"must be a list .* but it is b'a' \(bytes\)"),
         (None, {}, r"must be a list .* but it is None"),
         (["a"], {"prefixes": np.array([1.5])}, "line 1: the prefix must be a string or None"),

@@ -11,7 +11,6 @@ from pathlib import Path
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.prepared.blocks import PairStream, num_text_bytes, open_streams
 from flaxformer_mt.data.prepared.manifest import INPUTS, Manifest, read_json, settings_of
-from flaxformer_mt.data.prepared.scanning import check_scans
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.public.downloads import lock
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
@@ -50,6 +49,8 @@ def prepare_large_text(
             print(f"The training text was prepared before: {folder}", file=sys.stderr)
         else:
             _prepare(config, folder, tokenizer_directory, cache, megabytes)
+    from flaxformer_mt.data.prepared.scanning import check_scans  # not above: it imports tqdm
+
     bad_records = folder / "quarantine.jsonl"
     check_scans(read_json(folder / INPUTS)["corpora"], config.max_bad_share, bad_records)
     if quarantine:
