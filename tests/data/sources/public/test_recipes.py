@@ -98,7 +98,7 @@ def test_multi30k_is_read_from_the_data_directory_if_it_is_there(web, tmp_path):
 TINY = (
     "--training.num-steps 2 --training.validate-every 2 --training.checkpoint-every 2 "
     "--model.num-encoder-layers 1 --model.num-decoder-layers 1 --model.d-model 16 "
-    "--model.d-ff 16 --model.num-heads 2 "
+    "--model.d-ff 16 --model.num-heads 2 --training.warmup-steps 1 "
     "--data.tokenizer.kind word --data.tokenizer.vocab-size 50"
 )
 
