@@ -7,9 +7,9 @@ Data: Europarl v7, Common Crawl, UN, News Commentary v9 and Giga French-English,
 docs/corpora.md). The validation set is newstest2013 and the test set newstest2014 (wmt14/full,
 3,003 pairs), through sacreBLEU. The vocabulary has 32,000 pieces, as in section 5.1. Steps,
 batches, warm-up, averaging and search are the paper's (sections 5 and 6.1): 25,000 source and
-25,000 target tokens a batch, 300,000 updates, the mean of the last 20 checkpoints (one in 1,000
-updates), beam 4, alpha 0.6, at most 50 tokens more than the source has. Dropout is 0.1 instead of
-0.3.
+25,000 target tokens a batch, 300,000 updates, the mean of the last 20 checkpoints, beam 4, alpha
+0.6, at most 50 tokens more than the source has. The paper does not state how often it saved the big
+model. Here a checkpoint is saved every 1,000 updates. Dropout is 0.1 instead of 0.3.
 
 The paper reports 41.8 BLEU (tokenised, newstest2014). Not measured yet.
 """
