@@ -18,8 +18,8 @@ tokens/s, measured one after the other).
 
 An earlier recipe had 44 epochs of post-norm, a peak rate of 3.5e-3 and the inverse square root. It
 reached 40.2 on the validation set and 40.30 on the test set (length penalty 1.5) in 12,000 updates,
-which take twice as long. Then a length penalty of 1 gave 39.8 and 40.06. Pre-norm learns sooner
-than post-norm, and in the end both were equal.
+which take twice as long. With a length penalty of 1, the same model had 39.8 and 40.06. Pre-norm
+learns sooner than post-norm, and in the end both were equal.
 
 `configs/multi30k_en_de_r_drop.py` reaches 41.43, but needs a GPU or about three hours.
 """

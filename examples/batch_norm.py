@@ -1,4 +1,4 @@
-"""BatchNorm in place of LayerNorm, and why it fails in a language model: measured.
+"""BatchNorm in place of LayerNorm, and why a translator cannot use it: measured.
 
     python examples/batch_norm.py
 

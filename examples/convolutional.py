@@ -2,7 +2,8 @@
 
 Each layer is a convolution over k neighbours with a gated linear unit and a residual connection
 (sections 3.2 and 3.3 there). In the decoder it sees the words before only, and each layer attends
-to the encoder by a dot product. `examples/table_1.py` trains it beside the Transformer.
+to the encoder by a dot product. The paper's weight normalisation and scaling of the sums are left
+out. `examples/table_1.py` trains it beside the Transformer.
 """
 
 from typing import Any

@@ -5,11 +5,12 @@
 The model is a stack of the package's layers with a causal mask. It reads German text alone, of
 which there is ten times as much as parallel text. A translator gives eight candidates y of a source
 x. By the rule of Bayes p(y | x) is proportional to p(x | y) p(y): a model in the other direction
-(the channel) and the language model score the candidates (Yee et al. 2019):
+(the channel) and the language model score the candidates:
 
     log p(y | x) + channel * log p(x | y) + language * log p(y)
 
-The two weights are chosen on validation pairs.
+The two weights are chosen on validation pairs. Yee et al. 2019 divide the terms by the lengths of
+the sentences, and give both models one weight.
 """
 
 import dataclasses
@@ -38,6 +39,7 @@ from small_runs import (
     sequence_log_probs,
     show,
     translate,
+    without,
 )
 
 SIZES = TransformerConfig(
@@ -121,10 +123,11 @@ def percent_right(found: Sequence[str], truth: Sequence[str]) -> float:
 
 def main(num_parallel: int = 2000, num_monolingual: int = 20_000) -> None:
     """Trains three models, and prints the quality with and without reranking."""
-    pairs = [pair for pair in demo_pairs(40_000, 23_000) if is_short(pair)]
-    held_out, parallel = pairs[:600], pairs[600 : 600 + num_parallel]
-    known = {german for _, german in held_out}
-    german = [text for _, text in pairs[600 : 600 + num_monolingual] if text not in known]
+    pairs = [pair for pair in demo_pairs(40_000, 40_000) if is_short(pair)]
+    held_out = pairs[:600]
+    others = without(pairs[600:], held_out)
+    parallel = others[:num_parallel]
+    german = [text for _, text in others[:num_monolingual]]
     everything = [text for pair in parallel for text in pair] + german
     vocabulary = WordVocabulary.learn(everything, max_size=5000, min_count=1)
     direct, direct_params = train_translator(vocabulary, parallel, num_steps=300)

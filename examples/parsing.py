@@ -8,12 +8,13 @@ The target is the tree as a sequence, with the words of the sentence in their pl
 
     the dog sleeps -> (S (NP the dog ) (VP sleeps ) )
 
-`WellFormed` is a rule of the search, as the rules for prefixes and repetitions are. It allows only
-tokens that can still end in one tree over the given words. So each output is a tree, and its words
+`WellFormed` is a search rule, like those for prefixes and repetitions. It allows only tokens that
+can still end in one tree over the given words. So each output is a tree, and its words
 are those of the sentence. Training has sentences of up to 20 words, the test longer ones too.
 """
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,6 +118,7 @@ def parse(
     *,
     max_length: int,
     beam_size: int = 1,
+    length_penalty: float = 0.0,
     constrained: bool = True,
 ) -> list[list[str]]:
     """Returns the best sequence of each sentence; with `constrained` it is a tree over its words.
@@ -132,8 +134,16 @@ def parse(
         )
     source = make_rows([vocabulary.tokenize(" ".join(words)) for words in sentences])
     rules = (make_rule(vocabulary, sentences),) if constrained else ()
-    sizes: dict[str, Any] = {"max_length": max_length, "beam_size": beam_size}
-    found = translate(model, params, source, rules=rules, never=(PAD_ID, BOS_ID), **sizes)
+    found = translate(
+        model,
+        params,
+        source,
+        max_length=max_length,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        rules=rules,
+        never=(PAD_ID, BOS_ID),
+    )
     return [vocabulary.detokenize(tokens).split() for tokens in found.tokens[:, 0]]
 
 
@@ -212,21 +222,37 @@ def write_text(treebank: Path, output: Path) -> None:
                     print(" ".join(linearise(tree)), file=sequences)
 
 
-def parse_lines(workdir: str, max_length: int = 400) -> None:
+def parse_lines(workdir: str, batch_size: int = 16) -> None:
     """Prints the tree of each line of standard input, by the model of a workdir.
 
-    The beam size is that of its config. A sequence has at most `max_length` tokens.
+    Beam size, length penalty and length limit are those of its config; the sentences of a batch
+    share the limit of the longest one. Brackets in the text become -LRB- and -RRB-, as in the
+    treebank. A blank line stays a blank line.
     """
     loaded = load_model(workdir)
     vocabulary = loaded.tokenizer.target
     if not isinstance(vocabulary, WordVocabulary):
         raise ValueError(f"the model in {workdir} has no word vocabulary: it is not a parser")
-    beam_size = loaded.config.decoding.beam_size
-    sizes: dict[str, Any] = {"max_length": max_length, "beam_size": beam_size}
-    for line in filter(str.strip, sys.stdin):
-        words = line.split()
-        (tokens,) = parse(loaded.model, loaded.params, vocabulary, [words], **sizes)
-        print(tree_of(tokens, words))
+    decoding = loaded.config.decoding
+    while lines := list(itertools.islice(sys.stdin, batch_size)):
+        texts = [line.replace("(", "-LRB-").replace(")", "-RRB-").split() for line in lines]
+        sentences = [words for words in texts if words]
+        longest = max(map(len, sentences), default=0)
+        found = iter(
+            parse(
+                loaded.model,
+                loaded.params,
+                vocabulary,
+                sentences,
+                max_length=decoding.length_limit(longest),
+                beam_size=decoding.beam_size,
+                length_penalty=decoding.length_penalty,
+            )
+            if sentences
+            else ()
+        )
+        for words in texts:
+            print(tree_of(next(found), words) if words else "")
 
 
 def main(treebank: Path | None = None, output: Path = Path("data/wsj"), workdir: str = "") -> None:

@@ -6,7 +6,8 @@ decoder compares its state with every source word (section 3.1 and appendix A th
     e_tj = v^T tanh(W s_(t-1) + U h_j),  alpha_t = softmax(e_t),  c_t = sum_j alpha_tj h_j
     s_t = GRU([y_(t-1); c_t], s_(t-1))
 
-The logits are a linear map of tanh([s_t; c_t; y_(t-1)]); the paper has a maxout layer there.
+The logits are a linear map of tanh([s_t; c_t; y_(t-1)]). The paper has a maxout layer there, which
+reads s_(t-1).
 `examples/table_1.py` trains it beside the Transformer.
 """
 
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 class GRU(nn.Module):
     """A gated recurrent unit (Cho et al. 2014): one step, or a whole row.
 
-    r, z = sigmoid(W_rz x + U_rz h), n = tanh(W_n x + r * U_n h), h' = (1 - z) n + z h
+    r, z = sigmoid(W_rz x + U_rz h), n = tanh(W_n x + U_n (r * h)), h' = (1 - z) n + z h
     """
 
     width: int
@@ -28,14 +29,15 @@ class GRU(nn.Module):
     def setup(self) -> None:
         """Makes the maps of the input and of the state."""
         self.of_input = nn.Dense(3 * self.width)
-        self.of_state = nn.Dense(3 * self.width)
+        self.gates_of_state = nn.Dense(2 * self.width, use_bias=False)
+        self.new_of_state = nn.Dense(self.width, use_bias=False)
 
     def __call__(self, state: Any, x: Any) -> Any:
         """Returns the next state [B D] after the input x [B E]."""
         r, z, n = jnp.split(self.of_input(x), 3, axis=-1)
-        from_r, from_z, from_n = jnp.split(self.of_state(state), 3, axis=-1)
+        from_r, from_z = jnp.split(self.gates_of_state(state), 2, axis=-1)
         r, z = nn.sigmoid(r + from_r), nn.sigmoid(z + from_z)
-        new = jnp.tanh(n + r * from_n)
+        new = jnp.tanh(n + self.new_of_state(r * state))
         return (1 - z) * new + z * state
 
     def scan(self, x: Any, real: Any, *, reverse: bool = False) -> Any:

@@ -111,6 +111,7 @@ def search(
     vocab_size: int,
     max_length: int,
     beam_size: int = 1,
+    length_penalty: float = 0.0,
     rules: tuple[Rule, ...] = (),
     never: tuple[int, ...] = (PAD_ID, UNK_ID, BOS_ID),
 ) -> Hypotheses:
@@ -121,7 +122,7 @@ def search(
     suppressed = np.isin(np.arange(vocab_size), never)
     settings = SearchSettings(
         jnp.asarray(suppressed),
-        0.0,
+        length_penalty,
         bos_id=BOS_ID,
         eos_id=EOS_ID,
         pad_id=PAD_ID,
@@ -139,6 +140,7 @@ def translate(
     *,
     max_length: int,
     beam_size: int = 1,
+    length_penalty: float = 0.0,
     rules: tuple[Rule, ...] = (),
     never: tuple[int, ...] = (PAD_ID, UNK_ID, BOS_ID),
 ) -> Hypotheses:
@@ -161,6 +163,7 @@ def translate(
             vocab_size=model.target_vocab_size,
             max_length=max_length,
             beam_size=beam_size,
+            length_penalty=length_penalty,
             rules=rules,
             never=never,
         )
@@ -185,6 +188,18 @@ def demo_pairs(start: int, count: int, split: str = "train") -> list[tuple[str, 
         if len(found) == count:
             break
     return list(found)
+
+
+def without(
+    pairs: Iterable[tuple[str, str]], held_out: Iterable[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Returns the pairs that share no side with a held-out pair, apart from case and final stop."""
+
+    def sides(pair: tuple[str, str]) -> set[tuple[int, str]]:
+        return {(side, text.lower().rstrip(" .?!")) for side, text in enumerate(pair)}
+
+    known = set().union(*map(sides, held_out))
+    return [pair for pair in pairs if known.isdisjoint(sides(pair))]
 
 
 def show(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

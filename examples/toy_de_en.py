@@ -19,9 +19,9 @@ SENTENCES = Path(__file__).with_name("toy_de_en.tsv")
 
 
 def main(sentence: str = "ich mochte ein bier") -> None:
-    """Trains, translates, and prints three attention matrices."""
+    """Trains, translates, and prints the attention of each kind and head."""
     with tempfile.TemporaryDirectory() as workdir:
-        train(load_config("configs/toy_de_en.py"), workdir)
+        train(load_config("configs/toy_de_en.py"), workdir, quiet=True)
         translator = Translator.load(workdir)
     pairs = [line.split("\t") for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
     found = [best.text for best, *_ in translator.translate([source for source, _ in pairs])]

@@ -65,7 +65,7 @@ def count(config: Config) -> Cost:
     shapes = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
     parameters = sum(x.size for x in jax.tree.leaves(shapes))
     updates = config.training.num_steps
-    flops = training_flops(model, shape) * rows * updates
+    flops = training_flops(model, shape, r_drop=config.training.r_drop) * rows * updates
     return Cost(parameters, rows * shape.target_length, updates, flops)
 
 

@@ -126,7 +126,10 @@ class AdditiveAttention(MultiHeadAttention):
 
 
 class SharedQueriesKeys(MultiHeadAttention):
-    """Attention with W^Q = W^K, as in the Reformer (Kitaev et al. 2020)."""
+    """Attention with W^Q = W^K, as in the Reformer (Kitaev et al. 2020).
+
+    The Reformer also normalises the keys, and a token does not attend to itself.
+    """
 
     def keys_values(self, x: Any, positions: Any = None) -> KeysValues:
         """Returns the queries as keys, and the values."""

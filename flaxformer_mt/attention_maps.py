@@ -14,7 +14,7 @@ from flaxformer_mt.cli import command
 from flaxformer_mt.inspection.attention_figure import draw_attention
 from flaxformer_mt.inspection.capture import AttentionMaps, capture
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.storage.paths import as_path, move_file, working_copy
+from flaxformer_mt.storage.paths import as_path, make_folder, move_file, working_copy
 
 __all__ = ["AttentionMaps", "capture", "draw_attention"]
 
@@ -26,6 +26,7 @@ class AttentionMapsArguments:
     """Draw encoder, decoder and source attention of one translation.
 
     The image has a table of weights for each layer and head. Rows are queries, columns are keys.
+    The source is read as one sentence, and unknown words are not copied.
     """
 
     workdir: str
@@ -58,6 +59,7 @@ def attention_maps(arguments: AttentionMapsArguments) -> None:
     from flaxformer_mt.runtime.compilation_cache import keep_programs
     from flaxformer_mt.translation.translator import Translator
 
+    make_folder(as_path(arguments.output).parent)
     keep_programs()
     translator = Translator.load(arguments.workdir, which=arguments.checkpoint)
     maps = capture(translator, arguments.source, arguments.target or None)

@@ -162,19 +162,25 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
     Exits with code 2 and the nearest right flag if they do not fit, and with 0 after --help.
     Raises ValueError for a flag with an old name.
     """
-    words = sys.argv[1:] if args is None else args
+    words = list(map(_expand_home, sys.argv[1:] if args is None else args))
     refuse_old_flags(words)
     make_defaults = getattr(kind, "defaults", None)
     defaults = make_defaults(lambda flag: option_values(words, flag)) if make_defaults else {}
     parsed = tyro.cli(
         _with_defaults(kind, defaults),
-        args=args,
+        args=words,
         prog=prog,
         description=inspect.getdoc(kind),
         config=(tyro.conf.FlagConversionOff,),
         registry=_registry,
     )
     return cast(T, parsed)
+
+
+def _expand_home(word: str) -> str:
+    """Returns "--flag=~/x" with the home directory; shells expand "~" only after a space."""
+    flag, _, value = word.partition("=~/")
+    return f"{flag}={os.path.expanduser(f'~/{value}')}" if value and flag[:2] == "--" else word
 
 
 def _with_defaults(kind: type[T], values: dict[str, Any]) -> type[T]:

@@ -169,7 +169,8 @@ def workdir_config(workdir: str) -> Config:
     """
     path = as_path(workdir) / CONFIG_FILE
     if not path.is_file():
-        what = "has no config.json" if path.parent.is_dir() else "does not exist"
+        what = "is a file" if path.parent.is_file() else "does not exist"
+        what = "has no config.json" if path.parent.is_dir() else what
         raise FileNotFoundError(
             f"{workdir} {what}: expected the --workdir of a run of `python -m flaxformer_mt.train`"
         )
@@ -194,6 +195,11 @@ def _run_file(file: Path) -> dict[str, Any]:
     try:
         return runpy.run_path(str(file))
     except Exception as error:  # a config file may raise anything
+        if file.suffix != ".py":
+            raise ValueError(
+                f"{file} is no config: expected a Python file (.py) that defines `config = "
+                "Config(...)`, or a config.json"
+            ) from error
         raise ValueError(f"{_line_of(file, error)}: {error}{_hint(error)}") from error
 
 

@@ -14,6 +14,7 @@ from upath import UPath
 
 from flaxformer_mt import __version__
 from flaxformer_mt.cli import command
+from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.interop import Format, Quantization
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.storage.paths import (
@@ -128,6 +129,10 @@ def export_model(arguments: ConvertArguments) -> None:
         check_target(
             target, "--output", overwrite=arguments.overwrite, source=source, replaceable=MARKER
         )
+
+    for name in filter(None, (arguments.verify, arguments.reference)):
+        if not as_path(name).exists():
+            raise missing_file(as_path(name))
 
     from flaxformer_mt.checkpoints.loading import load_model
 

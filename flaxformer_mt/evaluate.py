@@ -115,6 +115,8 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
         files = open_parallel(arguments.source, arguments.reference)
         if not files[0].num_lines:
             raise ValueError(f"{arguments.source} and {arguments.reference} are empty")
+        if not any(line.strip() for line in files[1].lines()):
+            raise ValueError(f"{arguments.reference} has blank lines only")
         return EvaluationSet(
             zip(files[0].lines(), files[1].lines(), strict=True),
             {"source": files[0].digest, "reference": files[1].digest},

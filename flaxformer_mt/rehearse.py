@@ -123,7 +123,7 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
             patience=0,
             init_from="",
         ),
-        decoding=dataclasses.replace(config.decoding, max_target_length=16),
+        decoding=dataclasses.replace(config.decoding, max_target_length=16, min_target_length=0),
         mesh=dataclasses.replace(config.mesh, tokens_per_device=0, memory_limit=""),
     )
 

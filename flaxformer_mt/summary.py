@@ -80,7 +80,8 @@ def _totals(config: Config, model: Transformer, shape: BatchShape, *, forward: i
     lines = [f"{'parameters':<24}{total:>14,}"]
     lines += [f"  {part:<22}{count:>14,}{count / total:>8.1%}" for part, count in params.items()]
     lines += ["", f"{'FLOPs':<24}{'this example':>14}{'a target token':>18}{batch:>22}"]
-    for name, flops in (("forward", forward), ("training step", training_flops(model, shape))):
+    training = training_flops(model, shape, r_drop=config.training.r_drop)
+    for name, flops in (("forward", forward), ("training step", training)):
         each = flops / shape.target_length
         lines.append(
             f"  {name:<22}{short(flops):>14}{short(each):>18}{short(each * tokens):>22}".rstrip()

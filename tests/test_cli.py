@@ -285,7 +285,8 @@ class TestExitCode:
             (
                 OSError(28, "No space left on device", "x"),
                 "error: x: No space left on device. Free some space there, or choose another disk, "
-                "and start the command again: it keeps the finished parts\n",
+                "and start the command again. It goes on after the parts that it finished; "
+                "translate, score and evaluate need --resume\n",
             ),
         ],
     )
@@ -415,6 +416,10 @@ class TestTranslate:
             (["--workdir"], "--workdir needs the directory of a trained model"),
             (["--workdir=w", "--decoding.beam-size=0"], "beam_size must be at least 1"),
             (["--workdir=w", "--decoding.strategy=guess"], "sample_distinct"),
+            (
+                ["--workdir=w", "--decoding.seed=4294967296"],
+                "at most 4294967295, but it is 4294967296",
+            ),
             (["--workdir=w", "--decoding.beem-size=2"], "--decoding.beam-size"),
             (["--workdir=w", "--details"], "add --json"),
             (["--workdir=w", "--attention"], "add --json"),
@@ -796,6 +801,15 @@ class TestTranslate:
         (work / "in").write_text("a\n")
         assert translate.main(["--workdir", "nowhere", "--input", "in"]) == 2
         assert "nowhere does not exist" in capsys.readouterr().err
+        assert translate.main(["--workdir", "in"]) == 2
+        assert "in is a file: expected the --workdir" in capsys.readouterr().err
+
+    def test_a_home_directory_after_an_equals_sign(
+        self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOME", "/home/me")
+        run_translate(work, b"a\n", "--workdir=~/w")
+        assert shouter.loaded == [("/home/me/w", "auto")]
 
 
 class TestOutput:
@@ -891,6 +905,13 @@ class TestEvaluate:
         assert evaluate.main(["--workdir=w", "--json", *args]) == 0
         return json.loads(capsys.readouterr().out)
 
+    def test_blank_references_are_refused(
+        self, trained: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (trained / "blank").write_text(" \n")
+        assert evaluate.main(["--workdir=w", "--source=test.en", "--reference=blank"]) == 2
+        assert "blank has blank lines only" in capsys.readouterr().err
+
     def test_given_files(self, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
         files = ["--source=test.en", "--reference=other.de", "--output=out"]
         scores = self.evaluate_json(capsys, *files)
@@ -957,7 +978,9 @@ class TestAverage:
         self, args: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert average.main(["--workdir=w", *args]) == 2
-        assert "give either last or best, at least 1" in capsys.readouterr().err
+        assert (
+            "give either last or best (--last N, --best N), at least 1" in capsys.readouterr().err
+        )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="on_exit is glibc's")

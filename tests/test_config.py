@@ -149,6 +149,11 @@ class TestLoadConfig:
         with pytest.raises(ValueError, match=message):
             load_config(write(tmp_path / "mine.py", text))
 
+    def test_another_kind_of_file_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "text.en").write_text("The dog sleeps.\n")
+        with pytest.raises(ValueError, match=r"text\.en is no config: expected a Python file"):
+            load_config(str(tmp_path / "text.en"))
+
     @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
     def test_every_config_of_ours_can_be_stored(self, path: Path) -> None:
         config = load_config(f"configs/{path.name}")

@@ -35,6 +35,10 @@ def import_model(*more: str) -> int:
     return convert.main(["--from", "marian", "--input", "opus", "--workdir", "run", *more])
 
 
+TEXT = "opus/vocab.json"
+"""A file that exists, as the text of --verify."""
+
+
 def export_model(*more: str) -> int:
     return convert.main(["--to", "marian", "--workdir", "run", "--output", "out", *more])
 
@@ -142,6 +146,18 @@ def test_an_export_replaces_the_directory_behind_a_link(work):
     assert (work / "out").is_symlink() and (work / "disk" / "config.json").is_file()
 
 
+def test_the_text_of_verify_is_looked_for_first(work, capsys):
+    assert import_model() == 0
+    for given in (
+        ["--verify", "no/text"],
+        ["--verify", "opus/vocab.json", "--reference", "no/text"],
+    ):
+        assert export_model(*given) == 2
+        error = capsys.readouterr().err
+        assert "there is no file no/text, and no folder no; " in error and "holds: " in error
+    assert not (work / "out").exists()
+
+
 def test_a_failed_import_leaves_nothing(work, capsys):
     (work / "opus" / "vocab.json").unlink()
     assert import_model() == 2
@@ -171,13 +187,13 @@ def test_an_export_that_fails_verification_is_kept_under_another_name(work, caps
     monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", fail)
     assert import_model() == 0
     for _ in range(2):  # the second replaces the first
-        assert export_model("--verify", "en", "--verify-beam-size", "3", "--reference", "de") == 2
+        assert export_model("--verify", TEXT, "--verify-beam-size", "3", "--reference", TEXT) == 2
         assert "12 % of 9 translations are identical\nThe export failed; it is kept in " in (
             capsys.readouterr().err
         )
         assert sorted(path.name for path in work.iterdir()) == ["opus", "out.failed", "run"]
-    settings = {"exact": True, "reference": "de", "beam_size": 3, "length_penalty": 1.0}
-    assert asked == [("marian", "en", "0", settings)] * 2
+    settings = {"exact": True, "reference": TEXT, "beam_size": 3, "length_penalty": 1.0}
+    assert asked == [("marian", TEXT, "0", settings)] * 2
 
 
 def test_files_under_that_name_are_found_before_the_work(work, capsys, monkeypatch):
@@ -185,10 +201,10 @@ def test_files_under_that_name_are_found_before_the_work(work, capsys, monkeypat
     assert import_model() == 0
     (work / "out.failed").mkdir()
     (work / "out.failed" / "thesis.txt").write_text("mine")
-    assert export_model("--verify", "en") == 2
+    assert export_model("--verify", TEXT) == 2
     assert "out.failed is not empty and contains no earlier export" in capsys.readouterr().err
     assert sorted(path.name for path in work.iterdir()) == ["opus", "out.failed", "run"]
-    assert export_model("--verify", "en", "--overwrite") == 0
+    assert export_model("--verify", TEXT, "--overwrite") == 0
 
 
 def test_a_successful_verification_is_printed(work, capsys, monkeypatch):
@@ -198,7 +214,7 @@ def test_a_successful_verification_is_printed(work, capsys, monkeypatch):
 
     monkeypatch.setattr("flaxformer_mt.interop.verify.verify_export", succeed)
     assert import_model() == 0
-    assert export_model("--verify", "en") == 0
+    assert export_model("--verify", TEXT) == 0
     assert "all the same" in capsys.readouterr().out
     assert Path("out", "verification.json").is_file()
 

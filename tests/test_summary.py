@@ -129,6 +129,7 @@ def test_training_flops_follow_loops_and_rematerialisation():
     assert plain == pytest.approx(3 * by_path(make())[""].flops, rel=0.05)
     assert scanned == pytest.approx(plain, rel=0.01)
     assert again > 1.15 * plain
+    assert training_flops(make(), SHAPE, r_drop=5.0) == pytest.approx(2 * plain, rel=0.02)
 
 
 def test_parts_add_up_to_the_whole():

@@ -52,7 +52,10 @@ def average_checkpoints(
     """
     directory = as_path(workdir).absolute() / "checkpoints"
     if bool(last) == bool(best) or (last or best or 0) < 1:
-        raise ValueError(f"give either last or best, at least 1; got last={last}, best={best}")
+        raise ValueError(
+            "give either last or best (--last N, --best N), at least 1; got "
+            f"last={last}, best={best}"
+        )
     if not directory.is_dir():
         raise _no_training_run(directory.parent)
     steps = whole_steps(directory)

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-SHORTEST = 16
 LONGEST_SHARED = 64
 """Sources up to this length can share a program, as on CPUs (`SearchKernels.shortest`)."""
 Result = TypeVar("Result")
@@ -27,7 +26,7 @@ class Group(NamedTuple):
     """Indices into the caller's list, longest first, to shorten the tail."""
 
 
-def length_menu(longest: int, shortest: int = SHORTEST) -> tuple[int, ...]:
+def length_menu(longest: int, shortest: int = 16) -> tuple[int, ...]:
     """Returns `shortest`, twice as much, four times as much, ..., and last `longest` itself."""
     menu = []
     length = shortest

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.translation.segments import tag_lines
 from flaxformer_mt.translation.translator import Translator
 
 Kind = Literal["encoder", "decoder", "source"]
@@ -71,9 +72,11 @@ def capture(translator: Translator, source: str, target: str | None = None) -> A
       target: its translation; None = the translator's best.
 
     Raises:
-      ValueError: the source is blank, or a text is longer than the translator reads.
+      ValueError: the source is blank or lacks the tag of a language that the model needs, or a text
+        is longer than the translator reads.
     """
     tokenizer = translator.tokenizer
+    (source,) = tag_lines([source], tokenizer, None)
     inputs = tokenizer.source.tokenize(source)
     if len(inputs) < 2:
         raise ValueError(f"the source has no tokens: {source!r}")

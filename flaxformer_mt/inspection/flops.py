@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_i
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.model.initialization import Params, init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.training.step import batch_loss
+from flaxformer_mt.training.step import make_loss
 
 _PER_OUTPUT = {
     *("add", "add_any", "sub", "mul", "div", "neg", "abs", "sign", "max", "min", "rem"),
@@ -31,16 +31,18 @@ _PER_UPDATE = {"scatter-add", "scatter_add"}
 _FUSED_ATTENTION = {"dot_product_attention_fwd_wrapper": 2, "dot_product_attention_bwd_wrapper": 5}
 
 
-def training_flops(model: Transformer, shape: BatchShape) -> int:
+def training_flops(model: Transformer, shape: BatchShape, *, r_drop: float = 0.0) -> int:
     """Returns the operations of the forward and the backward pass for a batch of this shape.
 
-    They include dropout and what `model.remat` computes again, but not the optimiser's update.
+    They include dropout, the second pass of R-Drop (if its weight is not 0) and what `model.remat`
+    computes again, but not the optimiser's update. All parameters are trained.
     """
     params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
 
+    sums_of = make_loss(model, label_smoothing=0.1, r_drop=r_drop)
+
     def loss(params: Params, batch: Batch) -> jax.Array:
-        key = jax.random.key(0)
-        return batch_loss(model, params, batch, label_smoothing=0.1, dropout_key=key)[0]
+        return sums_of(params, batch, jnp.arange(shape.rows), jax.random.key(0)).loss
 
     return jaxpr_flops(jax.make_jaxpr(jax.grad(loss))(params, batch_like(shape)))
 

@@ -21,11 +21,12 @@ def choose_kernels(choice: KernelChoice, platform: str) -> Kernels:
     """Returns the kernels of a choice; "auto" means those for the platform.
 
     `platform` is "cpu", "gpu" or "tpu", as `jax.default_backend()` gives it. A platform without
-    kernels, or whose package is missing, gets the reference. Raises ValueError if kernels that are
-    chosen by name are not installed.
+    kernels, or whose package is missing, gets the reference, and so does another platform than a
+    TPU with the kernels "tpu". Raises ValueError if kernels that are chosen by name are not
+    installed.
     """
     name = platform if choice == "auto" else choice
-    if name == "reference":
+    if name == "reference" or (name == "tpu" and platform != "tpu"):
         return REFERENCE
     try:
         return importlib.import_module(f"flaxformer_mt.kernels.{name}").KERNELS
@@ -41,7 +42,7 @@ def choose_kernels(choice: KernelChoice, platform: str) -> Kernels:
 def describe_kernels(
     config: TransformerConfig,
     kernels: Kernels,
-    lengths: Collection[tuple[int, int]] = ((128, 128), (1024, 1024)),
+    lengths: Collection[tuple[int, int]],
 ) -> str:
     """Returns one line: which operations are the kernels' own, and what the reference computes.
 

@@ -77,8 +77,8 @@ class LearnedPositions(AddedPositions):
         if length > self.max_positions:
             raise ValueError(
                 f"The model has learned positions for {self.max_positions} tokens "
-                f"(model.max_positions), but the input may have {length}: shorten the input, or "
-                "train with more positions."
+                f"(model.max_positions), but the input may have {length}: shorten it, lower "
+                "decoding.max_target_length, or train with more positions."
             )
         d_model = x.shape[-1]
         init = nn.initializers.normal(d_model**-0.5)

@@ -116,12 +116,18 @@ def _cells(one: Estimate) -> str:
         timed += [f"{one.tokens_per_second:,.0f}", f"{one.utilization:.0%}"]
     cells = (
         one.name,
-        f"{one.peak_bytes / 2**30:.2f} GiB" if one.peak_bytes else "",
+        _memory(one.peak_bytes),
         "does not compile" if one.failure else short(one.flops),
         f"{short(sent)}B" if sent else "0",
         *timed,
     )
     return " | ".join(cells)
+
+
+def _memory(size: int) -> str:
+    if size < 2**27:
+        return f"{size / 2**20:.1f} MiB" if size else ""
+    return f"{size / 2**30:.2f} GiB"
 
 
 def summary_lines(plan: Plan, config: Config) -> Iterator[str]:
@@ -139,12 +145,12 @@ def _summary(plan: Plan, config: Config) -> Iterator[str]:
         return
     yield from (f"{one.name} failed: {one.failure}" for one in estimates if one.failure)
     state = f"; {short(plan.state_bytes)}B of parameters and optimiser state on each device"
-    too_large = [one.name for one in estimates if one.failure or one.peak_bytes > hardware.memory]
+    too_large = [one.name for one in estimates if one.peak_bytes > hardware.memory]
     if not hardware.memory:
         yield f"the memory of a device is not known{state}"
     elif too_large:
         yield f"does not fit: {'; '.join(too_large)}{state}"
-    else:
+    elif not any(one.failure for one in estimates):
         used = max(one.peak_bytes for one in estimates) / hardware.memory
         yield f"fits in {used:.0%} of the memory of a device{state}"
     if speed := plan.tokens_per_second:

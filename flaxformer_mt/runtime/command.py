@@ -97,8 +97,8 @@ def message_of(error: Exception) -> str:
     if error.errno not in FULL:
         return text
     return (
-        f"{text}. Free some space there, or choose another disk, and start the command again: it "
-        "keeps the finished parts"
+        f"{text}. Free some space there, or choose another disk, and start the command again. It "
+        "goes on after the parts that it finished; translate, score and evaluate need --resume"
     )
 
 

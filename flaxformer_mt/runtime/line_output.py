@@ -151,7 +151,7 @@ def line_output(
         yield LineOutput(sys.stdout.buffer)
         return
     if not is_regular(path):
-        with open(path, "wb") as file:
+        with naming(path), open(path, "wb") as file:
             yield LineOutput(file)
         return
     # The target of a symbolic link, not the link.

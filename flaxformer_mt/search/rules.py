@@ -140,12 +140,16 @@ class Completion:
 class ForcedPrefix:
     """Forces the first `lengths` tokens to those of `tokens`, whatever rules and selection say.
 
-    The tokens after them spell the text of `completion`.
+    The tokens after them spell the text of `completion`. Where the prefix `ends_word`, the token
+    after it does not continue the word before it, if another one is possible.
     """
 
     tokens: Int[Array, "B P"]
     lengths: Int[Array, " B"]
     completion: Completion | None = None
+    ends_word: Bool[Array, " B"] | None = None
+    boundary: Bool[Array, "1 V"] | None = None
+    """True for tokens that do not continue the word before them; None without `ends_word`."""
 
     def __call__(self, scores: Scores, log_probs: Scores, chosen: History) -> Scores:
         """Returns `scores`; within the prefix only its tokens, with `log_probs`."""
@@ -157,6 +161,11 @@ class ForcedPrefix:
             is_open, ways = self.completion(chosen, self.lengths, scores.shape[-1])
             allowed = jnp.where(inside[..., None], allowed, ways)
             inside = inside | is_open
+        if self.ends_word is not None and self.boundary is not None:
+            next_word = jnp.where(self.boundary, scores, -jnp.inf)
+            is_possible = jnp.any(next_word > -jnp.inf, axis=-1, keepdims=True)
+            ends = (self.ends_word & (chosen.step == self.lengths))[:, None, None]
+            scores = jnp.where(ends & is_possible, next_word, scores)
         return jnp.where(inside[..., None], jnp.where(allowed, log_probs, -jnp.inf), scores)
 
 

@@ -62,7 +62,7 @@ class DecodingConfig:
     max_rows_per_batch: int = 64
     """Limit of sentences that a device translates at the same time; finished ones are replaced by
     others. A CPU translates at most 160 hypotheses at the same time (32 sentences with beam_size
-    5), and a few sentences in a batch of at most 32 hypotheses. Batches are always padded to their
+    5); if there are no more sentences than that, at most 10. Batches are always padded to their
     full size: set 1 to translate single sentences with little delay."""
     allow_unknown: bool = False
     """Let translations contain the unknown word, which the text shows as "<unk>" or "⁇"."""
@@ -201,7 +201,7 @@ def _check_bounds(config: DecodingConfig) -> None:
     for name, (low, high, hint) in _BOUNDS.items():
         value = getattr(config, name)
         if not low <= value <= high:
-            upper = f" and at most {high:g}" if high < math.inf else ""
+            upper = f" and at most {high:.15g}" if high < math.inf else ""
             raise ValueError(
                 f"{name} must be at least {low:g}{upper}, but it is {value}"
                 f"{f' ({hint})' if hint else ''}"

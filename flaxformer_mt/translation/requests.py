@@ -171,7 +171,13 @@ def make_search_inputs(requests: Sequence[Request], group: Group, setup: Setup) 
         lengths = _per_row([len(request.prefix.tokens) for request in requests], rows)
         open_words = [request.prefix.open_word for request in requests]
         completion = words.completions.rows(open_words, setup.suppressed, rows)
-        prefix = ForcedPrefix(jax.device_put(tokens), lengths, completion)
+        prefix = ForcedPrefix(
+            jax.device_put(tokens),
+            lengths,
+            completion,
+            _per_row([request.prefix.ends_word for request in requests], rows, np.bool_),
+            jax.device_put(words.boundary[None]),
+        )
     sampler = None
     if config.strategy != "beam":
         seeds = [_seed(config.seed, request.inputs) for request in requests]

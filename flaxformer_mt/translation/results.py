@@ -42,7 +42,9 @@ class TokenDetails(NamedTuple):
             "token_log_probs": self.token_log_probs,
             "alignment": self.alignment,
         }
-        return values | ({"attention": self.attention.round(4).tolist()} if with_attention else {})
+        return values | (
+            {"attention": self.attention.astype(float).round(4).tolist()} if with_attention else {}
+        )
 
 
 class Hypothesis(NamedTuple):

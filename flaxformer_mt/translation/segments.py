@@ -60,8 +60,9 @@ def tag_lines(
         if lacks_language and rest.strip() and tag[2:-2] not in tokenizer.languages:
             raise ValueError(
                 f"line {line} begins with {tag or 'no tag of a target language'}, and no target "
-                f"language was given: give one of {known} (--target-language), or begin the "
-                f"line with its tag, such as {tag_of(tokenizer.languages[0])}"
+                f"language was given: give one of {known} (--target-language of "
+                "translate, score and evaluate), or begin the line with its tag, such as "
+                f"{tag_of(tokenizer.languages[0])}"
             )
         tagged.append(
             f"{tag_of(language)} {text}" if language and not tag and text.strip() else text

@@ -49,6 +49,8 @@ class Prefix(NamedTuple):
     tokens: tuple[int, ...] = ()
     open_word: str = ""
     """The open word as its pieces spell it: "▁Hun". Its last token may be longer. "" = none."""
+    ends_word: bool = False
+    """Whether the next token must not continue the last word."""
 
     @property
     def most_tokens(self) -> int:
@@ -156,7 +158,8 @@ class TargetWords:
     def make_prefix(self, text: str) -> Prefix:
         """Returns the prefix that `text` gives, normalised as all text.
 
-        Its last word is open if the text ends with a letter, mark or digit.
+        Its last word is open if the text ends with a letter, mark or digit. White space at the end
+        of the text ends the last word.
         Raises ValueError if the vocabulary cannot represent the text.
         """
         if not self.completions.in_parts:
@@ -168,7 +171,7 @@ class TargetWords:
             if piece not in self.completions.token_of or len(piece + word) > LONGEST:
                 break
             word, rest = piece + word, rest - 1
-        return Prefix(tokens[:rest], word)
+        return Prefix(tokens[:rest], word, text[-1].isspace() and self.ends_inside_word(tokens))
 
     def _make_prefix_of_words(self, text: str) -> Prefix:
         """Returns `make_prefix` for a vocabulary of words. The last word need not be a piece."""

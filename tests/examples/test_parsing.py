@@ -1,5 +1,7 @@
 """The constraint of the parser, and its files."""
 
+import dataclasses
+import io
 import itertools
 
 import jax
@@ -9,9 +11,14 @@ import pytest
 from toy_models import TableCache, random_tables, table_step
 
 import parsing
+from flaxformer_mt.config import Config, load_config
+from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID, EOS_ID
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
+from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.search.rules import History
+from flaxformer_mt.train import train
+from flaxformer_mt.training.config import TrainingConfig
 from small_runs import search
 from trees import linearise, read_trees
 
@@ -94,6 +101,36 @@ def test_a_treebank_becomes_two_text_files(tmp_path):
     assert (tmp_path / "out" / "train.trees").read_text() == expected
     with pytest.raises(ValueError, match="no .mrg files"):
         parsing.write_text(tmp_path / "out", tmp_path / "x")
+
+
+@pytest.mark.slow
+def test_a_trained_parser_prints_a_tree_for_each_line(tmp_path, monkeypatch, capsys):
+    """A blank line stays one, and brackets are words."""
+    (tmp_path / "train.words").write_text("a b\nb a b\n" * 20)
+    (tmp_path / "train.trees").write_text("(S a b )\n(S (NP b ) a b )\n" * 20)
+    model = TransformerConfig(d_model=8, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
+    config = load_config("parsing_wsj")
+    data = dataclasses.replace(
+        config.data,
+        directory=str(tmp_path),
+        validation=CorpusConfig(),
+        test=CorpusConfig(),
+        max_source_length=16,
+        max_target_length=16,
+        tokens_per_batch=64,
+    )
+    training = TrainingConfig(num_steps=1, warmup_steps=1, validate_every=0)
+    decoding = dataclasses.replace(config.decoding, beam_size=2, max_target_length=16)
+    config = Config(data=data, model=model, training=training, decoding=decoding)
+    train(config, str(tmp_path / "run"), quiet=True)
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", io.StringIO("a b\n\nb (\n"))
+    parsing.parse_lines(str(tmp_path / "run"), batch_size=2)
+    first, second, third = capsys.readouterr().out.splitlines()
+    for line, words in ((first, ["a", "b"]), (third, ["b", "-LRB-"])):
+        (tree,) = read_trees(line)
+        assert list(tree.words) == words
+    assert second == ""
 
 
 @pytest.mark.slow

@@ -27,9 +27,9 @@ def dense(params, x):
 
 def gru(params, state, x):
     r, z, n = np.split(dense(params["of_input"], x), 3, -1)
-    from_r, from_z, from_n = np.split(dense(params["of_state"], state), 3, -1)
+    from_r, from_z = np.split(dense(params["gates_of_state"], state), 2, -1)
     r, z = sigmoid(r + from_r), sigmoid(z + from_z)
-    return (1 - z) * np.tanh(n + r * from_n) + z * state
+    return (1 - z) * np.tanh(n + dense(params["new_of_state"], r * state)) + z * state
 
 
 def test_the_recurrent_translator_word_by_word():

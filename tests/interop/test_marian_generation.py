@@ -101,6 +101,15 @@ def test_a_search_that_generate_lacks_becomes_beam_search():
     assert (values["num_beams"], values["num_return_sequences"]) == (5, 5)
 
 
+def test_settings_that_generate_lacks_are_left_out_with_a_warning():
+    with pytest.warns(UserWarning) as warned:
+        to_generation_json(DecodingConfig(coverage_penalty=0.2, min_target_ratio=0.5), TARGET)
+    assert [str(one.message).split(",")[0] for one in warned] == [
+        "the generation config has decoding.coverage_penalty 0.2",
+        "the generation config has decoding.min_target_ratio 0.5",
+    ]
+
+
 def test_tags_of_languages_are_forbidden():
     for allowed, forbidden in ((False, [[0], [1], [2], [7]]), (True, [[1]])):
         config = DecodingConfig(allow_special=allowed)

@@ -57,6 +57,7 @@ def test_auto_is_the_set_of_the_platform():
     ]
     assert choose_kernels("auto", "another") is REFERENCE
     assert choose_kernels("reference", "cpu") is REFERENCE
+    assert choose_kernels("tpu", "cpu") is REFERENCE  # Pallas kernels run on TPUs only
 
 
 def test_a_package_that_is_not_installed(missing):
@@ -64,7 +65,7 @@ def test_a_package_that_is_not_installed(missing):
     with pytest.raises(
         ValueError, match=rf"model.kernels={missing} needs .*kernels.{missing}, .* use \"auto\" or"
     ):
-        choose_kernels(missing, "cpu")
+        choose_kernels(missing, missing)
 
 
 @pytest.mark.parametrize("missing", ["cpu"], indirect=True)
@@ -131,7 +132,7 @@ def test_a_model_trains_and_translates_without_kernels(missing):
 )
 def test_the_description_names_what_falls_back_and_why(kernels, fields, lengths, line):
     config = dataclasses.replace(TINY, **fields)
-    found = describe_kernels(config, choose_kernels(kernels, "cpu"), lengths)
+    found = describe_kernels(config, choose_kernels(kernels, kernels), lengths)
     assert found == f"kernels     {line}"
 
 
@@ -140,4 +141,4 @@ def test_the_description_of_a_set_that_serves_all():
         return attention.attend(*args)
 
     kernels = Kernels("new", attend=attend)
-    assert describe_kernels(TransformerConfig(), kernels) == "kernels     new: attend"
+    assert describe_kernels(TransformerConfig(), kernels, LONG) == "kernels     new: attend"

@@ -1,5 +1,6 @@
 """Rules, on toy models: a beam as wide as the space finds the best of what the rule allows."""
 
+import flax.struct
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -91,6 +92,39 @@ def test_a_prefix_is_kept_whatever_the_rules_say(tables):
     assert all(begins(row, sentences(found, row)[0]) for row in range(6))
     greedy = search(tables, [LIMIT] * 6, sentence_options=sentence_options)
     assert all(begins(row, sentences(greedy, row)[0]) for row in range(6))
+
+
+@flax.struct.dataclass
+class OnlyB:
+    """A rule that allows one token only."""
+
+    def __call__(self, scores, chosen):
+        return jnp.where(jnp.arange(scores.shape[-1]) == B, scores, -jnp.inf)
+
+
+def test_a_prefix_can_end_its_last_word(tables):
+    """B continues a word. In rows 0 to 2 it must not follow the prefix, if another token can."""
+    prefixes = [(), (A,), (A, B), (A,), (), (A,)]
+    tokens = np.zeros((6, 2), np.int32)
+    for row, prefix in enumerate(prefixes):
+        tokens[row, : len(prefix)] = prefix
+    lengths = jnp.array([len(prefix) for prefix in prefixes])
+    boundary = jnp.arange(6)[None] != B
+    options = {
+        "prefix": ForcedPrefix(jnp.asarray(tokens), lengths, None, jnp.arange(6) < 3, boundary)
+    }
+
+    def is_allowed(row, tokens):
+        given = len(prefixes[row])
+        return tokens[:given] == prefixes[row] and (row >= 3 or tokens[given] != B)
+
+    check_is_the_best_allowed(tables, options, is_allowed)
+    greedy = search(tables, [LIMIT] * 6, sentence_options=options)
+    assert all(is_allowed(row, sentences(greedy, row)[0]) for row in range(6))
+    for beam_size in (None, 2):
+        options["rules"] = (OnlyB(),)
+        found = search(tables, [LIMIT] * 6, beam_size=beam_size, sentence_options=options)
+        assert all(sentences(found, row)[0][len(prefixes[row])] == B for row in range(6))
 
 
 PIECES = {A: "a", B: "ab", 6: "b", 7: "abc", 8: "c"}

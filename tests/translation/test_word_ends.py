@@ -128,6 +128,7 @@ def test_no_space_before_a_sign_that_the_vocabulary_writes_as_a_byte(phrase, sen
         ("Hund", "", "▁Hund"),
         ("der alte Hund ", "der alte Hund", ""),  # a space ends the word
         ("der alte Hund,", "der alte Hund,", ""),
+        ("der alte Hund, ", "der alte Hund,", ""),
         ("der " + "o" * 20, "der oooo", "o" * 16),  # the beginning of a long word is forced
         ("der 🙂a", "der 🙂", "a"),  # bytes too
     ],
@@ -137,6 +138,7 @@ def test_the_last_word_of_a_prefix_is_open(text, forced, word):
     prefix = words.make_prefix(text)
     assert words.vocabulary.detokenize(prefix.tokens) == forced
     assert prefix.open_word == word
+    assert prefix.ends_word == (text == "der alte Hund ")
 
 
 def test_the_ways_to_complete_a_word():

@@ -56,7 +56,7 @@ def _group(clause: Clause, inverted: bool) -> VerbGroup:
     main, third, past, particle = forms.base, forms.third, forms.past, forms.particle
     if clause.modal:  # "want to" is a verb like others: "does not want to open"
         main, third, particle = "want", "wants", f"to {forms.base} {forms.particle}".rstrip()
-    # Do-support: only negation and inversion need the auxiliary; elsewhere it melts into the verb.
+    # Do-support: only negation and inversion need the auxiliary. Else the verb shows the tense.
     if clause.negated or inverted:
         do = "did" if tense == "past" else ("do", "does", "do", "do")[person]
         return VerbGroup(do, main, particle)

@@ -97,7 +97,7 @@ class Adverbial(NamedTuple):
 
 
 class Time(NamedTuple):
-    """A time and the tenses (see `syntax.Clause`) that go with it."""
+    """A time and the tenses (see `phrases.Clause`) that go with it."""
 
     english: str
     german: str

@@ -72,7 +72,7 @@ def statement(dice: Dice) -> Sentence:
 
 
 def description(dice: Dice) -> Sentence:
-    """My coat is too small. / Mein Mantel ist zu klein."""
+    """My coat is very small. / Mein Mantel ist sehr klein."""
     noun = dice.choose(NOUNS)
     subject = draw_noun_phrase(dice, noun, DEFINITE, plain=True)
     tense = dice.choose(("now", "now", "past"))

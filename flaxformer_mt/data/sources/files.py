@@ -55,6 +55,7 @@ def matching_pairs(folder: PathLike, source: str, target: str) -> list[tuple[str
 def missing_file(path: AnyPath) -> FileNotFoundError:
     """Returns an error that lists the files in the folder of `path`."""
     folder = path.parent
+    missing = "" if folder.is_dir() else f", and no folder {folder}"
     while not folder.is_dir():
         if folder == folder.parent:
             return FileNotFoundError(f"there is no file {path}, and no bucket {folder}.")
@@ -62,7 +63,7 @@ def missing_file(path: AnyPath) -> FileNotFoundError:
     names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return FileNotFoundError(
-        f"there is no file {path}; {folder.resolve()} holds: {shown or 'nothing'}."
+        f"there is no file {path}{missing}; {folder.resolve()} holds: {shown or 'nothing'}."
     )
 
 

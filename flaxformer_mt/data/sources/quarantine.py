@@ -100,8 +100,8 @@ def check_bad_share(
     listed = f" All are listed in {file}." if file else ""
     raise ValueError(
         f"{kinds.total():,} of {total:,} records of {name} are bad ({share:.2%}; {counts}); "
-        f"data.max_bad_share allows {allowed}. The first one: {first}{listed} Correct the "
-        "text, or raise the share: --data.max-bad-share 100% drops all bad records."
+        f"data.max_bad_share allows {allowed}. The first one: {first.rstrip('.')}.{listed} "
+        "Correct the text, or raise the share: --data.max-bad-share 100% drops all bad records."
     )
 
 

@@ -24,15 +24,6 @@ from flaxformer_mt.model.positions import sinusoids
 # CTranslate2 truncates a source to 1,024 tokens by default, and then appends EOS.
 MIN_POSITIONS = 1025
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "geglu": "GELU", "swiglu": "SWISH"}
-POSITIONS = (
-    "sinusoidal",
-    "sinusoidal_half_split",
-    "none",
-    "learned",
-    "relative",
-    "bucketed",
-    "rotary",
-)
 T5_BUCKETS = (32, 128)
 
 
@@ -67,8 +58,6 @@ def write_ctranslate2(
 
 def unsupported(config: TransformerConfig) -> Iterator[str]:
     """Yields the reasons why CTranslate2 does not support a model, one for each field."""
-    if config.positions not in POSITIONS:
-        yield f"model.positions is {config.positions}, expected one of {', '.join(POSITIONS)}"
     if config.local_window:
         yield (
             f"model.local_window is {config.local_window}, expected 0: every position of its "

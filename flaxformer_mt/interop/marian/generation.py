@@ -98,12 +98,15 @@ def to_generation_json(
 ) -> dict[str, Any]:
     """Returns the content of the generation_config.json that is closest to our search.
 
-    `generate` always normalises by length as length_normalization="average". It warns if the
-    strategy is another one than beam search. `tags` are the tags of languages that our search
-    suppresses.
+    `generate` always normalises by length as length_normalization="average". It has no other
+    strategy than beam search, no coverage penalty and no least ratio of lengths: these settings are
+    left out with a warning. `tags` are the tags of languages that our search suppresses.
     """
     if decoding.strategy != "beam":
         _warn(f"has decoding.strategy {decoding.strategy}: `generate` uses beam search instead")
+    for name in ("coverage_penalty", "min_target_ratio"):
+        if value := getattr(decoding, name):
+            _warn(f"has decoding.{name} {value}, which `generate` does not know")
     beam_size = max(1, decoding.beam_size)
     suppressed = set(decoding.forbidden)
     suppressed |= set() if decoding.allow_special else {target.pad_id, target.bos_id, *tags}

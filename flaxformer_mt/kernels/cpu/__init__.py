@@ -8,7 +8,7 @@ from flaxformer_mt.model.kernels import Kernels, SearchKernels
 
 SEARCH = SearchKernels(top_k, shortest=64, of_many=160, of_few=10, groups_ahead=0)
 """An empty batch slot costs as much as a full one. So a few sentences share few slots. With more
-than 160 hypotheses, latency rises and throughput does not (`benchmarks/README.md`). Programs that
-run at the same time contend for CPU caches. So no group is dispatched ahead."""
+than 160 hypotheses, latency rises and throughput does not (`benchmarks/ablations.md`). Programs
+that run at the same time contend for CPU caches. So no group is dispatched ahead."""
 
 KERNELS = Kernels("cpu", product=product, dropout=dropout, store=Pages, search=SEARCH)

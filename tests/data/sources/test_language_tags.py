@@ -16,6 +16,7 @@ from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig, build_tokenizer
+from flaxformer_mt.inspection.capture import capture
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.translation.config import DecodingConfig
@@ -299,6 +300,10 @@ def test_a_requested_language_is_the_tag_before_every_sentence(translator):
     for refused in (translator.translate, translator.check):
         with pytest.raises(ValueError, match="line 1 begins with no tag"):
             refused(texts)
+    for target in (None, "big"):
+        with pytest.raises(ValueError, match="line 1 begins with no tag"):
+            capture(translator, texts[0], target)
+    assert capture(translator, tagged[0]).source_tokens[0] == ">>zh-TW<<"
     with pytest.raises(ValueError, match="does not know the target language .de.;"):
         translator.score(texts[:1], targets, target_language="de")
 

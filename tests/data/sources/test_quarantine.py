@@ -97,6 +97,11 @@ def test_too_many_bad_records_end_the_run(tmp_path):
     with pytest.raises(ValueError, match=re.escape(message)):
         build(config_of(tmp_path, train=train, max_bad_share="1%"), tmp_path)
     assert len(listed(tmp_path)) == 2
+    train_tsv = tmp_path / "train.tsv"
+    train_tsv.write_bytes(b"\n".join([*LINES["train.tsv"][:2], b"a\t"]))
+    with pytest.raises(ValueError, match=r"the target is empty\. All are listed"):
+        build(config_of(tmp_path, train=train, max_bad_share="1%"), tmp_path)
+    train_tsv.write_bytes(b"\n".join([*LINES["train.tsv"], b"no tab", b"a\tb\tc"]))
     build(config_of(tmp_path, train=train), tmp_path)  # the default allows 5%
     (tmp_path / "train.tsv").write_bytes(b"\n".join(LINES["train.tsv"]))
     build(config_of(tmp_path, train=train, max_bad_share="0"), tmp_path)

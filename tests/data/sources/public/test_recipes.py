@@ -117,8 +117,7 @@ def test_the_commands_of_the_page_train(number, web, tmp_path):
     web.cut[f"{STATMT}/wmt13/training-parallel-europarl-v7.tgz"] = 100
     command = commands_of_the_page()[number]
     words = f"{sys.executable} -m {command} {TINY} --workdir {tmp_path / 'run'}".split()
-    for _ in range(2 if number == 0 else 1):
-        done = subprocess.run(words, cwd=CONFIGS.parent, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    assert ("Downloading http" in done.stderr) == (number > 0)
+    done = subprocess.run(words, cwd=CONFIGS.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Downloading http" in done.stderr
     assert (tmp_path / "run" / "config.json").exists()
