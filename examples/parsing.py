@@ -238,19 +238,13 @@ def parse_lines(workdir: str, batch_size: int = 16) -> None:
         texts = [line.replace("(", "-LRB-").replace(")", "-RRB-").split() for line in lines]
         sentences = [words for words in texts if words]
         longest = max(map(len, sentences), default=0)
-        found = iter(
-            parse(
-                loaded.model,
-                loaded.params,
-                vocabulary,
-                sentences,
-                max_length=decoding.length_limit(longest),
-                beam_size=decoding.beam_size,
-                length_penalty=decoding.length_penalty,
-            )
-            if sentences
-            else ()
-        )
+        how: dict[str, Any] = {
+            "max_length": decoding.length_limit(longest),
+            "beam_size": decoding.beam_size,
+            "length_penalty": decoding.length_penalty,
+        }
+        model = loaded.model, loaded.params, vocabulary
+        found = iter(parse(*model, sentences, **how) if sentences else ())
         for words in texts:
             print(tree_of(next(found), words) if words else "")
 

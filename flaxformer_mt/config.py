@@ -169,8 +169,10 @@ def workdir_config(workdir: str) -> Config:
     """
     path = as_path(workdir) / CONFIG_FILE
     if not path.is_file():
-        what = "is a file" if path.parent.is_file() else "does not exist"
-        what = "has no config.json" if path.parent.is_dir() else what
+        if path.parent.is_dir():
+            what = "has no config.json"
+        else:
+            what = "is a file" if path.parent.exists() else "does not exist"
         raise FileNotFoundError(
             f"{workdir} {what}: expected the --workdir of a run of `python -m flaxformer_mt.train`"
         )

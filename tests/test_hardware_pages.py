@@ -59,13 +59,15 @@ def test_the_commands_have_these_flags(page, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_commands_run_in_order(tmp_path, page="tpu_vm"):
-    """Prepare, train in two processes, resume in one, evaluate, translate. The other page differs
-    in its paths only, which the test above compares."""
+def test_the_commands_run_in_order(tmp_path):
+    """Prepare, train in two processes, resume in one, evaluate, translate.
+
+    The other page differs in its paths only, which the test above compares.
+    """
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     (tmp_path / "text.en").write_text("The dog sleeps.\n", encoding="utf-8")
     toy, num_trainings = shlex.split(TOY), 0
-    for name, *words in commands_of(page):
+    for name, *words in commands_of("tpu_vm"):
         if name in ("plan", "rehearse"):
             continue  # they have tests of their own
         words = [word.replace("$BUCKET", str(tmp_path / "bucket")) for word in words]

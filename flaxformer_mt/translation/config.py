@@ -62,8 +62,9 @@ class DecodingConfig:
     max_rows_per_batch: int = 64
     """Limit of sentences that a device translates at the same time; finished ones are replaced by
     others. A CPU translates at most 160 hypotheses at the same time (32 sentences with beam_size
-    5); if there are no more sentences than that, at most 10. Batches are always padded to their
-    full size: set 1 to translate single sentences with little delay."""
+    5). If no more sentences than that are given, it translates at most 10 hypotheses at the same
+    time. Batches are always padded to their full size: set 1 to translate single sentences with
+    little delay."""
     allow_unknown: bool = False
     """Let translations contain the unknown word, which the text shows as "<unk>" or "⁇"."""
     allow_special: bool = False
