@@ -96,21 +96,6 @@ def make_loss(model: Transformer, *, label_smoothing: float = 0.0, r_drop: float
     return twice if r_drop else once
 
 
-def batch_loss(
-    model: Transformer,
-    params: Params,
-    batch: Batch,
-    *,
-    label_smoothing: float,
-    dropout_key: Array | None,
-) -> tuple[Float[Array, ""], Metrics]:
-    """Returns the mean loss per target token of a batch [B T]; dropout needs a key."""
-    rows = jnp.arange(batch.inputs.shape[0])
-    sums = make_loss(model, label_smoothing=label_smoothing)(params, batch, rows, dropout_key)
-    metrics = _metrics(sums, batch)
-    return metrics.loss, metrics
-
-
 def make_train_step(
     model: Transformer,
     optimizer: optax.GradientTransformation,

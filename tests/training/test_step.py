@@ -17,7 +17,7 @@ from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import TrainState, abstract_state, init_state
-from flaxformer_mt.training.step import batch_loss, make_eval_step, make_loss, make_train_step
+from flaxformer_mt.training.step import make_eval_step, make_loss, make_train_step
 
 MODEL = Transformer(
     TransformerConfig(d_model=16, d_ff=32, num_encoder_layers=1, num_decoder_layers=1), 12, 12, 2
@@ -192,8 +192,9 @@ def test_gradient_is_that_of_the_whole_batch(rng):
 
     @jax.jit
     def loss(batch: Batch):
-        value, metrics = batch_loss(MODEL, params, batch, label_smoothing=0.1, dropout_key=None)
-        return value, metrics.target_tokens
+        rows, tokens = jnp.arange(len(batch.inputs)), jnp.count_nonzero(batch.targets_segment_ids)
+        sums = make_loss(MODEL, label_smoothing=0.1)(params, batch, rows, None)
+        return sums.loss / tokens, tokens
 
     whole, _ = loss(batch)
     (one, n), (other, m) = (
