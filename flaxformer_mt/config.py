@@ -121,7 +121,10 @@ class ConfigArguments(Config):
             path = "own_text"
             print("no --config, but own text: taking the config own_text", file=sys.stderr)
         config = load_config(path or cls.config)
-        data = _without_replaced_text(config.data, given, own=own)
+        data = config.data
+        if values_of("--data.exclude") is not None:  # before the text that it names may go
+            data = dataclasses.replace(data, exclude=())
+        data = _without_replaced_text(data, given, own=own)
         return {"config": path or cls.config, **vars(dataclasses.replace(config, data=data))}
 
     def as_config(self) -> Config:

@@ -258,6 +258,18 @@ class TestText:
             train, source=(), target=(), pairs=("c.tsv", "d.tsv")
         )
 
+    def test_given_exclusions_replace_those_of_the_file(self, tmp_path: Path) -> None:
+        data = DataConfig(
+            train=CorpusConfig(pairs=("a.tsv",)),
+            test=CorpusConfig(pairs=("t.tsv",)),
+            exclude=("test",),
+        )
+        (tmp_path / "config.json").write_text(to_json(Config(data=data)), encoding="utf-8")
+        without_test = ("--config", str(tmp_path / "config.json"), "--data.test.pairs")
+        assert parse(*without_test, "--data.exclude").data.exclude == ()
+        with pytest.raises(ValueError, match="data.exclude names 'test'"):
+            parse(*without_test)
+
     def test_languages_of_other_text(self, tmp_path: Path) -> None:
         train = CorpusConfig(pairs=("a.tsv", "b.tsv"), target_languages=("de", "fr"))
         validation = CorpusConfig(pairs=("v.tsv",), target_languages=("fr",))
