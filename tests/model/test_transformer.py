@@ -65,7 +65,7 @@ def draw_variants(count: int) -> list[TransformerConfig]:
 
 
 CONFIGS = [TINY, *draw_variants(8)]
-VARIANTS = slow_after(3, CONFIGS)
+VARIANTS = slow_after(2, CONFIGS)
 
 
 @functools.cache
