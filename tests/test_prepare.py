@@ -78,7 +78,10 @@ def test_the_command_prepares_and_says_what_comes_next(tmp_path, capsys):
     assert "pairs/s" in captured.err
     assert "reading: 100%" in captured.err  # of the bytes, so that it shows the time left
     before = files_of(tmp_path / "prepared")
-    assert prepare.main(command) == 0  # nothing left to do
+    before = (there / "config.json").read_bytes()
+    assert prepare.main([*command, "--seed", "7"]) == 0  # nothing left to do
+    assert len((there / "config.json").read_bytes()) == len(before)
+    assert (there / "config.json").read_bytes() != before
     assert files_of(tmp_path / "prepared") == before
     assert load_config(str(tmp_path / "prepared" / "config.json")).data.train.pairs == (
         str(tmp_path / "text.tsv"),
@@ -122,6 +125,8 @@ def test_another_machine_continues_in_a_bucket(bucket, tmp_path, monkeypatch):
     assert prepare.main(arguments(tmp_path / "text.tsv", tmp_path / "here", *more)) == 0
     command = arguments(tmp_path / "text.tsv", f"{bucket}/prepared", *more)
     there = as_path(f"{bucket}/prepared")
+    (there / "raw").mkdir(parents=True, exist_ok=True)
+    (there / "raw" / "large.tsv").write_bytes(b"not of the preparation")
     with monkeypatch.context() as once:  # killed after the first pass
         once.setattr(preparing, "sample_text", killed)
         assert prepare.main(command) == 2
@@ -130,7 +135,8 @@ def test_another_machine_continues_in_a_bucket(bucket, tmp_path, monkeypatch):
     expected = files_of(tmp_path / "here")
 
     def uploaded() -> dict[str, bytes]:
-        names = [name for name in file_sizes(there) if name not in ("owner.lock", "inputs.json")]
+        others = ("owner.lock", "inputs.json", "raw/large.tsv")
+        names = [name for name in file_sizes(there) if name not in others]
         return {name: (there / name).read_bytes() for name in names}
 
     def same() -> bool:
@@ -163,6 +169,13 @@ def test_another_machine_continues_in_a_bucket(bucket, tmp_path, monkeypatch):
         for name in (config.prepared, tmp_path / "here")
     )
     assert data.fingerprints == local.fingerprints
+    copies = list((tmp_path / "cache of another machine").rglob("*"))
+    assert not [file for file in copies if file.name == "large.tsv"]
+    # Another corpus at the same address leaves no file of this one.
+    (copy,) = (file.parent for file in copies if file.name == "manifest.json")
+    (copy / "tokenizer" / "old.txt").write_text("x")
+    build_data(config, tokenizer_directory=str(tmp_path / "tokenizer"), seed=0)
+    assert not (copy / "tokenizer" / "old.txt").exists()
     (there / "manifest.json").unlink()
     with pytest.raises(ValueError, match=f"{bucket}/prepared contains no complete prepared"):
         build_data(config, tokenizer_directory=str(tmp_path / "tokenizer"), seed=0)

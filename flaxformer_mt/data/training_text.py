@@ -118,7 +118,8 @@ def read_prepared(
             "continues an interrupted preparation."
         )
     forget_files()
-    check_whole(directory, manifest)
+    samples = manifest.has_text and config.tokenizer.sampling_alpha > 0
+    check_whole(directory, manifest, with_text=samples)
     tokenizer = _prepared_tokenizer(config, directory, manifest, tokenizer_directory)
     _check_settings(config, held_out, directory, manifest)
     pairs = PreparedPairs(directory, manifest)
@@ -224,6 +225,13 @@ def _check_settings(
 
     now = settings_of(config, held_out)
     changes = setting_changes(compared(manifest.settings), compared(now))
+    languages = tuple(dict.fromkeys(config.train.target_languages))
+    if languages != manifest.languages:
+        before, after = (", ".join(names) or "none" for names in (manifest.languages, languages))
+        changes.append(f"data.train.target_languages: {before} -> {after}")
+    before, after = manifest.settings["limit"], config.train.limit
+    if after not in (0, before):
+        changes.append(f"data.train.limit: {before} -> {after}")
     if changes:
         raise ValueError(
             f"{directory} was prepared with other settings:\n  "

@@ -6,11 +6,17 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.sources.files import PACKED, matching_pairs, open_packed, unpacked
+from flaxformer_mt.data.sources.files import (
+    PACKED,
+    existing_file,
+    matching_pairs,
+    open_packed,
+    unpacked,
+)
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.records import parquet_parts
 from flaxformer_mt.data.sources.registry import (
@@ -136,7 +142,7 @@ def _open_stream(
     else:
         parts = []
         for one, other in matching_pairs(base, *source):
-            files = local_file(join(base, one)), local_file(join(base, other))
+            files = existing_file(join(base, one)), existing_file(join(base, other))
             parts.append(_text_part(f"{one} | {other}", files))
     return PairStream(
         name=name,
@@ -145,6 +151,16 @@ def _open_stream(
         parts=tuple(parts),
         reopen=functools.partial(_open_stream, name, source, directory, languages, tag, limit),
     )
+
+
+def files_of(config: DataConfig, streams: Sequence[PairStream]) -> list[Path]:
+    """Returns the files of streams and of existing vocabularies."""
+    files = [file for stream in streams for file in stream.files]
+    vocabularies = (
+        join(config.directory, name) for name in config.tokenizer.existing_files() if name
+    )
+    files += [local_file(file) for file in vocabularies if file.is_file()]
+    return list(dict.fromkeys(files))
 
 
 def num_text_bytes(stream: PairStream) -> int:
@@ -167,9 +183,9 @@ def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
         return _text_part(spec, kind.text_files(request))
     if kind.parse:
         blocks = functools.partial(_line_parts, request, spec)
-        return Part(name=spec, files=(local_file(request.file),), blocks=blocks)
+        return Part(name=spec, files=(existing_file(request.file),), blocks=blocks)
     if spec.endswith(".parquet"):
-        file = local_file(request.file)
+        file = existing_file(request.file)
         blocks = functools.partial(parquet_parts, file, languages)
         return Part(name=spec, files=(file,), blocks=blocks)
     blocks = functools.partial(_range_parts, spec, base, languages)
@@ -225,7 +241,7 @@ def _parallel_pairs(source: bytes, target: bytes, files: tuple[Path, Path]) -> P
 
 def _line_parts(request: SourceRequest, spec: str, size: int) -> Iterator:
     """Yields blocks of a file that has one pair a line."""
-    for share, lines in _line_blocks(local_file(request.file), size):
+    for share, lines in _line_blocks(existing_file(request.file), size):
         blob = b"".join(lines)
         yield (
             len(lines),

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +163,18 @@ def fingerprint_file(path: Path) -> dict[str, Any]:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
     return {"size": about.st_size, "modified": about.st_mtime_ns, "hash": digest.hexdigest()}
+
+
+def file_states(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
+    """Returns the size and the time of the last change of each file; None = it is gone."""
+    found = {file: file.stat() if file.exists() else None for file in files}
+    return {file: stat and (stat.st_size, stat.st_mtime_ns) for file, stat in found.items()}
+
+
+def state_changes(before: Mapping[Path, Any]) -> list[str]:
+    """Returns a sentence for each file whose state is another than `before`."""
+    now = file_states(before)
+    return [f"{file} has changed" for file in before if now[file] != before[file]]
 
 
 def input_changes(inputs: Mapping[str, Any]) -> list[str]:

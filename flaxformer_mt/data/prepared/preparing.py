@@ -11,6 +11,7 @@ Each stage writes its result, so that a killed run continues after the last one.
 import dataclasses
 import functools
 import itertools
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,17 @@ from tqdm import tqdm
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import read_pairs
-from flaxformer_mt.data.prepared.blocks import Block, PairStream, open_streams
+from flaxformer_mt.data.prepared.blocks import Block, PairStream, files_of, open_streams
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
     CorpusEntry,
     Manifest,
+    file_states,
     input_changes,
     read_json,
     setting_changes,
     settings_of,
+    state_changes,
     write_json,
 )
 from flaxformer_mt.data.prepared.reader import check_whole, fingerprint_shards
@@ -38,6 +41,7 @@ from flaxformer_mt.data.prepared.shards import (
     Shard,
     ShardCounts,
     ShardWriter,
+    integer_type,
     read_counts,
     save_array,
     shard_directory,
@@ -101,13 +105,15 @@ def prepare_corpus(how: Preparation) -> Manifest:
         _check_same(_input_changes(config, found["inputs"]), output)
     if manifest := Manifest.load(output):
         if not how.after_part:  # with it, the shards are in a bucket
-            check_whole(output, manifest)
+            check_whole(output, manifest, with_text=manifest.has_text)
         return manifest
     output.mkdir(parents=True, exist_ok=True)
     streams = open_streams(config)
+    files = files_of(config, streams)
+    states = file_states(files)
     screen = Screen({split: source_lines(held_out[split]) for split in config.exclude})
     with how.workers or Workers(how.num_processes) as workers:
-        scans = _scan(how, workers, streams, screen, settings, found)
+        scans = _scan(how, workers, streams, files, screen, settings, found)
         if how.after_part:
             how.after_part()
         text = sample_text(
@@ -125,9 +131,14 @@ def prepare_corpus(how: Preparation) -> Manifest:
             directory=output / "tokenizer",
             data_directory=config.directory,
         )
+        try:
+            _check_same(state_changes(states), output)
+        except ValueError:
+            shutil.rmtree(output / "tokenizer")  # learnt from other text
+            raise
         if how.after_part:
             how.after_part()
-        shards = _encode(how, workers, streams, scans, screen, tokenizer)
+        shards = _encode(how, workers, streams, scans, screen, tokenizer, states)
     _check_same(_input_changes(config, read_json(output / INPUTS)["inputs"]), output)
     manifest = _finish(how, scans, tokenizer, text.languages, shards)
     manifest.save(output)
@@ -136,7 +147,7 @@ def prepare_corpus(how: Preparation) -> Manifest:
 
 def id_type_of(tokenizer: Tokenizer) -> str:
     """Returns the smallest integer type that holds every token id."""
-    return "<u2" if max(tokenizer.source.size, tokenizer.target.size) <= 1 << 16 else "<u4"
+    return integer_type(max(tokenizer.source.size, tokenizer.target.size) - 1)
 
 
 def _input_changes(config: DataConfig, before: Mapping[str, Any]) -> list[str]:
@@ -160,6 +171,7 @@ def _scan(
     how: Preparation,
     workers: Workers,
     streams: Sequence[PairStream],
+    files: Sequence[Path],
     screen: Screen,
     settings: Mapping[str, Any],
     found: Mapping[str, Any] | None,
@@ -170,6 +182,7 @@ def _scan(
         return check_scans(found["corpora"], how.config.max_bad_share, quarantine)
     scans, inputs = scan_corpora(
         streams,
+        files,
         screen,
         block_size=how.block_size,
         workers=workers,
@@ -190,8 +203,9 @@ def _encode(
     scans: Sequence[CorpusScan],
     screen: Screen,
     tokenizer: Tokenizer,
+    states: Mapping[Path, Any],
 ) -> list[list[ShardCounts]]:
-    """Writes the missing shards; returns the counts of all shards of each corpus."""
+    """Writes the missing shards, while the files stay in these states; returns all counts."""
     total, numbers = ShardCounts(), itertools.count()
     shards: list[list[ShardCounts]] = []
     unfinished: list[tuple[list[ShardCounts], Callable[[], Iterator[EncodeTask]]]] = []
@@ -235,13 +249,15 @@ def _encode(
                 writer = ShardWriter(
                     shard_directory(how.output, number),
                     id_type=id_type_of(tokenizer),
-                    length_type=length_type_of(how.config),
+                    length_type=integer_type(
+                        max(how.config.max_source_length, how.config.max_target_length)
+                    ),
                     unk_ids=(tokenizer.source.unk_id, tokenizer.target.unk_id),
                 )
                 for block in blocks:
                     writer.append(block, total.pairs_with_unknown)
                     progress.update(block.num_records)
-                counts = writer.finish()
+                counts = writer.finish(lambda: _check_same(state_changes(states), how.output))
                 done.append(counts)
                 total.add(counts)
                 if how.after_part:
@@ -253,11 +269,6 @@ def _encode(
             "data.max_source_length, data.max_target_length and data.exclude."
         )
     return shards
-
-
-def length_type_of(config: DataConfig) -> str:
-    """Returns the smallest integer type that holds every length."""
-    return "<u2" if max(config.max_source_length, config.max_target_length) < 1 << 16 else "<u4"
 
 
 def _tasks(

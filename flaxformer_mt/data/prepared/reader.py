@@ -14,6 +14,8 @@ from flaxformer_mt.data.prepared.shards import (
     COUNTS,
     IDS,
     LENGTHS,
+    TEXT,
+    TEXT_LENGTHS,
     Shard,
     ShardCounts,
     read_counts,
@@ -94,8 +96,11 @@ class PreparedPairs:
         )
 
 
-def check_whole(directory: Path, manifest: Manifest) -> None:
-    """Raises ValueError if a file of a shard is missing, or a file of token ids is truncated."""
+def check_whole(directory: Path, manifest: Manifest, *, with_text: bool) -> None:
+    """Raises ValueError if a file of a shard is missing or truncated.
+
+    `with_text` also checks the text, which only subword sampling reads.
+    """
     if not _is_whole(directory / "lengths.npy", None):
         raise ValueError(
             f"the prepared corpus {directory} is damaged: {directory / 'lengths.npy'} is missing "
@@ -106,9 +111,14 @@ def check_whole(directory: Path, manifest: Manifest) -> None:
         shard = shard_directory(directory, number)
         counts = read_counts(shard) or ShardCounts()
         num_ids = {name: counts.tokens[side] + counts.pairs for side, name in enumerate(IDS)}
-        for name in (COUNTS, LENGTHS, *IDS):
-            file, num_bytes = shard / name, num_ids.get(name, 0) * size_of_id
-            if _is_whole(file, counts.pairs) and num_bytes <= file.stat().st_size:
+        num_bytes = {name: count * size_of_id for name, count in num_ids.items()}
+        if with_text:
+            lengths = shard / TEXT_LENGTHS
+            found = np.load(lengths) if _is_whole(lengths, counts.pairs) else np.zeros(1)
+            num_bytes |= {TEXT_LENGTHS: 0, TEXT: int(found.sum(dtype=np.int64))}
+        for name in (COUNTS, LENGTHS, *num_bytes):
+            file = shard / name
+            if _is_whole(file, counts.pairs) and num_bytes.get(name, 0) <= file.stat().st_size:
                 continue
             raise ValueError(
                 f"the prepared corpus {directory} is damaged: {file} is missing or has lost "

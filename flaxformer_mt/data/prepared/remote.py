@@ -22,6 +22,8 @@ from flaxformer_mt.storage.paths import (
     working_copy,
 )
 
+CONFIG = "config.json"  # `prepare` writes it beside the corpus
+_NAMES = ("shards", "tokenizer", INPUTS, "quarantine.jsonl", "lengths.npy", CONFIG, MANIFEST)
 _NUM_THREADS = 8  # requests mostly wait
 
 
@@ -32,8 +34,7 @@ class RemoteOutput:
         """Downloads the files of an earlier preparation that this machine does not have."""
         self._target = target
         self.folder = cache_folder("preparing") / target.protocol / target.path.lstrip("/")
-        sizes = file_sizes(target)
-        sizes.pop("owner.lock", None)
+        sizes = _own_files(target)
         own, theirs = self.folder / INPUTS, target / INPUTS
         if not (INPUTS in sizes and own.exists() and own.read_bytes() == theirs.read_bytes()):
             remove_tree(self.folder)  # other text was prepared here
@@ -69,8 +70,17 @@ class RemoteOutput:
     def finish(self) -> None:
         """Copies the remaining files, the manifest last, and removes the local folder."""
         self.copy()
-        upload(self.folder, self._target, [MANIFEST])
+        changed = [CONFIG] if (self.folder / CONFIG).exists() else []
+        upload(self.folder, self._target, [*changed, MANIFEST])
         shutil.rmtree(self.folder)
+
+
+def _own_files(prepared: UPath) -> dict[str, int]:
+    """Returns the names and sizes of the files that `prepare` wrote; {} if it wrote none."""
+    sizes = file_sizes(prepared)
+    if INPUTS not in sizes:
+        return {}
+    return {name: size for name, size in sizes.items() if name.partition("/")[0] in _NAMES}
 
 
 def _completes(name: str) -> bool:
@@ -86,7 +96,7 @@ def local_copy(prepared: UPath, *, with_text: bool) -> Path:
     """
     names = [
         name
-        for name in file_sizes(prepared)
+        for name in _own_files(prepared)
         if with_text or name.rpartition("/")[2] not in (TEXT, TEXT_LENGTHS)
     ]
     folder = working_copy(prepared)
@@ -94,5 +104,8 @@ def local_copy(prepared: UPath, *, with_text: bool) -> Path:
         (folder / MANIFEST).unlink(missing_ok=True)
         return folder
     with lock(folder), ThreadPoolExecutor(_NUM_THREADS) as threads:
+        for file in folder.rglob("[!.]*"):  # of another corpus that was at this address
+            if file.is_file() and file.relative_to(folder).as_posix() not in names:
+                file.unlink()
         list(threads.map(lambda name: local_file(prepared / name), names))
     return folder

@@ -40,6 +40,7 @@ class CorpusScan:
 
 def scan_corpora(
     streams: Sequence[PairStream],
+    files: Sequence[Path],
     screen: Screen,
     *,
     block_size: int,
@@ -48,11 +49,10 @@ def scan_corpora(
     max_bad_share: str,
     show_progress: bool,
 ) -> tuple[list[CorpusScan], dict[str, Any]]:
-    """Reads all corpora once; returns their counts, and {file: its fingerprint}.
+    """Reads all corpora once; returns their counts, and the fingerprint of each of `files`.
 
     Raises ValueError if a corpus has too many bad records, and as `open_corpus`.
     """
-    files = dict.fromkeys(file for stream in streams for file in stream.files)
     with contextlib.ExitStack() as stack:
         thread = ThreadPoolExecutor(1)
         stack.callback(thread.shutdown, cancel_futures=True)

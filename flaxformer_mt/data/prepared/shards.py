@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +33,11 @@ from flaxformer_mt.storage.paths import naming, write_file
 IDS = ("source.ids", "target.ids")
 LENGTHS, TEXT, TEXT_LENGTHS, COUNTS = "lengths.npy", "text", "text_lengths.npy", "shard.json"
 _EVERY = 256  # the start of every 256th pair is kept in memory
+
+
+def integer_type(largest: int) -> str:
+    """Returns the smallest type of a shard's file that holds every integer up to `largest`."""
+    return "<u2" if largest < 1 << 16 else "<u4"
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -127,8 +132,8 @@ class ShardWriter:
                 self._text.write(b"".join(sides))
             self._text_lengths.append([len(side) for side in sides])
 
-    def finish(self) -> ShardCounts:
-        """Completes the shard, and returns its counts."""
+    def finish(self, check: Callable[[], None] = lambda: None) -> ShardCounts:
+        """Completes the shard, unless `check` raises; returns its counts."""
         none = np.empty((0, 2), self._types[1])
         save_array(self._partial / LENGTHS, np.concatenate([none, *self._lengths]))
         if self._text is not None:
@@ -137,6 +142,7 @@ class ShardWriter:
         write_file(self._partial / COUNTS, values.encode())
         with naming(self._directory):
             self._files.close()
+        check()
         self._partial.rename(self._directory)
         return self.counts
 

@@ -5,6 +5,7 @@ import glob
 import gzip
 import io
 import lzma
+import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -26,8 +27,8 @@ def matching_files(folder: PathLike, name: str) -> list[str]:
         return [name]
     path = join(folder, name)
     if isinstance(path, Path):
-        pattern = join(glob.escape(str(folder)), name)
-        found = [name] if path.exists() else glob.glob(str(pattern), recursive=True)
+        pattern, root = os.path.expanduser(name), os.path.expanduser(str(folder))
+        found = [name] if path.exists() else glob.glob(pattern, root_dir=root, recursive=True)
     else:
         scheme: Any = path.protocol
         found = [f"{scheme}://{file}" for file in path.fs.glob(path.path)]
@@ -67,6 +68,14 @@ def missing_file(path: AnyPath) -> FileNotFoundError:
     )
 
 
+def existing_file(path: AnyPath) -> Path:
+    """Returns a local copy of a file at an address. Raises as `missing_file` says."""
+    try:
+        return local_file(path)
+    except FileNotFoundError as error:
+        raise missing_file(path) from error
+
+
 @contextlib.contextmanager
 def open_bytes(path: AnyPath) -> Iterator[io.BufferedIOBase]:
     """Opens a file, and decompresses `.gz`, `.xz` and `.zst`.
@@ -82,7 +91,7 @@ def open_bytes(path: AnyPath) -> Iterator[io.BufferedIOBase]:
 def open_packed(path: AnyPath) -> Iterator[io.BufferedIOBase]:
     """Opens a file without decompression. Raises as `open_bytes`."""
     try:
-        file = open(local_file(path), "rb")  # noqa: SIM115 - closed below
+        file = open(existing_file(path), "rb")  # noqa: SIM115 - closed below
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing_file(path) from error
     except IsADirectoryError as error:
@@ -99,33 +108,15 @@ def unpacked(file: io.BufferedIOBase, path: AnyPath) -> Iterator[io.BufferedIOBa
     try:
         with opener(file) if opener else contextlib.nullcontext(file) as content:
             yield content
-    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, _ZstandardError) as error:
+    except (OSError, lzma.LZMAError, zlib.error, EOFError) as error:
+        if getattr(error, "errno", None):  # not about the content
+            raise
         raise ValueError(
             f"{path} cannot be unpacked as its suffix {path.suffix} says: {error}"
         ) from error
 
 
-class _ZstandardError(ValueError):
-    """A damaged `.zst` file."""
+def _open_zstandard(file: io.BufferedIOBase) -> Any:
+    import pyarrow  # takes a tenth of a second
 
-
-class _Zstandard(io.RawIOBase):
-    """The decompressed content of a `.zst` file, of all frames together."""
-
-    def __init__(self, file: io.BufferedIOBase) -> None:
-        import pyarrow  # takes a tenth of a second
-
-        self._stream = pyarrow.input_stream(file, compression="zstd")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return self._stream.readinto(buffer)
-        except OSError as error:
-            raise _ZstandardError(str(error)) from error
-
-
-def _open_zstandard(file: io.BufferedIOBase) -> io.BufferedIOBase:
-    return io.BufferedReader(_Zstandard(file), 1 << 20)
+    return pyarrow.input_stream(file, compression="zstd")

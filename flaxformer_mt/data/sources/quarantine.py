@@ -45,7 +45,7 @@ def screen(source: PairSource, name: str) -> tuple[PairSource, list[BadRecord]]:
         try:
             pair = source[index]
         except BadRecordError as error:
-            bad.append(error.record)
+            bad.append(error.record._replace(line=index + 1))  # in this block
             continue
         if pair.source.strip() and pair.target.strip():
             good.append(index)

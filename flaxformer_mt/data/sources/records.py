@@ -47,8 +47,7 @@ def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
     import pyarrow
     import pyarrow.parquet
 
-    if not path.exists():
-        raise missing_file(path)
+    _check_is_file(path)
     try:
         table = pyarrow.parquet.read_table(local_file(path))
         table.validate(full=True)  # UTF-8
@@ -69,8 +68,7 @@ def parquet_parts(
     import pyarrow
     import pyarrow.parquet
 
-    if not path.exists():
-        raise missing_file(path)
+    _check_is_file(path)
     done = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
@@ -84,6 +82,13 @@ def parquet_parts(
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
     if not done:
         raise ValueError(f"{path} is empty; expected one pair a row.")
+
+
+def _check_is_file(path: AnyPath) -> None:
+    if not path.exists():
+        raise missing_file(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name the files in it: {path}/*.parquet")
 
 
 def _needed(names: Sequence[str], languages: tuple[str, str]) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flaxformer_mt.data.sources.demo_text import open_demo
-from flaxformer_mt.data.sources.files import PACKED, matching_files
+from flaxformer_mt.data.sources.files import PACKED, existing_file, matching_files
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.public.mtdata_corpora import mtdata_text
 from flaxformer_mt.data.sources.public.multi30k import multi30k_text
@@ -26,7 +26,7 @@ from flaxformer_mt.data.sources.text_files import (
     tsv_pairs,
 )
 from flaxformer_mt.data.sources.tfds import TfdsPairs
-from flaxformer_mt.storage.paths import AnyPath, join, local_file
+from flaxformer_mt.storage.paths import AnyPath, join
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ SOURCE_KINDS = (
     SourceKind(
         pattern=r".*\.zip",
         form='"file.zip" (of OPUS, with members such as *.de and *.en)',
-        text_files=lambda request: zip_text(local_file(request.file), request.languages),
+        text_files=lambda request: zip_text(existing_file(request.file), request.languages),
     ),
     SourceKind(
         pattern=r"hf:(?P<name>[^:\[]+):(?P<split>.+)",

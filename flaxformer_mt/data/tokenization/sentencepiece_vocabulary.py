@@ -3,7 +3,7 @@
 import functools
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, SupportsInt
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
@@ -86,11 +86,19 @@ class SentencePieceVocabulary(Vocabulary):
 
         Raises ValueError if the text is too little, or has too many characters for `max_size`.
         """
-        model = io.BytesIO()
+        model, failed = io.BytesIO(), list[Exception]()
+
+        def text() -> Iterator[str]:
+            try:
+                yield from lines
+            except Exception as error:  # SentencePiece makes a RuntimeError of it
+                failed.append(error)
+                raise
+
         try:
             train = functools.partial(
                 SentencePieceTrainer.train,
-                sentence_iterator=iter(lines),
+                sentence_iterator=text(),
                 model_writer=model,
                 model_type=model_type,
                 vocab_size=max_size,
@@ -108,6 +116,8 @@ class SentencePieceVocabulary(Vocabulary):
             )
             in_thread(train)  # it can take minutes, and ignores signals
         except RuntimeError as error:
+            if failed:
+                raise failed[0] from None
             if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
                 raise ValueError(
                     f"vocab_size={max_size} is too small for this text: its characters, "

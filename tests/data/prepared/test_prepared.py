@@ -1,6 +1,8 @@
 """Prepared corpora: the same batches as from text, also after kills, and no changed input."""
 
 import dataclasses
+import functools
+import itertools
 import json
 import os
 import shutil
@@ -16,9 +18,13 @@ from tiers import slow_after
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import BATCHES
 from flaxformer_mt.data.prepared import preparing
+from flaxformer_mt.data.prepared.blocks import Block
 from flaxformer_mt.data.prepared.manifest import Manifest
 from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
+from flaxformer_mt.data.prepared.work import Screen
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.records import RecordPairs
+from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 
 
@@ -222,6 +228,44 @@ def test_a_changed_input_is_named_and_refused(config, directory, tmp_path, compl
         prepare(dataclasses.replace(config, max_source_length=90), output)
 
 
+@pytest.mark.parametrize("part", [2, 3, 5], ids=["tokenizer", "first shard", "third shard"])
+def test_nothing_of_text_that_changes_meanwhile_is_kept(config, directory, tmp_path, part):
+    """A resumed preparation, on the text as it was, is that of text that never changed."""
+    (tmp_path / "b.tsv").write_bytes(text := (directory / "b.tsv").read_bytes())
+    train = CorpusConfig(pairs=("b.tsv",))
+    config = dataclasses.replace(config, directory=str(tmp_path), train=train, exclude=())
+    expected = prepare(config, tmp_path / "expected", shard_size=64)
+    parts = itertools.count(2)
+
+    def change() -> None:
+        if next(parts) == part:
+            (tmp_path / "b.tsv").write_bytes(text.replace(b"hund", b"hand"))
+
+    with pytest.raises(ValueError, match=r"b.tsv has changed"):
+        prepare(config, tmp_path / "prepared", shard_size=64, after_part=change)
+    (tmp_path / "b.tsv").write_bytes(text)
+    found = prepare(config, tmp_path / "prepared", shard_size=64)
+    assert (found.tokenizer, found.corpora) == (expected.tokenizer, expected.corpora)
+
+
+def test_a_changed_vocabulary_is_named_and_refused(config, tmp_path):
+    write(tmp_path / "a.tsv", [f"{s}\t{s}" for s in sentences(0, 300)])
+    special = [f"{name}\t1" for name in ("<PAD>", "<UNK>", "<S>", "</S>")]
+    write(tmp_path / "words.tsv", [*special, "hund\t9", "katze\t8"])
+    tokenizer = TokenizerConfig(kind="word", source_vocab="words.tsv", target_vocab="words.tsv")
+    config = dataclasses.replace(
+        config,
+        directory=str(tmp_path),
+        train=CorpusConfig(pairs=("a.tsv",)),
+        exclude=(),
+        tokenizer=tokenizer,
+    )
+    prepare(config, tmp_path / "prepared")
+    write(tmp_path / "words.tsv", [*special, "hund\t9", "baum\t8"])
+    with pytest.raises(ValueError, match=r"words.tsv has changed"):
+        prepare(config, tmp_path / "prepared")
+
+
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_new_file_of_a_pattern_is_named_and_refused(config, directory, tmp_path, complete):
     text = (directory / "b.tsv").read_bytes()
@@ -258,8 +302,35 @@ def test_other_settings_are_refused_by_training(config, tmp_path):
     assert "weights needs one number for each" in refusal(
         train=CorpusConfig(pairs=("a.tsv",), weights=(2.0,))
     )
+    assert "data.train.limit: 0 -> 10" in refusal(train=dataclasses.replace(config.train, limit=10))
+    languages = ("de", "de", "fr", "de", "de")
+    tagged = dataclasses.replace(config.train, target_languages=languages)
+    of_set = dataclasses.replace(config.validation, target_languages=("de",))
+    assert "data.train.target_languages: none -> de, fr" in refusal(
+        train=tagged, validation=of_set, test=CorpusConfig(), exclude=()
+    )
     (tmp_path / "prepared" / "manifest.json").unlink()
     assert "no complete prepared corpus" in refusal()
+
+
+def test_lost_text_is_named_where_it_is_read(config, tmp_path):
+    tokenizer = dataclasses.replace(config.tokenizer, sampling_alpha=0.5)
+    prepare(dataclasses.replace(config, tokenizer=tokenizer), tmp_path / "prepared")
+    text = tmp_path / "prepared" / "shards" / "00001" / "text"
+    text.write_bytes(text.read_bytes()[:-1])
+    config = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
+    build(config, tmp_path / "tokenizer")
+    with pytest.raises(ValueError, match="00001/text is missing or has lost data"):
+        build(dataclasses.replace(config, tokenizer=tokenizer), tmp_path / "tokenizer")
+
+
+def test_a_bad_row_of_a_later_block_has_its_own_number():
+    rows = [{"en": "a", "de": "b"}] * 5 + [{"en": "a"}]
+    table = RecordPairs(rows, ("en", "de"), "table")
+    read = functools.partial(SelectedPairs, table, range(4, 6))
+    block = Block(name="table", tag="", first=4, size=2, share=1.0, read=read)
+    (bad,) = Screen({})(block).bad
+    assert bad.line == 6
 
 
 def test_a_run_on_text_resumes_on_its_prepared_corpus(config, tmp_path):

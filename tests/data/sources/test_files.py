@@ -9,8 +9,8 @@ def test_both_sides_of_a_pattern_have_one_order(tmp_path):
         (tmp_path / name).touch()
     found = matching_pairs(tmp_path, "news*.en", "news*.de")
     assert sorted(found) == [
-        (str(tmp_path / "news.dev.en"), str(tmp_path / "news.dev.de")),
-        (str(tmp_path / "news.en"), str(tmp_path / "news.de")),
+        ("news.dev.en", "news.dev.de"),
+        ("news.en", "news.de"),
     ]
 
 
@@ -18,4 +18,16 @@ def test_a_folder_may_have_the_characters_of_a_pattern(tmp_path):
     folder = tmp_path / "old [1]"
     folder.mkdir()
     (folder / "p-1.en").touch()
-    assert matching_files(folder, "p-*.en") == [str(folder / "p-1.en")]
+    assert matching_files(folder, "p-*.en") == ["p-1.en"]
+
+
+def test_the_names_of_a_pattern_start_in_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "data" / "sub").mkdir(parents=True)
+    (tmp_path / "data" / "sub" / "p-1.en").touch()
+    for folder, name in (("data", "**/p-*.en"), ("~/data", "sub/p-?.en")):
+        assert matching_files(folder, name) == ["sub/p-1.en"]
+    whole = str(tmp_path / "data" / "sub" / "p-1.en")
+    for name in (str(tmp_path / "data" / "*" / "p-*.en"), "~/data/sub/*.en"):
+        assert matching_files("elsewhere", name) == [whole]

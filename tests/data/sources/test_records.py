@@ -56,6 +56,16 @@ def test_unusable_parquet_is_explained(tmp_path):
         read(opened("a.parquet", tmp_path, ("fr", "de")))
 
 
+@pytest.mark.parametrize("read_parts", [False, True])
+def test_a_folder_of_parquet_files_is_explained(tmp_path, read_parts):
+    (tmp_path / "a.parquet").mkdir()
+    write_parquet(tmp_path / "a.parquet" / "part-0.parquet", COLUMNS["by language"])
+    with pytest.raises(ValueError, match=r"a\.parquet is a folder; name the files in it"):
+        if read_parts:
+            next(parquet_parts(tmp_path / "a.parquet", ("en", "de"), 2))
+        opened("a.parquet", tmp_path)
+
+
 def test_a_row_of_other_types_is_explained(tmp_path):
     write_parquet(tmp_path / "a.parquet", {"day": [datetime.date(2026, 1, 2)], "bytes": [b"a"]})
     with pytest.raises(ValueError, match=r"a\.parquet, line 1: expected .* got .*2026-01-02"):

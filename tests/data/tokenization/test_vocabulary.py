@@ -84,6 +84,15 @@ def test_text_that_spells_a_special_token_does_not_get_it():
     assert vocabulary.detokenize(ids) == "the </s> <s> <pad> <unk> cat"
 
 
+def test_an_error_of_the_text_is_not_one_of_the_vocabulary():
+    def lines():
+        yield from ["the dog sleeps"] * 100
+        raise OSError("a process that prepares text has ended")
+
+    with pytest.raises(OSError, match="^a process that prepares text has ended$"):
+        SentencePieceVocabulary.learn(lines(), max_size=300)
+
+
 def test_an_interruption_does_not_wait_until_the_vocabulary_is_learnt():
     ended = threading.Event()
 
