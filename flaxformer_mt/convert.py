@@ -160,7 +160,8 @@ def export_model(arguments: ConvertArguments) -> None:
 
 def _failed(arguments: ConvertArguments) -> AnyPath:
     """Returns where an export is kept that failed its verification."""
-    return as_path(f"{arguments.output}.failed")
+    output = as_path(arguments.output)
+    return output.with_name(f"{output.name}.failed")
 
 
 def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) -> None:

@@ -102,6 +102,7 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
             max_target_length=min(data.max_target_length, 64),
             tokens_per_batch=64 * max(8, num_devices),
             num_buckets=1,
+            prepared="",
         ),
         model=dataclasses.replace(
             model,
@@ -122,6 +123,10 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
             validation_pairs=min(training.validation_pairs, 4),
             patience=0,
             init_from="",
+            decay_steps=0,
+            trainable=(),
+            lora_rank=0,
+            lora_alpha=0.0,
         ),
         decoding=dataclasses.replace(config.decoding, max_target_length=16, min_target_length=0),
         mesh=dataclasses.replace(config.mesh, tokens_per_device=0, memory_limit=""),

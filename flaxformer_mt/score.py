@@ -45,6 +45,7 @@ class ScoreArguments(LineOutputArguments):
 def score(arguments: ScoreArguments) -> None:
     """Runs `score`: checks both files, loads the model, and writes one line for each pair."""
     from flaxformer_mt.runtime.processes import map_over_processes
+    from flaxformer_mt.translation.segments import tag_lines
 
     files = open_parallel(arguments.source, arguments.target)
     if not files[0].num_lines:
@@ -56,6 +57,10 @@ def score(arguments: ScoreArguments) -> None:
         digests = {"source": files[0].digest, "target": files[1].digest}
         model = translator.fingerprint
         output.begin(settings_of(arguments, without=WITHOUT_EFFECT, files=digests, model=model))
+        language = arguments.target_language or None
+        if translator.tokenizer.needs_tag:  # before any line is written
+            for number, line in zip(numbers, files[0].lines(numbers.start), strict=False):
+                tag_lines([line], translator.tokenizer, language, first_line=number + 1)
         source, target = (file.lines(numbers.start + output.num_done) for file in files)
         pairs = zip(source, target, strict=True)
         sizes = batch_sizes(PAIRS_AT_ONCE)
@@ -69,7 +74,7 @@ def score(arguments: ScoreArguments) -> None:
                 return translator.score(
                     [source for source, _ in batch[mine]],
                     [target for _, target in batch[mine]],
-                    target_language=arguments.target_language or None,
+                    target_language=language,
                     length_penalty=arguments.length_penalty,
                     details=arguments.details or arguments.attention,
                     first_line=first + mine.start,

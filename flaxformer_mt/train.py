@@ -210,20 +210,21 @@ def train(
             with exit_if_peer_lost(), signals as stopped:
                 loop = Loop(run, (state, progress), reporter, stopped)
                 ending = loop()
-            run.checkpoints.close()
+                run.checkpoints.close()
         except BaseException as error:
             reason = f"error: {error}" if isinstance(error, Exception) else "interrupted"
-            with contextlib.suppress(OSError):  # the disk may be full
+            with contextlib.suppress(Exception):
+                if jax.process_count() == 1:  # others may not arrive
+                    run.checkpoints.close()  # completes a save in the background
+            with contextlib.suppress(Exception), contextlib.closing(reporter):  # a full disk
                 reporter.end(run.checkpoints.latest_step() or 0, reason, show=False)
-            with contextlib.suppress(OSError):
-                reporter.close()
             raise
         reporter.close()
         if ending != "complete":
             step = int(loop.state.step)
             print_from_first(f"stopped at step {step}, saved; the same command goes on from there")
             return ending
-        average(config, workdir)
+        average(config, workdir, quiet=quiet)
         if not quiet:
             show_result(run, workdir)
         return ending
@@ -287,11 +288,10 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
     return f"{''.join(parts)}\n{kernels}\nworkdir     {workdir}, {start}"
 
 
-def average(config: Config, workdir: str) -> None:
+def average(config: Config, workdir: str, *, quiet: bool = False) -> None:
     """Averages checkpoints as the config says.
 
-    It omits checkpoints of the first two thirds of the run, which are much worse. Only a short run
-    still has them.
+    It omits checkpoints of the first two thirds of the run, which only a short run still has.
     """
     last, best = config.training.average_last, config.training.average_best
     if last:
@@ -300,7 +300,9 @@ def average(config: Config, workdir: str) -> None:
         last = min(last, sum(3 * step > 2 * steps[-1] for step in steps))
     if last or best:
         averaged = average_checkpoints(workdir, last=last or None, best=best or None, or_fewer=True)
-        print_from_first(f"averaged the checkpoints of steps {', '.join(map(str, averaged.steps))}")
+        steps = ", ".join(map(str, averaged.steps))
+        if not quiet:
+            print_from_first(f"averaged the checkpoints of steps {steps}")
 
 
 def show_result(run: Run, workdir: str) -> None:

@@ -93,7 +93,8 @@ def translate(arguments: TranslateArguments) -> None:
         files |= {name: file.digest for name, file in demands.items()}
         model = translator.fingerprint
         output.begin(settings_of(arguments, without=WITHOUT_EFFECT, files=files, model=model))
-        if text and (demands or arguments.target_language):  # before any line is written
+        is_tagged = arguments.target_language or translator.tokenizer.needs_tag
+        if text and (demands or is_tagged):  # before any line is written
             language = arguments.target_language or None
             for start, batch, of_batch in lines.batches(0, itertools.repeat(LINES_AT_ONCE)):
                 translator.check(
@@ -125,7 +126,7 @@ class Lines(NamedTuple):
 
     def batches(
         self, num_done: int, sizes: Iterator[int]
-    ) -> Iterator[tuple[int, Text, dict[str, list[Any]]]]:
+    ) -> Iterator[tuple[int, Text, dict[str, Any]]]:
         """Yields (number of the first line, lines, arguments of `Translator.translate`).
 
         Args:
@@ -153,7 +154,7 @@ class Lines(NamedTuple):
 
 def _batches_of_standard_input(
     num_done: int, sizes: Iterator[int]
-) -> Iterator[tuple[int, Text, dict[str, list[Any]]]]:
+) -> Iterator[tuple[int, Text, dict[str, Any]]]:
     start = 0
     for batch in standard_input(sizes):
         lines = batch.lines[max(0, num_done - start) :]
@@ -232,12 +233,15 @@ def _translate_batches(
             num_unknown += sum(bool(hypotheses[0].unknown) for hypotheses in results)
             bar.update(len(results))
     if num_unknown and is_first():
-        _report_unknown_words(num_unknown, num_lines, translator.config.copy_unknown)
+        copied = "copies of them are in the translation"
+        if lines.demands:
+            copied += ", but not in lines with a prefix or constraints"
+        what = copied if translator.config.copy_unknown else "they are not in the translation"
+        _report_unknown_words(num_unknown, num_lines, what)
 
 
-def _report_unknown_words(number: int, total: int, copied: bool) -> None:
+def _report_unknown_words(number: int, total: int, what: str) -> None:
     lines = "1 line" if total == 1 else f"{total:,} lines"
-    what = "copies of them are in the translation" if copied else "they are not in the translation"
     print(
         f"{number:,} of {lines} had words that the model does not know: {what}; --json names them",
         file=sys.stderr,

@@ -12,6 +12,7 @@ import tracemalloc
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -82,6 +83,7 @@ class Shouter:
         self.first_batch: int | None = None
 
     fingerprint = "parameters"
+    tokenizer = SimpleNamespace(needs_tag=False)
 
     def load(self, workdir: str, *, which: str, dtype: str | None) -> "Shouter":
         self.loaded.append((workdir, which))
@@ -889,6 +891,29 @@ class TestScore:
         assert score.main(["--workdir=w", "--source=s", "--target=t"]) == 2
         assert "s has 2 lines but t has 1" in capsys.readouterr().err
         assert not shouter.loaded
+
+
+@pytest.mark.parametrize("command", ["translate", "score"])
+def test_a_missing_tag_is_found_before_the_first_line(
+    command: str, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(lines: list[str], *_: object, first_line: int, **__: object) -> list[str]:
+        for number, line in enumerate(lines, first_line):
+            if not line.startswith(">>"):
+                raise ValueError(f"line {number} has no tag")
+        return lines
+
+    shouter.tokenizer = SimpleNamespace(needs_tag=True)
+    shouter.check = lambda lines, *, first_line, **_: refuse(lines, first_line=first_line)
+    lines = ">>fr<< a\n" * 1500 + "b\n"
+    for name in "st":
+        (work / name).write_text(lines)
+    files = ["--input=s"] if command == "translate" else ["--source=s", "--target=t"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flaxformer_mt.translation.segments.tag_lines", refuse)
+        assert cli.main([command, "--workdir=w", *files, "--output=out"]) == 2
+    assert "line 1501 has no tag" in capsys.readouterr().err
+    assert not shouter.calls
 
 
 class TestEvaluate:

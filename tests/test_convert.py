@@ -248,3 +248,9 @@ def test_arguments_that_contradict_each_other_are_refused(arguments, message, ca
         convert.main(["--workdir", "w", *arguments])
     assert stop.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("output", ["out", "out/", "/tmp/out/"])
+def test_a_failed_export_is_beside_its_output(output):
+    arguments = convert.ConvertArguments(workdir="w", output=output)
+    assert str(convert._failed(arguments)) == f"{output.rstrip('/')}.failed"

@@ -8,6 +8,7 @@ from flaxformer_mt.config import SHIPPED, Config, load_config
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.planning.hardware import hosts_of
 from flaxformer_mt.rehearse import main, toy_config
+from flaxformer_mt.training.optimizer import make_schedule
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,16 @@ def test_every_config_has_a_toy_version_that_keeps_its_text(name):
     expected = config.data.validation if config.data.test == CorpusConfig() else config.data.test
     assert toy.data.test.pairs == expected.pairs
     assert isinstance(toy, Config)
+
+
+def test_settings_of_the_large_model_do_not_reach_the_toy():
+    config = load_config("demo")
+    changes = {"schedule": "wsd", "decay_steps": 700, "trainable": ("decoder_3/.*",)}
+    training = dataclasses.replace(config.training, **changes, lora_rank=0)
+    data = dataclasses.replace(config.data, prepared="corpus")
+    toy = toy_config(dataclasses.replace(config, training=training, data=data), 100, num_devices=8)
+    make_schedule(toy.training, toy.model.d_model)
+    assert toy.training.trainable == () and toy.data.prepared == ""
 
 
 def test_bad_arguments_are_named(tmp_path, capsys):

@@ -19,13 +19,15 @@ import pytest
 from tiers import slow_after
 from tiny_run import CONFIG, losses, metric_lines, params, start, two_processes, wait_for_step
 
+from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps
 from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.checkpoints.reading import rank_steps, read_extras
+from flaxformer_mt.checkpoints.workdir import check_workdir
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.train import main, train
-from flaxformer_mt.training.step import Metrics
+from flaxformer_mt.training.step import Metrics, make_train_step
 from flaxformer_mt.training.validation import Validation
 
 
@@ -347,11 +349,48 @@ def test_a_full_disk_is_one_message_and_the_run_resumes(
 
 
 def test_another_training_state_is_refused_by_field(short):
-    config = changed(SHORT, training={"optimizer": "lion", "ema_decay": 0.9})
+    changes = {"optimizer": "lion", "ema_decay": 0.9, "weight_decay": 0.1}
     with pytest.raises(
-        ValueError, match=r"(?s)optimizer: 'adam' -> 'lion'.*ema_decay: 0\.0 -> 0\.9"
+        ValueError,
+        match=r"(?s)'adam' -> 'lion'.*ema_decay: 0\.0 -> 0\.9.*weight_decay: 0\.0 -> 0\.1",
     ):
-        train(config, str(short), quiet=True)
+        train(changed(SHORT, training=changes), str(short), quiet=True)
+
+
+def test_kernels_may_change_between_starts(short):
+    check_workdir(short, changed(SHORT, model={"kernels": "reference", "remat": "full"}))
+    with pytest.raises(ValueError, match=r"model\.norm: 'post' -> 'pre'"):
+        check_workdir(short, changed(SHORT, model={"norm": "pre"}))
+
+
+def test_a_prepared_corpus_is_no_workdir(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "config.json").write_text(to_json(SHORT))
+    (tmp_path / "tokenizer").mkdir()
+    with pytest.raises(ValueError, match="is a prepared corpus; choose another --workdir"):
+        train(SHORT, str(tmp_path), quiet=True)
+    assert (tmp_path / "tokenizer").exists()
+
+
+def test_a_checkpoint_is_whole_if_the_next_update_fails(tmp_path, without_compilation, monkeypatch):
+    """The save is still running at the error."""
+    make = make_train_step
+
+    def fail(*arguments):
+        step = make(*arguments)
+
+        def step_or_fail(state, batch):
+            if state.step == 2:
+                raise ValueError("no third update")
+            return step(state, batch)
+
+        return step_or_fail
+
+    monkeypatch.setattr("flaxformer_mt.train.make_train_step", fail)
+    with pytest.raises(ValueError, match="no third update"):
+        train(SHORT, str(tmp_path), quiet=True)
+    assert saved_steps(tmp_path / "checkpoints") == [2]
+    assert not find_damage(tmp_path / "checkpoints" / "2")
 
 
 def test_endless_skipping_is_refused(tmp_path, monkeypatch, without_compilation):

@@ -106,6 +106,10 @@ def _no_training_run(workdir: AnyPath) -> FileNotFoundError:
 
 
 def _read_whole(path: AnyPath) -> Params:
+    if not path.exists():
+        raise OSError(
+            f"checkpoint {path} is gone: a running training keeps newer ones. Start again"
+        )
     if damage := find_damage(path):
         raise OSError(f"checkpoint {path} is damaged: {damage}")
     return read_params(path)

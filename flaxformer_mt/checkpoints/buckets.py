@@ -60,7 +60,7 @@ def readable(checkpoint: AnyPath, items: Collection[str]) -> Path:
     folder = _folder_of_copies(f"{checkpoint} {(checkpoint / COMMITTED).read_text()}")
     for item in items:
         if not (folder / item).is_dir():
-            download(checkpoint / item, folder / item)
+            download(checkpoint / item, folder / f"{item}.partial").rename(folder / item)
     return folder
 
 

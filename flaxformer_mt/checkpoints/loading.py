@@ -82,7 +82,7 @@ def _warn_if_outdated(extras: dict[str, Any], steps: list[int]) -> None:
 # Fields of the model's config that do not change the meaning of the parameters.
 MAY_DIFFER = (
     *("dropout", "attention_dropout", "activation_dropout"),
-    *("dtype", "layer_loop", "remat"),
+    *("dtype", "kernels", "layer_loop", "remat"),
 )
 
 

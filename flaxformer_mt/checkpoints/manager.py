@@ -259,8 +259,13 @@ class Checkpoints:
             remove_tree(self._outdated)
 
     def _failure(self, error: Exception) -> OSError:
-        steps = saved_steps(self.directory)
-        newest = f"the newest checkpoint there is step {steps[-1]}" if steps else "there is none"
+        try:
+            steps = saved_steps(self.directory)
+            newest = (
+                f"the newest checkpoint there is step {steps[-1]}" if steps else "there is none"
+            )
+        except Exception:  # a bucket that does not answer
+            newest = "its checkpoints cannot be listed either"
         return write_failure(f"checkpoint {self._saving}", self.directory, error, newest)
 
 

@@ -1,5 +1,6 @@
 """Checks and prepares the workdir of a run."""
 
+import dataclasses
 import tempfile
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from flaxformer_mt.checkpoints.buckets import is_whole
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps, was_saved, write_failure
 from flaxformer_mt.checkpoints.reading import rank_steps, read_extras, whole_steps
 from flaxformer_mt.config import CONFIG_FILE, Config, config_from_dict, differences
+from flaxformer_mt.data.prepared.manifest import MANIFEST
 from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, make_folder, remove_tree
 
 
@@ -38,13 +40,21 @@ def check_workdir(
     """
     workdir = as_path(workdir).absolute()
     make_workdir(workdir)
+    if (workdir / MANIFEST).exists():
+        raise ValueError(
+            f"{workdir} is a prepared corpus; choose another --workdir (and keep this one as "
+            "--data.prepared)"
+        )
     directory = workdir / "checkpoints"
     newest_first = (directory / str(step) for step in reversed(saved_steps(directory)))
     newest_whole = next((path for path in newest_first if not find_damage(path)), None)
     if newest_whole is None:
         return
     saved = read_extras(newest_whole)
-    lines = differences(config_from_dict(saved["config"]).model, config.model, where="model")
+    # These fields change speed, memory and rounding, not the model.
+    free = {name: getattr(config.model, name) for name in ("kernels", "layer_loop", "remat")}
+    before = dataclasses.replace(config_from_dict(saved["config"]).model, **free)
+    lines = differences(before, config.model, where="model")
     if tokenizer_fingerprint is not None and saved["tokenizer"] != tokenizer_fingerprint:
         lines.append(f"tokenizer: {saved['tokenizer']} -> {tokenizer_fingerprint}")
     if lines:

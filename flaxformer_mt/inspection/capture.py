@@ -13,6 +13,7 @@ from jaxtyping import Float
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.translation.checks import check_text
 from flaxformer_mt.translation.segments import tag_lines
 from flaxformer_mt.translation.translator import Translator
 
@@ -76,6 +77,8 @@ def capture(translator: Translator, source: str, target: str | None = None) -> A
         is longer than the translator reads.
     """
     tokenizer = translator.tokenizer
+    check_text(source, "the source")
+    check_text(target or "", "the target")
     (source,) = tag_lines([source], tokenizer, None)
     inputs = tokenizer.source.tokenize(source)
     if len(inputs) < 2:

@@ -8,7 +8,7 @@ the reference.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import flax.struct
 import jax
@@ -166,6 +166,13 @@ class SearchKernels:
     """Groups of sentences that are dispatched before the results of the first are read."""
 
 
+def _identity(x: Any) -> str:
+    """Returns the full name of a function or class of this package or of JAX; else its repr."""
+    package = (getattr(x, "__module__", None) or "").split(".")[0]
+    is_ours = callable(x) and package in (__name__.split(".")[0], "jax")
+    return f"{x.__module__}.{x.__qualname__}" if is_ours else repr(x)
+
+
 @dataclasses.dataclass(frozen=True)
 class Kernels:
     """The implementations of the operations for one device; the defaults are the reference."""
@@ -179,8 +186,12 @@ class Kernels:
     search: SearchKernels = SearchKernels()
 
     def __repr__(self) -> str:
-        """Returns the name, which is the same in every process (the trace cache needs that)."""
-        return f"Kernels({self.name!r})"
+        """Returns the name and the names of the functions, for the trace cache.
+
+        It is the same in every process, unless a function is defined outside this package.
+        """
+        parts = *vars(self).values(), *vars(self.search).values()
+        return f"Kernels({', '.join(_identity(x) for x in parts if x is not self.search)})"
 
     def attention(
         self,

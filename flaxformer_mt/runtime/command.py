@@ -82,8 +82,8 @@ def memory_problem(error: BaseException) -> str:
         f"out of memory: {reason}\n"
         "Training: --mesh.memory-limit 14GB (less than the device has) divides each batch into "
         "parts that fit, with the same result; --model.remat and a smaller "
-        "--data.tokens-per-batch also reduce memory. The newest checkpoint is "
-        "whole: the same command continues from it.\n"
+        "--data.tokens-per-batch (on resume with --accept-changed-data) also reduce memory. "
+        "The newest checkpoint is whole: the same command continues from it.\n"
         "Translating, scoring: lower --decoding.tokens-per-batch; --resume continues after the "
         "finished lines"
     )
@@ -92,7 +92,7 @@ def memory_problem(error: BaseException) -> str:
 def message_of(error: Exception) -> str:
     """Returns the message of an error, with the file name and, for a full disk, a remedy."""
     if not isinstance(error, OSError) or not error.strerror:
-        return str(error)
+        return str(error) or type(error).__name__
     text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if error.errno not in FULL:
         return text

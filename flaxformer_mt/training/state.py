@@ -148,8 +148,10 @@ def check_same_state(saved: TrainingConfig, config: TrainingConfig) -> None:
         for line in differences(saved, config, where="training")
         if line.split(":")[0].removeprefix("training.") in fields
     ]
-    if bool(saved.ema_decay) != bool(config.ema_decay):
-        lines.append(f"training.ema_decay: {saved.ema_decay} -> {config.ema_decay}")
+    for name in ("ema_decay", "weight_decay"):  # other values have the same arrays
+        before, now = getattr(saved, name), getattr(config, name)
+        if bool(before) != bool(now):
+            lines.append(f"training.{name}: {before} -> {now}")
     if lines:
         raise ValueError(
             "the checkpoints of this run hold another training state (there -> here):\n  "

@@ -74,6 +74,7 @@ class Validation:
             self.data.tokenizer,
             self.config.decoding,
             max_source_length=self.config.data.max_source_length,
+            target_language=self.config.data.target_language,
             source_language=self.config.data.source_language,
         )
 

@@ -19,7 +19,7 @@ from flaxformer_mt.translation.setup import Setup
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) -> list[float]:
+def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float] | None) -> list[float]:
     """Returns the weights with sum 1, equal ones if none are given.
 
     Raises ValueError unless all members have the same vocabularies and a weight above 0.
@@ -36,11 +36,11 @@ def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float]) ->
                     f"vocabularies of models 1 and {number} differ ({ours.size} and {theirs.size} "
                     "tokens): train them with the same tokenizer files"
                 )
-    given = list(weights) or [1.0] * len(tokenizers)
+    given = list(weights or ()) or [1.0] * len(tokenizers)
     if len(given) != len(tokenizers) or not all(0 < weight < float("inf") for weight in given):
         raise ValueError(
             f"an ensemble needs one weight above 0 for each of its {len(tokenizers)} models, or "
-            f"none, but got {list(weights)}"
+            f"none, but got {given}"
         )
     return [weight / sum(given) for weight in given]
 
@@ -109,6 +109,13 @@ def as_list(items: Any, name: str) -> list[Any]:
     return list(items)
 
 
+def as_lists(sentences: Any, *others: Any) -> list[Any]:
+    """Returns lists of one item if the sentences are one string, else all arguments as they are."""
+    if not isinstance(sentences, str):
+        return [sentences, *others]
+    return [[sentences], *(None if x is None else [x] for x in others)]
+
+
 def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1) -> list[str]:
     """Returns the sentences, without the line break at the end of each line of a file.
 
@@ -116,10 +123,14 @@ def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1
     """
     lines = as_list(sentences, name)
     for line, text in enumerate(lines, start=first_line):
-        what = f"line {line}: each of the {name}"
-        expect(isinstance(text, str), what, "a string", text)
-        expect(not _SURROGATE.search(text), what, "a string without surrogates", text)
+        check_text(text, f"line {line}: each of the {name}")
     return [text.removesuffix("\n") for text in lines]
+
+
+def check_text(text: Any, name: str) -> None:
+    """Raises ValueError unless `text` is a string that can be encoded."""
+    expect(isinstance(text, str), name, "a string", text)
+    expect(not _SURROGATE.search(text), name, "a string without surrogates", text)
 
 
 def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | None]:
@@ -134,7 +145,8 @@ def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | No
     for line, prefix in enumerate(prefixes, start=first_line):
         is_right = isinstance(prefix, str | None)
         expect(is_right, f"line {line}: the prefix", "a string or None", prefix)
-    return prefixes
+        check_text(prefix or "", f"line {line}: the prefix")
+    return [prefix and prefix.removesuffix("\n") for prefix in prefixes]  # lines of a file
 
 
 def as_constraints(constraints: Any, num_lines: int, first_line: int) -> list[list[str] | None]:
@@ -153,6 +165,8 @@ def as_constraints(constraints: Any, num_lines: int, first_line: int) -> list[li
         phrases = list(given) if is_list else None
         is_right = given is None or (is_list and all(isinstance(p, str) for p in phrases or ()))
         expect(is_right, f"line {line}: the constraints", wanted, given)
+        for phrase in phrases or ():
+            check_text(phrase, f"line {line}: a phrase of the constraints")
         checked.append(phrases)
     return checked
 

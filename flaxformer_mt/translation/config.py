@@ -4,7 +4,7 @@ import dataclasses
 import math
 import numbers
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -143,15 +143,18 @@ class DecodingConfig:
         return math.ceil(min(self.length_limit(source_length), least))
 
 
-def changed_config(config: DecodingConfig, changes: Mapping[str, Any]) -> DecodingConfig:
-    """Returns `config` with the changes that are not None, checked like a new one."""
+def changed_config(
+    config: DecodingConfig, changes: Mapping[str, Any], arguments: Sequence[str] = ()
+) -> DecodingConfig:
+    """Returns `config` with the changes that are not None, checked like a new one.
+
+    The message about an unknown name suggests a field, or another of the caller's `arguments`.
+    """
     names = [field.name for field in dataclasses.fields(DecodingConfig)]
     for name in changes:
         if name not in names:
-            others = ("prefixes", "constraints", "details", "first_line")
-            raise ValueError(
-                f"decoding has no field {name!r}: {did_you_mean(name, [*names, *others])}"
-            )
+            hint = did_you_mean(name, [*names, *arguments])
+            raise ValueError(f"decoding has no field {name!r}: {hint}")
     given: dict[str, Any] = {
         name: new.item() if isinstance(new, np.generic) else new  # as Python's own number
         for name, new in changes.items()

@@ -10,7 +10,7 @@ from flaxformer_mt.data.sources.language_tags import split_tag
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.evaluation.quality_flags import Flag, check
-from flaxformer_mt.translation.checks import check_target_tokens, expect
+from flaxformer_mt.translation.checks import check_target_tokens, check_text, expect
 from flaxformer_mt.translation.requests import Request
 from flaxformer_mt.translation.results import (
     NO_DETAILS,
@@ -39,20 +39,24 @@ def describe(
     """
     config = setup.config
     every = with_details or config.flag_faults
-    chosen = [i for i, r in enumerate(requests) if every or (r.unknown and config.copy_unknown)]
+    bound = {r.line for r in requests if r.phrases or r.prefix.most_tokens}
+    copying = [bool(r.unknown) and config.copy_unknown and r.line not in bound for r in requests]
+    chosen = [i for i, copies in enumerate(copying) if every or copies]
     pairs = [(requests[i], one) for i in chosen for one in found[i]]
     examples = [Example(r.inputs, np.asarray(h.tokens, np.int32)) for r, h in pairs]
     limits = [request.limit(config) for request, _ in pairs]
     lines = [request.line for request, _ in pairs]
     scores = score_examples(examples, limits, setup, with_attention=True, lines=lines)
     in_order = (
-        _describe_one(*pair, make_details(example, score, setup.tokenizer), setup)
+        _describe_one(
+            *pair, make_details(example, score, setup.tokenizer), setup, pair[0].line not in bound
+        )
         for pair, example, score in zip(pairs, examples, scores, strict=True)
     )
     described = [list(hypotheses) for hypotheses in found]
     for i in chosen:
         described[i] = [next(in_order) for _ in found[i]]
-        if requests[i].unknown and config.strategy != "sample":
+        if copying[i] and config.strategy != "sample":
             described[i] = distinct(described[i])  # copies can make texts equal
     for i, request in enumerate(requests):
         unknown = tuple(word.text for word in request.unknown)
@@ -62,15 +66,14 @@ def describe(
 
 
 def _describe_one(
-    request: Request, hypothesis: Hypothesis, details: TokenDetails, setup: Setup
+    request: Request, hypothesis: Hypothesis, details: TokenDetails, setup: Setup, is_free: bool
 ) -> Hypothesis:
-    """Returns a hypothesis with details, flags and copies of unknown words."""
+    """Returns a hypothesis with details, flags and, in a free line, copies of unknown words."""
     config, target, text = setup.config, setup.tokenizer.target, hypothesis.text
     flags = None
     if config.flag_faults:
         at_limit = len(hypothesis.tokens) >= request.limit(config)
         flags = _flags(request.inputs, text, details, setup, at_limit, request.num_unread)
-    is_free = not request.phrases and not request.prefix.most_tokens
     if request.unknown and config.copy_unknown and is_free:
         tokens, attention = hypothesis.tokens, details.attention
         text = copy_unknown_words(text, tokens, attention, request.unknown, target)
@@ -138,6 +141,8 @@ def make_example(
     inputs = _tokenize(source, read)
     is_right = isinstance(target, str | Iterable) and not isinstance(target, bytes)
     expect(is_right, f"target {line}:", "a string or a list of token ids", target)
+    if isinstance(target, str):
+        check_text(target, f"target {line}:")
     targets = _tokenize(target, vocabulary) if isinstance(target, str) else list(target)
     if targets or len(inputs) > 1:  # the translation of a blank line has no tokens
         check_target_tokens(targets, vocabulary.size, vocabulary.eos_id, line)

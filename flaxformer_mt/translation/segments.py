@@ -188,10 +188,9 @@ def truncate(
 
 
 def _warn(line: int, length: int, side: str, limit: int, what: str) -> None:
-    warnings.warn(
-        f"line {line}: {length:,} {side} tokens, but max_{side}_length is {limit}; {what}.",
-        stacklevel=2,
-    )
+    # Without a registry, no text is kept, and equal texts of two calls are both shown.
+    text = f"line {line}: {length:,} {side} tokens, but max_{side}_length is {limit}; {what}."
+    warnings.warn_explicit(text, UserWarning, __file__, 1)
 
 
 def split_sentences(line: str, language: str) -> list[str]:

@@ -31,6 +31,7 @@ from flaxformer_mt.translation.checks import (
     as_checkpoint_name,
     as_constraints,
     as_list,
+    as_lists,
     as_path,
     as_prefixes,
     as_sentences,
@@ -55,6 +56,8 @@ from flaxformer_mt.translation.searching import schedule, score_examples, search
 from flaxformer_mt.translation.segments import segment_lines, tag_lines
 from flaxformer_mt.translation.setup import Ensemble, Setup, suppressed_tokens
 from flaxformer_mt.translation.word_ends import TargetWords
+
+_ARGUMENTS = ("prefixes", "constraints", "target_language", "details", "first_line")
 
 
 class Translator:
@@ -194,8 +197,9 @@ class Translator:
 
         Returns one list for each sentence, in order (for one string: that list): up to
         `num_hypotheses` hypotheses with different texts, best first. Of equal texts with different
-        tokens, only the best one is returned. (Strategy "mbr" orders by utility; "sample" returns
-        samples as they come, and some can be equal.) A blank sentence has one hypothesis: "", with
+        tokens, only the best one is returned. (Strategy "mbr" orders by utility. "sample" returns
+        samples as they come, and some can be equal; "sample_distinct" in the order in which they
+        were drawn.) A blank sentence has one hypothesis: "", with
         score 0. The hypotheses of a sentence do not depend on the other sentences. A string with
         several sentences is split into them (`split_sentences`), and its i-th hypothesis joins the
         i-th of each. A sentence that is too long is split or truncated, with a warning.
@@ -204,12 +208,9 @@ class Translator:
         model's scores are not finite.
         """
         is_one = isinstance(sentences, str)
-        if is_one:
-            sentences = [sentences]
-            prefixes = None if prefixes is None else [prefixes]
-            constraints = None if constraints is None else [constraints]
+        sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
         # ------------------------------------------------------------------ prepare
-        setup = self._setup(changed_config(self.config, changes))
+        setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
         config = setup.config
         check_first_line(first_line)
         lines = as_sentences(sentences, first_line=first_line)
@@ -233,16 +234,19 @@ class Translator:
 
     def check(
         self,
-        sentences: Iterable[str],
+        sentences: Any,
         *,
-        prefixes: Iterable[str | None] | None = None,
-        constraints: Iterable[Sequence[str] | None] | None = None,
+        prefixes: Any = None,
+        constraints: Any = None,
         target_language: str | None = None,
+        details: bool = False,
         first_line: int = 1,
         **changes: Any,
     ) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
-        setup = self._setup(changed_config(self.config, changes))
+        del details
+        sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
+        setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
         check_first_line(first_line)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
@@ -285,7 +289,8 @@ class Translator:
         is_one = isinstance(sources, str)
         if is_one:
             sources, targets = [sources], [targets]
-        setup = self._setup(changed_config(self.config, changes))
+        setup = self._setup(changed_config(self.config, changes, _ARGUMENTS[2:]))
+        check_first_line(first_line)
         lines = as_sentences(sources, "sources", first_line=first_line)
         targets = as_list(targets, "targets")
         check_same_number(len(lines), targets, "target")

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -194,6 +195,13 @@ def test_a_damaged_checkpoint_is_not_averaged(tmp_path):
         average_checkpoints(tmp_path, last=2)
     os.truncate(manifest, 10)  # a changed size shows without reading: the step does not count
     assert average_checkpoints(tmp_path, last=2).steps == (1, 3)
+
+
+def test_a_checkpoint_that_a_training_removes_meanwhile_is_not_called_damaged(tmp_path):
+    paths = write_run(tmp_path, constant(1.0), constant(2.0))
+    shutil.rmtree(paths[0])
+    with pytest.raises(OSError, match="checkpoints/1 is gone: a running training keeps newer ones"):
+        mean_params(paths)
 
 
 def test_holds_one_checkpoint_at_a_time(tmp_path, monkeypatch):

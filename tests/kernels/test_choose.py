@@ -142,3 +142,14 @@ def test_the_description_of_a_set_that_serves_all():
 
     kernels = Kernels("new", attend=attend)
     assert describe_kernels(TransformerConfig(), kernels, LONG) == "kernels     new: attend"
+
+
+def test_the_repr_tells_kernels_apart():
+    """The trace cache names a program by it, in every process."""
+    shipped = [REFERENCE, *(choose_kernels(name, name) for name in ("cpu", "gpu", "tpu"))]
+    names = [repr(kernels) for kernels in shipped]
+    assert len(set(names)) == 4 and not any(" at 0x" in name for name in names)
+    mixed = dataclasses.replace(shipped[1], store=REFERENCE.store)
+    assert repr(mixed) not in names
+    own = dataclasses.replace(REFERENCE, attend=lambda *arguments: None)
+    assert " at 0x" in repr(own)  # so that no program of it is kept

@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import inspect
+import io
 import subprocess
 import sys
 import warnings
@@ -31,7 +32,9 @@ from letter_models import (
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.evaluation import mbr
 from flaxformer_mt.inference.programs import search_batch
+from flaxformer_mt.inspection.capture import capture
 from flaxformer_mt.model.initialization import init_params
+from flaxformer_mt.translation.checks import as_prefixes
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
 from flaxformer_mt.translation.results import Hypothesis
 from flaxformer_mt.translation.setup import suppressed_tokens
@@ -68,6 +71,47 @@ def test_one_result_for_each_sentence_and_blank_for_blank(translator):
         else:
             assert len(hypotheses) == 3
     assert len({hypotheses[0].text for hypotheses in found}) > 6  # or the tests below are hollow
+
+
+def test_check_takes_what_translate_takes(translator):
+    translator.check("a dog", prefixes="b", constraints=["a"], details=True)
+    with pytest.raises(ValueError, match="did you mean details"):
+        translator.check("a dog", detail=True)
+    with pytest.raises(ValueError, match="did you mean target_language"):
+        translator.translate("a dog", target_languag="fr")
+    with pytest.raises(ValueError, match="no field 'prefixes': choose from"):
+        translator.score("a dog", "b", prefixes=["x"])
+    with pytest.raises(ValueError, match="first_line must be a line number"):
+        translator.score("a dog", "b", first_line="x")
+
+
+def test_half_a_surrogate_is_named_anywhere(translator):
+    half = "a \ud800"
+    for call in (
+        lambda: translator.translate(half),
+        lambda: translator.translate("a dog", prefixes=half),
+        lambda: translator.translate("a dog", constraints=[half]),
+        lambda: translator.score("a dog", half),
+        lambda: capture(translator, half),
+        lambda: capture(translator, "a dog", half),
+    ):
+        with pytest.raises(ValueError, match="a string without surrogates"):
+            call()
+
+
+def test_prefixes_may_be_the_lines_of_a_file():
+    """The line break does not end the last word, as a space does."""
+    lines = io.StringIO("Der Hun\n\nDer \n")
+    assert as_prefixes(lines, 3, first_line=1) == ["Der Hun", "", "Der "]
+
+
+def test_a_long_line_is_warned_of_in_each_call(translator):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            translator.check("a dog runs " * 20)
+            translator.translate("a dog runs " * 20, beam_size=1, num_hypotheses=1)
+    assert len(found) == 2 and "line 1: " in str(found[0].message)
 
 
 def test_hypotheses_are_sorted_distinct_and_end_once(translator):

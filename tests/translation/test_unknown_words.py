@@ -220,6 +220,13 @@ def test_a_translation_with_a_prefix_or_constraints_has_no_copies(translator):
         assert plain[0].unknown == ("7",)
 
 
+def test_no_piece_of_a_line_with_a_prefix_has_copies(translator):
+    line = "a dog " * 12 + "a 7 dog"
+    with pytest.warns(UserWarning, match="split into"):
+        (one, *_) = translator.translate(line, prefixes="b", over_long="split")
+    assert one.unknown == ("7",) and "7" not in one.text
+
+
 def test_details_do_not_change_copies(translator):
     found = translator.translate(["a 7", "a dog"], details=True, flag_faults=True)
     plain = translator.translate(["a 7", "a dog"])
