@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.cli import (
@@ -44,7 +45,7 @@ class ScoreArguments(LineOutputArguments):
 
 def score(arguments: ScoreArguments) -> None:
     """Runs `score`: checks both files, loads the model, and writes one line for each pair."""
-    from flaxformer_mt.runtime.processes import map_over_processes
+    from flaxformer_mt.runtime.processes import is_first, map_over_processes
     from flaxformer_mt.translation.segments import tag_lines
 
     files = open_parallel(arguments.source, arguments.target)
@@ -81,6 +82,10 @@ def score(arguments: ScoreArguments) -> None:
                 )
 
             found = run(functools.partial(map_over_processes, count, score_part))
+            if not arguments.json and is_first():
+                for number, of_pair in enumerate(found, first):
+                    for flag in of_pair.flags or ():
+                        print(f"line {number}: {flag.kind}: {flag.reason}", file=sys.stderr)
             output.write(
                 [
                     _format(source, target, of_pair, arguments)

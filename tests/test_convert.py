@@ -252,5 +252,5 @@ def test_arguments_that_contradict_each_other_are_refused(arguments, message, ca
 
 @pytest.mark.parametrize("output", ["out", "out/", "/tmp/out/"])
 def test_a_failed_export_is_beside_its_output(output):
-    arguments = convert.ConvertArguments(workdir="w", output=output)
+    arguments = convert.ConvertArguments(workdir="w", to="marian", output=output)
     assert str(convert._failed(arguments)) == f"{output.rstrip('/')}.failed"
