@@ -210,7 +210,6 @@ def train(
             with exit_if_peer_lost(), signals as stopped:
                 loop = Loop(run, (state, progress), reporter, stopped)
                 ending = loop()
-                run.checkpoints.close()
         except BaseException as error:
             reason = f"error: {error}" if isinstance(error, Exception) else "interrupted"
             with contextlib.suppress(Exception):

@@ -21,6 +21,7 @@ from tiny_run import CONFIG, losses, metric_lines, params, start, two_processes,
 
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps
 from flaxformer_mt.checkpoints.loading import load_model
+from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.checkpoints.reading import rank_steps, read_extras
 from flaxformer_mt.checkpoints.workdir import check_workdir
 from flaxformer_mt.config import Config, to_json
@@ -409,6 +410,23 @@ def test_a_nonfinite_update_stops_the_run_and_names_the_batch(tmp_path):
     config = changed(SHORT, training={"learning_rate": 1e30, "clip_norm": 0.0, "warmup_steps": 1})
     with pytest.raises(ValueError, match=r"update of step \d+: .* batch \d+ of epoch 0, \d+ x \("):
         train(config, str(tmp_path), quiet=True)
+
+
+def test_sigterm_during_the_last_save_completes_it(tmp_path, without_compilation, monkeypatch):
+    close = Checkpoints.close
+
+    def close_after_signal(checkpoints):
+        os.kill(os.getpid(), signal.SIGTERM)
+        close(checkpoints)
+
+    config = changed(SHORT, training={"average_last": 2, "keep_last": 2})
+    with monkeypatch.context() as once:
+        once.setattr(Checkpoints, "close", close_after_signal)
+        assert train(config, str(tmp_path), quiet=True, handle_signals=True) == "preempted"
+    assert saved_steps(tmp_path / "checkpoints") == [2, 4]
+    assert not (tmp_path / "averaged").exists()
+    assert train(config, str(tmp_path), quiet=True) == "complete"
+    assert (tmp_path / "averaged").exists()
 
 
 @pytest.mark.slow

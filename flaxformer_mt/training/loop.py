@@ -150,8 +150,11 @@ class Loop:
             ended_by_signal = self.progress.validation_due or self._update()
         finally:
             self._ahead.close()
+        self.run.checkpoints.close()  # completes the last save
         step = int(self.state.step)
-        if not ended_by_signal:
+        # Several processes go on, because a signal can reach one of them alone.
+        is_late = self._stopped.number and jax.process_count() == 1
+        if not (ended_by_signal or is_late):
             self._reporter.end(step, self._why_complete(step))
             return "complete"
         number = self._stopped.number

@@ -69,7 +69,7 @@ def missing_file(path: AnyPath) -> FileNotFoundError:
 
 
 def existing_file(path: AnyPath) -> Path:
-    """Returns a local copy of a file at an address. Raises as `missing_file` says."""
+    """Returns a local file as `local_file` does. Raises the error of `missing_file`."""
     try:
         return local_file(path)
     except FileNotFoundError as error:
@@ -109,7 +109,7 @@ def unpacked(file: io.BufferedIOBase, path: AnyPath) -> Iterator[io.BufferedIOBa
         with opener(file) if opener else contextlib.nullcontext(file) as content:
             yield content
     except (OSError, lzma.LZMAError, zlib.error, EOFError) as error:
-        if getattr(error, "errno", None):  # not about the content
+        if not opener or getattr(error, "errno", None):  # not about the content
             raise
         raise ValueError(
             f"{path} cannot be unpacked as its suffix {path.suffix} says: {error}"
