@@ -42,15 +42,13 @@ def describe(
     bound = {r.line for r in requests if r.phrases or r.prefix.most_tokens}
     copying = [bool(r.unknown) and config.copy_unknown and r.line not in bound for r in requests]
     chosen = [i for i, copies in enumerate(copying) if every or copies]
-    pairs = [(requests[i], one) for i in chosen for one in found[i]]
-    examples = [Example(r.inputs, np.asarray(h.tokens, np.int32)) for r, h in pairs]
-    limits = [request.limit(config) for request, _ in pairs]
-    lines = [request.line for request, _ in pairs]
+    pairs = [(requests[i], one, copying[i]) for i in chosen for one in found[i]]
+    examples = [Example(r.inputs, np.asarray(h.tokens, np.int32)) for r, h, _ in pairs]
+    limits = [request.limit(config) for request, *_ in pairs]
+    lines = [request.line for request, *_ in pairs]
     scores = score_examples(examples, limits, setup, with_attention=True, lines=lines)
     in_order = (
-        _describe_one(
-            *pair, make_details(example, score, setup.tokenizer), setup, pair[0].line not in bound
-        )
+        _describe_one(*pair, make_details(example, score, setup.tokenizer), setup)
         for pair, example, score in zip(pairs, examples, scores, strict=True)
     )
     described = [list(hypotheses) for hypotheses in found]
@@ -66,15 +64,15 @@ def describe(
 
 
 def _describe_one(
-    request: Request, hypothesis: Hypothesis, details: TokenDetails, setup: Setup, is_free: bool
+    request: Request, hypothesis: Hypothesis, copies: bool, details: TokenDetails, setup: Setup
 ) -> Hypothesis:
-    """Returns a hypothesis with details, flags and, in a free line, copies of unknown words."""
+    """Returns a hypothesis with details, flags and, if `copies`, its unknown words."""
     config, target, text = setup.config, setup.tokenizer.target, hypothesis.text
     flags = None
     if config.flag_faults:
         at_limit = len(hypothesis.tokens) >= request.limit(config)
         flags = _flags(request.inputs, text, details, setup, at_limit, request.num_unread)
-    if request.unknown and config.copy_unknown and is_free:
+    if copies:
         tokens, attention = hypothesis.tokens, details.attention
         text = copy_unknown_words(text, tokens, attention, request.unknown, target)
     return hypothesis._replace(text=text, details=details, flags=flags)

@@ -34,7 +34,7 @@ from flaxformer_mt.data.sources.text_files import (
     empty_file,
     pack_lines,
 )
-from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file
+from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file, local_folder
 
 Languages = tuple[str, str]
 
@@ -154,12 +154,14 @@ def _open_stream(
 
 
 def files_of(config: DataConfig, streams: Sequence[PairStream]) -> list[Path]:
-    """Returns the files of streams and of existing vocabularies."""
+    """Returns the files of streams and of existing vocabularies (of Marian: of its folder)."""
     files = [file for stream in streams for file in stream.files]
-    vocabularies = (
-        join(config.directory, name) for name in config.tokenizer.existing_files() if name
-    )
-    files += [local_file(file) for file in vocabularies if file.is_file()]
+    for name in filter(None, config.tokenizer.existing_files()):
+        path = join(config.directory, name)
+        if path.is_dir():
+            files += sorted(file for file in local_folder(path).iterdir() if file.is_file())
+        elif path.is_file():
+            files.append(local_file(path))
     return list(dict.fromkeys(files))
 
 

@@ -9,13 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.prepared.blocks import PairStream, num_text_bytes, open_streams
-from flaxformer_mt.data.prepared.manifest import INPUTS, Manifest, read_json, settings_of
+from flaxformer_mt.data.prepared.blocks import PairStream, files_of, num_text_bytes, open_streams
+from flaxformer_mt.data.prepared.manifest import (
+    INPUTS,
+    Manifest,
+    file_states,
+    read_json,
+    settings_of,
+)
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.public.downloads import lock
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.storage.paths import AnyPath, as_path, cache_folder, join, make_folder
+from flaxformer_mt.storage.paths import AnyPath, as_path, cache_folder, make_folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,11 +95,8 @@ def _folder(
     cache: PreparedCache,
 ) -> Path:
     """Returns the folder for this text, these settings and the tokenizer of the run, if any."""
-    base = as_path(config.directory)
-    files = [file for stream in streams for file in stream.files]
-    files += [join(base, name) for name in config.tokenizer.existing_files() if name]
-    about = [(str(file), file.stat()) for file in files if file.exists()]
-    states = [(name, [stat.st_size, stat.st_mtime_ns]) for name, stat in about]
+    found = file_states(files_of(config, streams))
+    states = [(str(file), state) for file, state in found.items() if state]
     recipe = json.dumps([settings_of(config, held_out), states]).encode()
     languages = f"{config.source_language}-{config.target_language}"
     folder = (cache.folder or cache_folder("prepared")) / f"{languages}-{hash_parts([recipe])}"
