@@ -61,7 +61,7 @@ clean:
 	@touch $@
 
 .venv/installed-test-all: .venv/installed-test
-	@echo "Installing torch, transformers and libtpu ..."
+	@echo "Installing PYEVALB, torch, transformers and libtpu ..."
 	$(PIP_INSTALL) -e '.[parity,tpu]'
 	@touch $@
 

@@ -8,9 +8,10 @@ bfloat16. Without a TPU, the time of flash attention is not known: the compiler 
 the kernels. It uses the operations and bytes that the authors of the kernels state.
 """
 
-import argparse
+import dataclasses
 import functools
 import statistics
+import sys
 import time
 from typing import Any
 
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
+from flaxformer_mt.cli import command
 from flaxformer_mt.kernels.gpu.attention import attend as cudnn
 from flaxformer_mt.kernels.tpu.attention import attend as flash
 from flaxformer_mt.model import attention
@@ -89,7 +91,7 @@ def print_measured() -> None:
         "tpu": ("flash", FLASH, FLASH_LENGTHS),
     }
     if jax.default_backend() not in kernels:
-        raise SystemExit("error: this machine has no GPU and no TPU: give a --topology to compile")
+        raise ValueError("this machine has no GPU and no TPU: give a --topology to compile")
     name, kernel, lengths = kernels[jax.default_backend()]
     print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}\n")
     print(f"| length | XLA, ms | {name}, ms | ratio |")
@@ -110,13 +112,23 @@ def print_compiled(topology: str) -> None:
             print(f"| {length:,} | {name} | {mib:,.0f} | {gib:.2f} | {operations:.1f} | {ms:.2f} |")
 
 
-def main() -> None:
-    """Prints one of the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--topology", default="", help="one TPU chip, such as v5e:1x1")
-    topology = parser.parse_args().topology
-    print_compiled(topology) if topology else print_measured()
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttentionArguments:
+    """Compares the attention of XLA with the kernel for a device."""
 
+    topology: str = ""
+    """One TPU chip to compile for, such as v5e:1x1; empty = measure the device of this machine."""
+
+
+def compare(arguments: AttentionArguments) -> None:
+    """Prints one of the tables."""
+    if arguments.topology:
+        print_compiled(arguments.topology)
+    else:
+        print_measured()
+
+
+main = command("attention", AttentionArguments, compare, package="benchmarks")
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

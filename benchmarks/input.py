@@ -21,7 +21,7 @@ from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, to_json
 
 Batching = Literal["bucket", "pack"]
-Cut = Literal["once", "anew"]
+Tokenize = Literal["once", "each_epoch"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,8 @@ class InputArguments(Settings, Text):
 
     workers: tuple[int, ...] = (0, 1, 2)
     """Processes that tokenize text in each epoch; 0 = a thread on the first CPU only."""
-    cut: tuple[Cut, ...] = ("once", "anew")
-    """Whether text is tokenized once, or anew in each epoch."""
+    tokenize: tuple[Tokenize, ...] = ("once", "each_epoch")
+    """Whether text is tokenized once, or with subword sampling in each epoch."""
     batching: tuple[Batching, ...] = ("bucket", "pack")
     """How pairs become batches."""
     epochs: int = 2
@@ -45,7 +45,7 @@ class InputArguments(Settings, Text):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check("cut", "batching", workers=0, epochs=1, steps=0, tokens_per_batch=1)
+        self.check("tokenize", "batching", workers=0, epochs=1, steps=0, tokens_per_batch=1)
         if self.steps:
             self.check("dtypes")
 
@@ -67,15 +67,16 @@ def measure_pipeline(batching: Batching, arguments: InputArguments, directory: P
     continues to prepare batches.
     """
     entries = []
-    for cut in arguments.cut:
-        for workers in arguments.workers if cut == "anew" else (0,):
+    for tokenize in arguments.tokenize:
+        for workers in arguments.workers if tokenize == "each_epoch" else (0,):
             job = {
-                "config": to_json(configure(arguments, batching, cut, workers)),
+                "config": to_json(configure(arguments, batching, tokenize, workers)),
                 "tokenizer": str(directory / "tokenizer"),
                 "epochs": arguments.epochs,
                 "one_core": not workers,
             }
-            name = f"ours, cut {cut}, {workers or 'no'} worker{'s' * (workers != 1)}"
+            when = tokenize.replace("_", " ")
+            name = f"ours, tokenized {when}, {workers or 'no'} worker{'s' * (workers != 1)}"
             entries.append(Entry(name, "benchmarks.contenders.ours:Pipeline", job))
     samples = compete_alone(entries, directory, arguments)
     return make_rows(
@@ -124,10 +125,13 @@ def waiting(sample: Sample) -> float:
     return statistics.median(answer["waited"] / answer["seconds"] for answer in sample.answers)
 
 
-def configure(arguments: InputArguments, batching: Batching, cut: Cut, workers: int) -> Config:
+def configure(
+    arguments: InputArguments, batching: Batching, tokenize: Tokenize, workers: int
+) -> Config:
     """Returns the config of a training run."""
     data = arguments.data_config()
-    tokenizer = dataclasses.replace(data.tokenizer, sampling_alpha=0.1 if cut == "anew" else 0.0)
+    alpha = 0.1 if tokenize == "each_epoch" else 0.0
+    tokenizer = dataclasses.replace(data.tokenizer, sampling_alpha=alpha)
     data = dataclasses.replace(data, batching=batching, num_workers=workers, tokenizer=tokenizer)
     return make_config(arguments.size, data)
 

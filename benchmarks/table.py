@@ -13,10 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
-import psutil
 import tyro
 
-from benchmarks.rounds import Sample, Settings, ratios
+from benchmarks.rounds import Sample, Settings, psutil, ratios
 from flaxformer_mt.cli import command
 from flaxformer_mt.runtime.cpus import num_cpus
 
@@ -88,7 +87,7 @@ def make_rows(
       samples: of each contender.
       amount: work of a round: value = amount / seconds. None: the value is the seconds.
       settings: options of the measurement.
-      limits: the best value that the machine allows each contender.
+      limits: the best value that the machine allows each contender, where it is known.
       details: further results of each.
       peaks: the machine's peak rates.
       same: fields with the same value in all rows.
@@ -102,13 +101,14 @@ def make_rows(
     for name, sample in samples.items():
         values = sample.seconds if amount is None else [amount / each for each in sample.seconds]
         value, busy = statistics.median(values), max(sample.busy)
+        limit = (limits or {}).get(name)
         rows.append(
             Row(
                 contender=name,
                 values=values,
                 value=value,
                 ratios=ratio[name],
-                fraction_of_limit=value / limits[name] if limits else None,
+                fraction_of_limit=value / limit if limit else None,
                 peak_memory=max(answer.get("peak_memory", 0) for answer in sample.answers),
                 compile_seconds=sample.ready.get("compile_seconds"),
                 compilations=sample.ready.get("compilations"),

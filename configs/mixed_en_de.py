@@ -26,10 +26,10 @@ float16 before these scores. On two CPU cores an update takes 1.0 s (measured ov
 9,000 updates (2.5 epochs) take about two and a half hours. Two other models for the same time were
 worse on Tatoeba's valid and newstest2014 together (10.7 BLEU): d_model 256 with 5,800 updates (9.2)
 and Muon with 5,100 updates (9.9). Muon takes 1.8 times as long for an update of this size.
-The CPU had no bfloat16 products. Where it has (`benchmarks/README.md`, Zen 4 and 5),
-`--model.dtype bfloat16` is faster.
+This CPU has no bfloat16 instructions. On CPUs that have them (Zen 4 and 5 in
+`benchmarks/README.md`), `--model.dtype bfloat16` is faster.
 
-News has few of the words and none of the kinds of sentences of the training text. Short plain
+News shares few words with the training text, and has none of its kinds of sentences. Short plain
 sentences come out right, news does not:
 
     Yesterday, Gutacht's Mayor gave a clear answer to this question.

@@ -1,11 +1,10 @@
 """The toy of many tutorials, German to English: "ich mochte ein bier" -> "i want a beer".
 
-    python -m flaxformer_mt.train --config configs/toy_de_en.py --workdir runs/toy
     python examples/toy_de_en.py
 
 The 24 sentences of examples/toy_de_en.tsv are training text and validation text. The model
-memorises them in 60 updates, which take a few seconds. The second command also prints the attention
-matrices that the model returns.
+memorises them in 60 updates, which take a few seconds. The command trains the model,
+translates with it and prints its attention matrices.
 """
 
 from flaxformer_mt.config import Config

@@ -2,8 +2,9 @@
 
 Each layer is a convolution over k neighbours with a gated linear unit and a residual connection
 (sections 3.2 and 3.3 there). In the decoder it sees the words before only, and each layer attends
-to the encoder by a dot product. The paper's weight normalisation and scaling of the sums are left
-out. `examples/table_1.py` trains it beside the Transformer.
+to the encoder by a dot product. Sums of two terms are multiplied by sqrt(0.5) (section 3.4 there),
+except that of a query. Weight normalisation and the factor m sqrt(1/m) of the attended sum are left
+out. `examples/table_1.py` trains the model beside the Transformer.
 """
 
 from typing import Any

@@ -26,7 +26,7 @@ from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from single_stack import SingleStack, init, next_word_logits
+from single_stack import SingleStack, fit_language_model, init, next_word_logits
 from small_runs import (
     Params,
     Rows,
@@ -55,12 +55,8 @@ def train_language_model(
     """Returns a causal stack that predicts each word from the words before it."""
     model = SingleStack(SIZES, vocabulary.size, causal=True)
     rows = encode(vocabulary, texts)
-
-    def loss(params: Params, batch: Rows) -> jax.Array:
-        return mean_loss(next_word_logits(model, params, batch), batch)
-
-    batches = (rows.take(i) for i in random_batches(len(texts), 64, seed))
-    return model, fit(loss, init(model, seed), batches, num_steps=num_steps)
+    params = init(model, seed)
+    return model, fit_language_model(model, params, rows, num_steps=num_steps, seed=seed)
 
 
 def train_translator(

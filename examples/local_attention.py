@@ -32,12 +32,13 @@ def local_attend(
 ) -> Any:
     """Returns `attention.attend` for a mask that hides all keys more than window // 2 away.
 
-    Raises NotImplementedError, as a kernel does, for other lengths of keys and for a bias: the
-    package then uses the reference.
+    Raises NotImplementedError, as a kernel does, for source attention, for a bias, and for a window
+    of less than 2: the package then uses the reference.
     """
     batch, length = queries.shape[:2]
-    if bias is not None or keys.shape[1] != length:
-        raise NotImplementedError("blocks need as many keys as queries, and no bias")
+    # Source attention has no positions, and no window.
+    if bias is not None or context.query_positions is None or window < 2:
+        raise NotImplementedError("blocks need self-attention, no bias, and a window of 2 or more")
     width = window // 2
     blocks = -(-length // width)
     missing = blocks * width - length

@@ -27,6 +27,7 @@ import numpy as np
 import tyro
 
 from flaxformer_mt.checkpoints.loading import load_model
+from flaxformer_mt.cli import exit_code
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
@@ -130,7 +131,8 @@ def parse(
     if longest + 3 > max_length:
         raise ValueError(
             f"a tree over {longest} words has at least {longest + 3} tokens, but max_length is "
-            f"{max_length}: raise it, or shorten the sentence."
+            f"{max_length}: raise it (in the config of a model: "
+            "decoding.max_target_length), or shorten the sentence."
         )
     source = make_rows([vocabulary.tokenize(" ".join(words)) for words in sentences])
     rules = (make_rule(vocabulary, sentences),) if constrained else ()
@@ -212,8 +214,8 @@ def write_text(treebank: Path, output: Path) -> None:
         raise ValueError(f"{treebank} has no .mrg files: give the folder of a treebank's sections")
     output.parent.mkdir(parents=True, exist_ok=True)
     with (
-        output.with_suffix(".words").open("w", encoding="utf-8") as words,
-        output.with_suffix(".trees").open("w", encoding="utf-8") as sequences,
+        Path(f"{output}.words").open("w", encoding="utf-8") as words,
+        Path(f"{output}.trees").open("w", encoding="utf-8") as sequences,
     ):
         for file in files:
             for tree in map(clean, read_trees(file.read_text(encoding="utf-8"))):
@@ -231,8 +233,10 @@ def parse_lines(workdir: str, batch_size: int = 16) -> None:
     """
     loaded = load_model(workdir)
     vocabulary = loaded.tokenizer.target
-    if not isinstance(vocabulary, WordVocabulary):
-        raise ValueError(f"the model in {workdir} has no word vocabulary: it is not a parser")
+    if not isinstance(vocabulary, WordVocabulary) or loaded.tokenizer.source is not vocabulary:
+        raise ValueError(
+            f"the model in {workdir} has no shared word vocabulary: it is not a parser"
+        )
     decoding = loaded.config.decoding
     while lines := list(itertools.islice(sys.stdin, batch_size)):
         texts = [line.replace("(", "-LRB-").replace(")", "-RRB-").split() for line in lines]
@@ -266,4 +270,4 @@ def main(treebank: Path | None = None, output: Path = Path("data/wsj"), workdir:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    sys.exit(exit_code(lambda: tyro.cli(main)))

@@ -5,8 +5,8 @@
 Queries and keys are independent standard normal numbers, with the mean 0 and the variance 1 of
 footnote 4 of the paper. Their product has variance d_k. The table has, for each d_k, with and
 without the division: the standard deviation of the scores, the mean of the largest weight among 16
-keys, and the gradient that passes through the softmax. Its last column is what remains of a
-gradient: the Frobenius norm of d weights / d scores, relative to that of uniform weights.
+keys, and the gradient: the Frobenius norm of d weights / d scores, divided by that of uniform
+weights.
 """
 
 import jax

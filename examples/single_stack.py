@@ -20,7 +20,7 @@ from flaxformer_mt.model.layers import Embedding, Linear, final_norm
 from flaxformer_mt.model.masks import attention_context
 from flaxformer_mt.model.positions import make_added_positions
 from flaxformer_mt.model.transformer import shift_right
-from small_runs import Params, Rows
+from small_runs import Params, Rows, fit, mean_loss, random_batches
 
 
 class SingleStack(nn.Module):
@@ -73,6 +73,24 @@ def init(model: nn.Module, seed: int = 0) -> Params:
     """Returns fresh parameters. One token is enough: no shape depends on the length."""
     one = jnp.ones((1, 1), jnp.int32)
     return nn.unbox(jax.jit(model.init)(jax.random.key(seed), one, one * 0, one))["params"]
+
+
+def fit_language_model(
+    model: SingleStack,
+    params: Params,
+    text: Rows,
+    *,
+    num_steps: int,
+    learning_rate: float = 3e-3,
+    seed: int = 0,
+) -> Params:
+    """Returns the parameters after training from `params` to predict each word of `text`."""
+
+    def loss(params: Params, batch: Rows) -> jax.Array:
+        return mean_loss(next_word_logits(model, params, batch), batch)
+
+    batches = (text.take(i) for i in random_batches(len(text.tokens), 64, seed))
+    return fit(loss, params, batches, num_steps=num_steps, learning_rate=learning_rate)
 
 
 def next_word_logits(

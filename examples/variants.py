@@ -36,8 +36,8 @@ from flaxformer_mt.model.positions import (
     distances,
     sinusoids,
 )
-from single_stack import SingleStack, init, next_word_logits
-from small_runs import Params, Rows, demo_pairs, fit, make_rows, mean_loss, random_batches, show
+from single_stack import SingleStack, fit_language_model, init, next_word_logits
+from small_runs import Params, Rows, demo_pairs, make_rows, mean_loss, show
 
 
 class FunctionalPositions(RelativePositions):
@@ -215,12 +215,8 @@ class Texts:
 
 def train_language_model(model: SingleStack, text: Rows, *, num_steps: int) -> Params:
     """Returns the parameters of a trained model."""
-
-    def loss(params: Params, batch: Rows) -> jax.Array:
-        return mean_loss(next_word_logits(model, params, batch), batch)
-
-    batches = (text.take(i) for i in random_batches(len(text.tokens), 64))
-    return fit(loss, init(model), batches, num_steps=num_steps, learning_rate=5e-3)
+    start = init(model)
+    return fit_language_model(model, start, text, num_steps=num_steps, learning_rate=5e-3)
 
 
 def perplexity(model: SingleStack, params: Params, text: Rows) -> float:

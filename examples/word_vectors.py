@@ -12,14 +12,13 @@ random vectors, or with those of 5,700 other sentences.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.data.tokenization.vocabulary import EOS_ID
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
-from single_stack import SingleStack, init, next_word_logits
-from small_runs import Params, Rows, fit, mean_loss, random_batches, show
+from single_stack import fit_language_model, init
+from small_runs import show
 from variants import Texts, Variant, make_variant, perplexity
 
 Vectors = Mapping[str, np.ndarray]
@@ -33,8 +32,10 @@ def read_vectors(path: Path) -> dict[str, np.ndarray]:
     """
     vectors: dict[str, np.ndarray] = {}
     width = 0
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        word, *numbers = line.rstrip().split(" ")
+    lines = path.read_text(encoding="utf-8").split("\n")  # other line separators can be words
+    for number, line in enumerate(filter(None, lines), start=1):
+        # A word can contain spaces: once the width is known, the numbers are the last fields.
+        word, *numbers = line.rstrip(" \r").rsplit(" ", width or -1)
         if number == 1 and len(numbers) == 1:
             continue
         try:
@@ -96,16 +97,6 @@ def with_vectors(table: np.ndarray, vocabulary: WordVocabulary, vectors: Vectors
     return table
 
 
-def train_from(model: SingleStack, params: Params, text: Rows, *, num_steps: int) -> Params:
-    """Returns the parameters after training that starts from `params`."""
-
-    def loss(params: Params, batch: Rows) -> jax.Array:
-        return mean_loss(next_word_logits(model, params, batch), batch)
-
-    batches = (text.take(i) for i in random_batches(len(text.tokens), 64))
-    return fit(loss, params, batches, num_steps=num_steps)
-
-
 def main(num_steps: int = 60) -> None:
     """Trains with random and with pretrained vectors, and prints the perplexities."""
     texts = Texts()
@@ -118,7 +109,7 @@ def main(num_steps: int = 60) -> None:
     pretrained = {**random, "embedding": {"table": jnp.asarray(table)}}
     rows = []
     for name, start in (("random vectors", random), ("pretrained vectors", pretrained)):
-        params = train_from(model, start, few, num_steps=num_steps)
+        params = fit_language_model(model, start, few, num_steps=num_steps)
         rows.append((name, *(perplexity(model, params, text) for text in (few, texts.near))))
     show(("perplexity, 300 sentences", "training", "held-out"), rows)
 

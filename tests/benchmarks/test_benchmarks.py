@@ -140,7 +140,7 @@ def test_counts_are_checked_before_anything_starts(wrong, message, capsys):
 
 def test_input(text, tmp_path, capsys):
     out = tmp_path / "rows.jsonl"
-    given = ["--workers", "0", "--batching", "pack", "--cut", "anew", "--steps", "0"]
+    given = ["--workers", "0", "--batching", "pack", "--tokenize", "each_epoch", "--steps", "0"]
     assert input_.main([*arguments(text), *given, "--out", str(out)]) == 0
     (row,) = rows(out).values()
     assert row["value"] > 0 and row["details"]["shapes"] == 1

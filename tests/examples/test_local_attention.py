@@ -12,8 +12,9 @@ from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.model import attention
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.kernels import Kernels
+from flaxformer_mt.model.transformer import Transformer
 from single_stack import SingleStack
-from small_runs import make_rows
+from small_runs import make_rows, pair_arguments
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -43,3 +44,16 @@ def test_serves_as_a_kernel_of_the_package():
     expected, found = (jax.jit(m.apply)({"params": params}, *rows) for m in (plain, blocked))
     real = rows.segment_ids != 0
     np.testing.assert_allclose(found[real], expected[real], atol=1e-5)
+
+
+def test_source_attention_of_equal_length_uses_the_reference():
+    attend = functools.partial(local_attention.local_attend, window=4)
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1}
+    config = TransformerConfig(**sizes, num_decoder_layers=1, local_window=4)
+    plain = Transformer(config, 10, 10, bos_id=2)
+    rows = make_rows([[4, 5, 6, 7, 8, 9, 4, 5, 6], [5, 6, 7, 4, 4, 4, 4, 4, 8]])
+    inputs = pair_arguments(rows, rows)
+    params = random_params(plain, *inputs)
+    blocked = plain.clone(kernels=Kernels(name="blocked", attend=attend))
+    expected, found = (jax.jit(m.apply)({"params": params}, *inputs) for m in (plain, blocked))
+    np.testing.assert_allclose(found, expected, atol=1e-5)

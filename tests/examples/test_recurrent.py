@@ -1,4 +1,4 @@
-"""The recurrent and the convolutional model against the equations of their papers, in NumPy."""
+"""The recurrent model and a convolution against the equations of their papers, in NumPy."""
 
 import jax
 import numpy as np
@@ -6,7 +6,7 @@ from random_params import random_params
 
 from convolutional import Convolution, ConvolutionalTranslator
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
-from recurrent import GRU, RecurrentTranslator
+from recurrent import RecurrentTranslator
 
 SOURCE = np.array([[5, 6, 7, 0], [7, 4, 5, 6]], np.int32)
 SEGMENTS = np.minimum(SOURCE, 1)
@@ -90,14 +90,3 @@ def test_the_convolutional_translator_hides_padding_and_later_words():
     padding[0, 3], word[0, 2] = 8, 8
     np.testing.assert_allclose(apply(padding, READ)[0], logits[0], atol=1e-6)
     assert np.abs(apply(word, READ)[0] - logits[0]).max() > 1e-3
-
-
-def test_a_scan_is_a_loop_of_steps():
-    x = np.random.default_rng(0).normal(size=(1, 4, 3)).astype(np.float32)
-    module, real = GRU(5), np.ones((1, 4), bool)
-    params = random_params(module, x, real, method="scan")
-    found = module.apply({"params": params}, x, real, method="scan")
-    state = np.zeros(5)
-    for t in range(4):
-        state = gru(exact(params), state, x[0, t])
-        np.testing.assert_allclose(found[0, t], state, atol=1e-5)

@@ -22,6 +22,16 @@ def test_a_file_is_read_as_it_was_written(tmp_path):
         np.testing.assert_array_equal(found[word], vector)
 
 
+def test_a_word_can_contain_spaces_and_other_line_separators(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("a 1 2\n\x85 0.5 1\n. . . 3 4\n", encoding="utf-8")
+    assert {word: list(x) for word, x in word_vectors.read_vectors(path).items()} == {
+        "a": [1, 2],
+        "\x85": [0.5, 1],
+        ". . .": [3, 4],
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("a 1 2\nb 1\n", "line 2: 1 numbers, expected 2"), ("a 1 x\n", "line 1: expected a word")],

@@ -191,7 +191,8 @@ def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
         blocks = functools.partial(parquet_parts, file, languages)
         return Part(name=spec, files=(file,), blocks=blocks)
     blocks = functools.partial(_range_parts, spec, base, languages)
-    return Part(name=spec, files=_files_of(request), blocks=blocks)
+    files = (existing_file(request.file),) if kind.is_file else _files_of(request)
+    return Part(name=spec, files=files, blocks=blocks)
 
 
 def _files_of(request: SourceRequest) -> tuple[Path, ...]:

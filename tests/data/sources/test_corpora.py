@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.prepared.blocks import open_streams
 from flaxformer_mt.data.sources import registry
 from flaxformer_mt.data.sources.corpora import (
     Corpus,
@@ -127,6 +129,20 @@ def test_a_new_kind_of_source_needs_one_entry(tmp_path, monkeypatch):
     assert opened(CorpusConfig(pairs=("count:3",)), tmp_path).sources[0][2] == Pair("2", "2")
     with pytest.raises(ValueError, match="count:SIZE"):
         CorpusConfig(pairs=("count:",))
+
+
+def test_changes_of_the_file_of_a_new_kind_are_noticed(tmp_path, monkeypatch):
+    kind = registry.SourceKind(
+        pattern=r".*\.count",
+        form='"file.count"',
+        is_file=True,
+        open=lambda request: [Pair(x, x) for x in Path(request.file).read_text().split()],
+    )
+    monkeypatch.setattr(registry, "SOURCE_KINDS", (*registry.SOURCE_KINDS, kind))
+    (tmp_path / "a.count").write_text("1 2")
+    train = CorpusConfig(pairs=("a.count",))
+    (stream,) = open_streams(DataConfig(directory=str(tmp_path), train=train))
+    assert list(stream.files) == [tmp_path / "a.count"]
 
 
 def test_a_pattern_is_one_corpus_of_its_files_in_order(tmp_path):
