@@ -1,10 +1,11 @@
 """The toy of many tutorials, German to English: "ich mochte ein bier" -> "i want a beer".
 
     python examples/toy_de_en.py
+    python -m flaxformer_mt.train --config configs/toy_de_en.py --workdir runs/toy
 
 The 24 sentences of examples/toy_de_en.tsv are training text and validation text. The model
-memorises them in 60 updates, which take a few seconds. The command trains the model,
-translates with it and prints its attention matrices.
+memorises them in 60 updates, which take a few seconds. The first command trains the model,
+translates with it and prints its attention matrices. The second one only trains it.
 """
 
 from flaxformer_mt.config import Config

@@ -147,26 +147,23 @@ def _translate(
     """Translates the test set, and counts all lines for the scores."""
     from flaxformer_mt.runtime.processes import map_over_processes
 
+    def translate(batch: list[tuple[str, str]], first: int, mine: slice) -> list[str]:
+        found = translator.translate(
+            [source for source, _ in batch[mine]],
+            beam_size=arguments.beam_size,
+            length_penalty=arguments.length_penalty,
+            num_hypotheses=1,
+            first_line=first + mine.start,
+            target_language=arguments.target_language or None,
+        )
+        return [hypotheses[0].text for hypotheses in found]
+
     earlier = output.earlier()
     while done := list(itertools.islice(earlier, LINES_AT_ONCE)):
         scores.add(done, [target for _, target in itertools.islice(test_set.pairs, len(done))])
     while batch := list(itertools.islice(test_set.pairs, LINES_AT_ONCE)):
-        first = scores.num_lines + 1
-
-        def translate(
-            mine: slice, batch: list[tuple[str, str]] = batch, first: int = first
-        ) -> list[str]:
-            found = translator.translate(
-                [source for source, _ in batch[mine]],
-                beam_size=arguments.beam_size,
-                length_penalty=arguments.length_penalty,
-                num_hypotheses=1,
-                first_line=first + mine.start,
-                target_language=arguments.target_language or None,
-            )
-            return [hypotheses[0].text for hypotheses in found]
-
-        found = run(functools.partial(map_over_processes, len(batch), translate))
+        part = functools.partial(translate, batch, scores.num_lines + 1)
+        found = run(functools.partial(map_over_processes, len(batch), part))
         output.write(found)
         scores.add(found, [target for _, target in batch])
 

@@ -62,26 +62,25 @@ def score(arguments: ScoreArguments) -> None:
         if translator.tokenizer.needs_tag:  # before any line is written
             for number, line in zip(numbers, files[0].lines(numbers.start), strict=False):
                 tag_lines([line], translator.tokenizer, language, first_line=number + 1)
+
+        def score_part(batch: list[tuple[str, str]], first: int, mine: slice) -> list["PairScore"]:
+            return translator.score(
+                [source for source, _ in batch[mine]],
+                [target for _, target in batch[mine]],
+                target_language=language,
+                length_penalty=arguments.length_penalty,
+                details=arguments.details or arguments.attention,
+                first_line=first + mine.start,
+            )
+
         source, target = (file.lines(numbers.start + output.num_done) for file in files)
         pairs = zip(source, target, strict=True)
         sizes = batch_sizes(PAIRS_AT_ONCE)
         while count := min(next(sizes), len(numbers) - output.num_done):
             first = numbers.start + output.num_done + 1
             batch = list(itertools.islice(pairs, count))
-
-            def score_part(
-                mine: slice, batch: list[tuple[str, str]] = batch, first: int = first
-            ) -> list["PairScore"]:
-                return translator.score(
-                    [source for source, _ in batch[mine]],
-                    [target for _, target in batch[mine]],
-                    target_language=language,
-                    length_penalty=arguments.length_penalty,
-                    details=arguments.details or arguments.attention,
-                    first_line=first + mine.start,
-                )
-
-            found = run(functools.partial(map_over_processes, count, score_part))
+            part = functools.partial(score_part, batch, first)
+            found = run(functools.partial(map_over_processes, count, part))
             if not arguments.json and is_first():
                 for number, of_pair in enumerate(found, first):
                     for flag in of_pair.flags or ():

@@ -26,7 +26,6 @@ from flaxformer_mt.cli import command
 from flaxformer_mt.config import CONFIG_FILE, Config, ConfigArguments, save_config, shipped_name
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.prepared.cache import PreparedCache
-from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.inspection.run_pictures import save_pictures
 from flaxformer_mt.kernels.choose import describe_kernels
@@ -54,6 +53,7 @@ from flaxformer_mt.runtime.sharding import (
 from flaxformer_mt.runtime.workdir_lock import own_workdir
 from flaxformer_mt.storage.paths import as_path, join
 from flaxformer_mt.training.adapting import make_adaptation
+from flaxformer_mt.training.checks import check_settings, check_tied_embeddings
 from flaxformer_mt.training.loop import Ending, Loop, Run, start_or_resume
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.reporting import Reporter
@@ -140,7 +140,7 @@ def train(
       ValueError, OSError: text, settings, hardware or workdir are not usable, or another run uses
         the workdir.
     """
-    check_validation_set(config)
+    check_settings(config)
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()
@@ -244,22 +244,8 @@ def prepare_data(config: Config, workdir: str) -> Data:
     )
     if is_first():
         check_workdir(workdir, config, data.tokenizer.fingerprint)
+    check_tied_embeddings(config, data.tokenizer)
     return data
-
-
-def check_validation_set(config: Config) -> None:
-    """Raises ValueError for settings that need a validation set, if there is none."""
-    if config.data.validation != CorpusConfig():
-        return
-    for name, meaning in (
-        ("average_best", "averages the checkpoints with the best validation BLEU"),
-        ("patience", "waits for a better validation BLEU"),
-    ):
-        if getattr(config.training, name):
-            raise ValueError(
-                f"training.{name} {meaning}, but data.validation lists no text: give "
-                f"data.validation.source and data.validation.target, or set training.{name} to 0"
-            )
 
 
 def describe(run: Run, state: TrainState, workdir: str) -> str:

@@ -195,32 +195,28 @@ def _translate_batches(
 
     from flaxformer_mt.runtime.processes import is_first, map_over_processes
 
+    def translate_part(
+        start: int, lines: Sequence[str], demands: Mapping[str, list[Any]], mine: slice
+    ) -> list[list["Hypothesis"]]:
+        return translator.translate(
+            lines[mine],
+            beam_size=arguments.beam_size,
+            length_penalty=arguments.length_penalty,
+            num_hypotheses=arguments.num_hypotheses,
+            first_line=start + mine.start + 1,
+            target_language=arguments.target_language or None,
+            details=arguments.details or arguments.attention,
+            **{name: values[mine] for name, values in demands.items()},
+        )
+
     num_lines = num_unknown = 0  # of this run: not those before a resume
     hidden = True if lines.text is None and sys.stdin.isatty() else None
     total = len(lines.numbers) if lines.text else None
     sizes = (size * jax.process_count() for size in batch_sizes(LINES_AT_ONCE))
     with tqdm(total=total, initial=output.num_done, unit=" lines", disable=hidden) as bar:
         for start, batch, demands in lines.batches(output.num_done, sizes):
-
-            def translate_part(
-                mine: slice,
-                start: int = start,
-                lines: Sequence[str] = batch.lines,
-                demands: Mapping[str, list[Any]] = demands,
-            ) -> list[list["Hypothesis"]]:
-                return translator.translate(
-                    lines[mine],
-                    beam_size=arguments.beam_size,
-                    length_penalty=arguments.length_penalty,
-                    num_hypotheses=arguments.num_hypotheses,
-                    first_line=start + mine.start + 1,
-                    target_language=arguments.target_language or None,
-                    details=arguments.details or arguments.attention,
-                    **{name: values[mine] for name, values in demands.items()},
-                )
-
-            count = len(batch.lines)
-            results = run(functools.partial(map_over_processes, count, translate_part))
+            part = functools.partial(translate_part, start, batch.lines, demands)
+            results = run(functools.partial(map_over_processes, len(batch.lines), part))
             pairs = list(zip(batch.lines, results, strict=True))
             if not arguments.json and is_first():
                 for index, (_, hypotheses) in enumerate(pairs, start):

@@ -171,6 +171,32 @@ def test_settings_that_need_a_validation_set_are_refused_without_one(tmp_path, f
 
 
 @pytest.mark.parametrize(
+    ("part", "changes", "message"),
+    [
+        ("training", {"patience": 1, "validate_every": 0}, "validate_every is 0"),
+        ("training", {"lora_target": (".*/kernel",)}, "there are no adapters"),
+        ("training", {"r_drop": 5.0}, "all dropout rates of the model are 0"),
+        ("tokenizer", {"shared": False}, "needs one vocabulary for both languages"),
+    ],
+)
+def test_settings_without_effect_are_refused_before_the_first_update(
+    tmp_path, part, changes, message
+):
+    model = dataclasses.replace(CONFIG.model, dropout=0.0, tie_embeddings="all")
+    config = dataclasses.replace(CONFIG, model=model)
+    if part == "tokenizer":
+        tokenizer = dataclasses.replace(config.data.tokenizer, **changes)
+        data = dataclasses.replace(config.data, tokenizer=tokenizer)
+        config = dataclasses.replace(config, data=data)
+    else:
+        training = dataclasses.replace(config.training, **changes)
+        config = dataclasses.replace(config, training=training)
+    with pytest.raises(ValueError, match=message):
+        train(config, str(tmp_path / "run"), quiet=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
     "beam", ["--decoding.beam-size=500", "--training.validation-beam-size=500"]
 )
 def test_a_beam_wider_than_the_vocabulary_is_refused_at_the_start(tmp_path, capsys, beam):

@@ -111,8 +111,13 @@ class KeyValueSlots:
 
 
 def embed(table: Float[Array, "V D"], tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
-    """Returns the vectors of the tokens: rows of the table."""
-    return table[tokens]
+    """Returns the vectors of the tokens: rows of the table.
+
+    The gradient of a row is a sum over all its tokens. It is computed in float32, because a long
+    sum in bfloat16 loses small terms.
+    """
+    exact = jnp.promote_types(table.dtype, jnp.float32)
+    return table.astype(exact)[tokens].astype(table.dtype)
 
 
 def product(

@@ -84,7 +84,7 @@ class LearnedPositions(AddedPositions):
         init = nn.initializers.normal(d_model**-0.5)
         shape = (self.max_positions, d_model)
         table = parameter(self, "table", init, shape, ("positions", "embed"))
-        return x + table.astype(x.dtype)[positions]
+        return x + table[positions].astype(x.dtype)
 
 
 class RelativeScheme(nn.Module):

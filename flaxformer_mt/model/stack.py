@@ -1,7 +1,8 @@
 """A stack of equal layers: unrolled, scanned or rematerialised, with the same result.
 
 All three have the same parameters, one subtree for each layer. So they read each other's
-checkpoints. Decoding always runs layer by layer.
+checkpoints. Unrolled layers have other dropout masks than scanned or rematerialised ones. Decoding
+always runs layer by layer.
 """
 
 from collections.abc import Callable, Sequence

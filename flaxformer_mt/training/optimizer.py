@@ -125,7 +125,10 @@ _OPTIMIZERS: dict[
     "adamw": _adam,  # Adam with weight decay
     # Shazeer and Stern 2018: no first moment and a factored second one. Steps are not scaled by the
     # size of the parameter (section 8), so that a rate has the same meaning as elsewhere.
-    "adafactor": lambda _, rate: optax.adafactor(rate, multiply_by_parameter_scale=False),
+    # An attention kernel [D N H] is factored over D and H.
+    "adafactor": lambda _, rate: optax.adafactor(
+        rate, min_dim_size_to_factor=32, multiply_by_parameter_scale=False
+    ),
     # Chen et al. 2023: the sign of the momentum. It needs a learning rate 3 to 10 times smaller
     # than Adam's, and a weight decay larger by the same factor (section 5).
     "lion": lambda _, rate: optax.lion(rate, b1=0.9, b2=0.99, weight_decay=0.0),

@@ -138,8 +138,15 @@ def make_train_step(
         finite = jnp.isfinite(sums.loss + grad_norm)
         # The update of a finite gradient can overflow. Each number is checked by itself, because a
         # check of all would need all updates in memory at once.
+        # Counts advance: the schedule follows the step.
         kept = jax.tree.map(
-            lambda new, old: jnp.where(finite & jnp.isfinite(new), new, old), new, state
+            lambda new, old: (
+                new
+                if jnp.issubdtype(new.dtype, jnp.integer)
+                else jnp.where(finite & jnp.isfinite(new), new, old)
+            ),
+            new,
+            state,
         )
         metrics = _metrics(sums, batch)._replace(grad_norm=grad_norm, skipped=1.0 - finite)
         return dataclasses.replace(kept, step=state.step + 1), metrics

@@ -67,12 +67,15 @@ class Validation:
 
         It has the programs of `Translator.load`: translations after the training can use them.
         """
+        decoding = dataclasses.replace(
+            self.config.decoding, strategy="beam", temperature=1.0, top_k=0, top_p=1.0
+        )  # a comparable BLEU: no random samples
         whole = jax.tree.map(lambda x: x.addressable_data(0), copier(self.placement.mesh)(params))
         return Translator(
             self.model,
             on_all_devices(params_in_dtype(whole, self.model.config.dtype)),
             self.data.tokenizer,
-            self.config.decoding,
+            decoding,
             max_source_length=self.config.data.max_source_length,
             target_language=self.config.data.target_language,
             source_language=self.config.data.source_language,

@@ -56,7 +56,7 @@ class Ensemble:
     def fingerprint(self) -> str:
         """A hash of all parameters, in 32 hexadecimal digits."""
         digest = hashlib.blake2b(
-            repr([model.config for model in self.models]).encode(), digest_size=16
+            repr(([model.config for model in self.models], self.weights)).encode(), digest_size=16
         )
         for path, x in jax.tree_util.tree_leaves_with_path(self.params):
             digest.update(f"{jax.tree_util.keystr(path)} {x.dtype} {x.shape}".encode())

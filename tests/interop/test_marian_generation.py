@@ -110,6 +110,12 @@ def test_settings_that_generate_lacks_are_left_out_with_a_warning():
     ]
 
 
+def test_a_penalty_of_greedy_search_is_exported_with_a_warning():
+    with pytest.warns(UserWarning, match="repetition_penalty with greedy search"):
+        values = to_generation_json(DecodingConfig(beam_size=1, repetition_penalty=1.5), TARGET)
+    assert values["repetition_penalty"] == 1.5
+
+
 def test_tags_of_languages_are_forbidden():
     for allowed, forbidden in ((False, [[0], [1], [2], [7]]), (True, [[1]])):
         config = DecodingConfig(allow_special=allowed)

@@ -141,6 +141,16 @@ def test_rows_or_heads_that_do_not_divide_by_the_mesh_are_refused():
         jax.jit(flash)(*heads, attention_context(segments, segments))
 
 
+def test_key_heads_that_do_not_divide_by_the_mesh_are_refused():
+    mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("data", "tensor"))
+    context = attention_context(*[jnp.ones((2, 64), jnp.int32)] * 2)
+    heads = random_heads(length=64, dtype=jnp.bfloat16)
+    heads = [heads[0], *(x[:, :, :1] for x in heads[1:])]
+    placed = (jax.device_put(x, NamedSharding(mesh, PartitionSpec())) for x in heads)
+    with pytest.raises(NotImplementedError, match="number of key heads"):
+        jax.jit(cudnn)(*placed, context)
+
+
 @pytest.mark.parametrize("devices", [1, 4])
 def test_the_operations_of_flash_attention_are_counted(devices):
     """Nine products of the size of Q K^T, on any number of devices.

@@ -31,6 +31,15 @@ def test_vectors_and_gradients(dtype, tolerance):
     np.testing.assert_allclose(gradient.astype(jnp.float32), exact, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("embed", [reference, embed])
+def test_many_tokens_of_one_row_are_summed_exactly(embed):
+    table, tokens = jnp.ones((4, 1), jnp.bfloat16), jnp.zeros((64, 64), jnp.int32)
+    _, pull = jax.vjp(lambda table: embed(table, tokens), table)
+    (gradient,) = pull(jnp.full((64, 64, 1), 0.75, jnp.bfloat16))
+    assert gradient.dtype == jnp.bfloat16
+    assert float(gradient[0, 0]) == 64 * 64 * 0.75
+
+
 def test_gradients_of_a_table_on_several_devices():
     mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("data", "tensor"))
     table = jax.random.normal(jax.random.key(0), (8, 16))

@@ -55,6 +55,15 @@ def test_collectives_in_a_called_computation_count_as_often_as_the_caller():
     assert sent_bytes(called, devices=8) == sent_bytes(TEXT, devices=8)
 
 
+def test_the_context_of_an_asynchronous_start_is_not_sent():
+    permute = (
+        "  %c = (f32[100], f32[100], u32[], u32[]) collective-permute-start(%g), "
+        "source_target_pairs={{0,1},{1,0}}\n"
+    )
+    text = TEXT.replace("  %inner = ", permute + "  %inner = ")
+    assert sent_bytes(text, devices=8)["collective-permute"] == 400 * 5
+
+
 def test_a_program_without_collectives():
     assert not sent_bytes("", devices=1)
 

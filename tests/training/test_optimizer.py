@@ -234,6 +234,12 @@ def test_each_lowers_the_loss(params, name):
     assert losses[-1] < 0.75 * losses[0], losses
 
 
+def test_adafactor_factors_the_kernels_of_attention():
+    params = {"decoder_0": {"self_attention": {"query": {"kernel": jnp.zeros((512, 8, 64))}}}}
+    state = jax.eval_shape(optimizer_of("adafactor").init, params)
+    assert sum(x.size for x in jax.tree.leaves(state)) < 512 * 64
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "adam"])
 def test_weight_decay_changes_only_kernels(params, name):
     """Without a gradient the update is the decay."""

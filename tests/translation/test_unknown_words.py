@@ -249,6 +249,12 @@ def test_results_depend_on_the_longest_source_so_the_fingerprint_does():
     assert one.fingerprint != other.fingerprint
 
 
+def test_results_depend_on_the_weights_of_an_ensemble_so_the_fingerprint_does(translator):
+    both = [translator, make_translator(seed=1)]
+    one, other = (Translator.ensemble(both, weights) for weights in ([9, 1], [1, 9]))
+    assert one.fingerprint != other.fingerprint
+
+
 COMMAND = [
     *("--decoding.beam-size", "3", "--decoding.num-hypotheses", "3"),
     *("--decoding.target-length-ratio", "0.5", "--decoding.target-length-margin", "4"),

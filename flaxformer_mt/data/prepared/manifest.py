@@ -57,8 +57,6 @@ class Manifest:
     """Tokens and unknown tokens of "source" and "target"."""
     first_bad: str
     """Description of the first bad record; "" if there is none."""
-    lengths: Mapping[str, Mapping[str, int]]
-    """{"source" or "target": {number of tokens: number of pairs}}."""
     format: int = _FORMAT
 
     @property
@@ -94,6 +92,7 @@ class Manifest:
         if values is None:
             return None
         try:
+            values.pop("lengths", None)  # of earlier caches
             if values["format"] != _FORMAT:
                 raise ValueError(f"it has format {values['format']}, this version reads {_FORMAT}")
             corpora = [CorpusEntry(**{**one, "shards": tuple(one["shards"])}) for one in

@@ -46,7 +46,7 @@ from flaxformer_mt.data.prepared.shards import (
     save_array,
     shard_directory,
 )
-from flaxformer_mt.data.prepared.work import Encode, EncodeTask, Screen
+from flaxformer_mt.data.prepared.work import EncodeTask, Screen, encode
 from flaxformer_mt.data.report import MAX_PAIRS_NAMED, NUM_TOKENS_NAMED, Side
 from flaxformer_mt.data.sources.selection import source_lines
 from flaxformer_mt.data.tokenization.tokenized import count_lengths
@@ -228,14 +228,15 @@ def _encode(
                 total,
             )
             unfinished.append((done, tasks))
-    encode = Encode(
+    work = functools.partial(
+        encode,
         screen=screen,
         tokenizer=tokenizer,
         max_source_length=how.config.max_source_length,
         max_target_length=how.config.max_target_length,
         with_text=how.config.tokenizer.sampling_alpha > 0,
     )
-    results = workers.map_each(encode, [tasks for _, tasks in unfinished])
+    results = workers.map_each(work, [tasks for _, tasks in unfinished])
     with tqdm(
         desc="tokenizing",
         initial=total.records,
@@ -314,8 +315,7 @@ def _finish(
         )
         total.add(own)
     found = read_json(how.output / INPUTS)
-    counted = count_lengths(*np.concatenate(lengths).T)
-    save_array(how.output / "lengths.npy", counted)
+    save_array(how.output / "lengths.npy", count_lengths(*np.concatenate(lengths).T))
     return Manifest(
         settings=found["settings"],
         inputs=found["inputs"],
@@ -326,7 +326,6 @@ def _finish(
         has_text=how.config.tokenizer.sampling_alpha > 0,
         sides=_sides(tokenizer, total),
         first_bad=next((scan.first_bad for scan in scans if scan.first_bad), ""),
-        lengths={"source": _histogram(counted, 0), "target": _histogram(counted, 1)},
     )
 
 
@@ -340,8 +339,3 @@ def _sides(tokenizer: Tokenizer, total: ShardCounts) -> dict[str, Side]:
         )
         for number, name in enumerate(("source", "target"))
     }
-
-
-def _histogram(lengths: np.ndarray, side: int) -> dict[str, int]:
-    counts = np.bincount(lengths[:, side], weights=lengths[:, 2]).astype(np.int64)
-    return {str(length): int(count) for length, count in enumerate(counts) if count}

@@ -101,40 +101,32 @@ def check_whole(directory: Path, manifest: Manifest, *, with_text: bool) -> None
 
     `with_text` also checks the text, which only subword sampling reads.
     """
-    if not _is_whole(directory / "lengths.npy", None):
-        raise ValueError(
-            f"the prepared corpus {directory} is damaged: {directory / 'lengths.npy'} is missing "
-            f"or has lost data. Delete {directory}, and prepare again."
-        )
-    size_of_id = np.dtype(manifest.id_type).itemsize
-    for number in range(sum(len(corpus.shards) for corpus in manifest.corpora)):
-        shard = shard_directory(directory, number)
-        counts = read_counts(shard) or ShardCounts()
-        num_ids = {name: counts.tokens[side] + counts.pairs for side, name in enumerate(IDS)}
-        num_bytes = {name: count * size_of_id for name, count in num_ids.items()}
-        if with_text:
-            lengths = shard / TEXT_LENGTHS
-            found = np.load(lengths) if _is_whole(lengths, counts.pairs) else np.zeros(1)
-            num_bytes |= {TEXT_LENGTHS: 0, TEXT: int(found.sum(dtype=np.int64))}
-        for name in (COUNTS, LENGTHS, *num_bytes):
-            file = shard / name
-            if _is_whole(file, counts.pairs) and num_bytes.get(name, 0) <= file.stat().st_size:
-                continue
+
+    def check(file: Path, rows: int | None = None, size: int = 0) -> None:
+        try:
+            whole = file.exists() and file.stat().st_size >= size
+            if whole and file.suffix == ".npy":
+                whole = len(np.load(file, mmap_mode="r")) == rows or rows is None
+        except (EOFError, ValueError):
+            whole = False
+        if not whole:
             raise ValueError(
-                f"the prepared corpus {directory} is damaged: {file} is missing or has lost "
-                f"data. Delete {directory}, and prepare again."
+                f"the prepared corpus {directory} is damaged: {file} is missing or has lost data. "
+                f"Delete {directory}, and prepare again."
             )
 
-
-def _is_whole(file: Path, num_rows: int | None) -> bool:
-    """Returns whether a file exists and, if it is an array, has a row for each pair."""
-    try:
-        if not file.exists() or file.suffix != ".npy":
-            return file.exists()
-        found = len(np.load(file, mmap_mode="r"))
-        return num_rows is None or found == num_rows
-    except (EOFError, ValueError):
-        return False
+    check(directory / "lengths.npy")
+    for number in range(sum(len(corpus.shards) for corpus in manifest.corpora)):
+        shard = shard_directory(directory, number)
+        check(shard / COUNTS)
+        counts = read_counts(shard) or ShardCounts()
+        check(shard / LENGTHS, counts.pairs)
+        for name, num_tokens in zip(IDS, counts.tokens, strict=True):
+            num_ids = num_tokens + counts.pairs
+            check(shard / name, size=num_ids * np.dtype(manifest.id_type).itemsize)
+        if with_text:
+            check(shard / TEXT_LENGTHS, counts.pairs)
+            check(shard / TEXT, size=int(np.load(shard / TEXT_LENGTHS).sum(dtype=np.int64)))
 
 
 def fingerprint_shards(shards: Sequence[Shard]) -> str:

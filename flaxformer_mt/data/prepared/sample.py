@@ -9,7 +9,7 @@ import numpy as np
 
 from flaxformer_mt.data.prepared.blocks import Block, PairStream
 from flaxformer_mt.data.prepared.scanning import CorpusScan
-from flaxformer_mt.data.prepared.work import Pick, Screen
+from flaxformer_mt.data.prepared.work import Screen, pick
 from flaxformer_mt.data.sources.corpora import CorpusConfig, choose_pairs, numbers_between
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.worker_processes import Workers
@@ -54,7 +54,7 @@ def sample_text(
     return SampledText(
         num_pairs=ends[-1],
         languages=tuple(dict.fromkeys(config.target_languages)),
-        passes=workers.map_each(Pick(screen), readers),
+        passes=workers.map_each(partial(pick, screen), readers),
     )
 
 

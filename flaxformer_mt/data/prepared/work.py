@@ -54,17 +54,11 @@ class Scanned(NamedTuple):
     """Fraction of the source up to the end of the block."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Pick:
-    """Returns chosen good pairs of a block as text."""
-
-    screen: Screen
-
-    def __call__(self, task: tuple[Block, np.ndarray]) -> list[Pair]:
-        """Returns the good pairs with these numbers, counted from 0 in the block."""
-        block, numbers = task
-        good, _, _ = self.screen.pairs(block)
-        return [good[index] for index in numbers.tolist()]
+def pick(screen: Screen, task: tuple[Block, np.ndarray]) -> list[Pair]:
+    """Returns the good pairs of a block with these numbers, counted from 0, as text."""
+    block, numbers = task
+    good, _, _ = screen.pairs(block)
+    return [good[index] for index in numbers.tolist()]
 
 
 class EncodeTask(NamedTuple):
@@ -91,37 +85,32 @@ class Encoded(NamedTuple):
     """The kept pairs as text, for subword sampling."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Encode:
-    """Tokenizes the good pairs of a block."""
-
-    screen: Screen
-    tokenizer: Tokenizer
-    max_source_length: int
-    max_target_length: int
-    with_text: bool
-
-    def __call__(self, task: EncodeTask) -> Encoded:
-        """Returns the token ids of a block."""
-        shard, block, name_unknown = task
-        good, bad, excluded = self.screen.pairs(block)
-        found = tokenize_source(
-            good,
-            self.tokenizer,
-            max_source_length=self.max_source_length,
-            max_target_length=self.max_target_length,
-        )
-        text = SelectedPairs(good, found.kept)
-        vocabularies = self.tokenizer.source, self.tokenizer.target
-        unknown = [
-            list(unknown_words(side, vocabulary, text, found.pairs)) if name_unknown else []
-            for side, vocabulary in enumerate(vocabularies)
-        ]
-        return Encoded(
-            shard=shard,
-            pairs=found.pairs,
-            dropped=found.dropped + excluded + Counter(record.kind for record in bad),
-            num_records=block.size,
-            unknown=unknown,
-            texts=[text[index] for index in range(len(text))] if self.with_text else None,
-        )
+def encode(
+    task: EncodeTask,
+    *,
+    screen: Screen,
+    tokenizer: Tokenizer,
+    max_source_length: int,
+    max_target_length: int,
+    with_text: bool,
+) -> Encoded:
+    """Returns the good pairs of a block as token ids."""
+    shard, block, name_unknown = task
+    good, bad, excluded = screen.pairs(block)
+    found = tokenize_source(
+        good, tokenizer, max_source_length=max_source_length, max_target_length=max_target_length
+    )
+    text = SelectedPairs(good, found.kept)
+    vocabularies = tokenizer.source, tokenizer.target
+    unknown = [
+        list(unknown_words(side, vocabulary, text, found.pairs)) if name_unknown else []
+        for side, vocabulary in enumerate(vocabularies)
+    ]
+    return Encoded(
+        shard=shard,
+        pairs=found.pairs,
+        dropped=found.dropped + excluded + Counter(record.kind for record in bad),
+        num_records=block.size,
+        unknown=unknown,
+        texts=[text[index] for index in range(len(text))] if with_text else None,
+    )

@@ -108,6 +108,11 @@ def to_generation_json(
         if value := getattr(decoding, name):
             _warn(f"has decoding.{name} {value}, which `generate` does not know")
     beam_size = max(1, decoding.beam_size)
+    if beam_size == 1 and decoding.repetition_penalty != 1:
+        _warn(
+            "has decoding.repetition_penalty with greedy search: `generate` applies it to logits, "
+            "this search to log-probabilities"
+        )
     suppressed = set(decoding.forbidden)
     suppressed |= set() if decoding.allow_special else {target.pad_id, target.bos_id, *tags}
     suppressed |= set() if decoding.allow_unknown else {target.unk_id}

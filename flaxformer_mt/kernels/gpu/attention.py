@@ -28,8 +28,9 @@ def attend(
     Raises:
       NotImplementedError: the reference is faster (queries and keys shorter than `min_length`),
         there is no cuDNN, or it does not support this case: float32, heads wider than 128 (256
-        since Hopper) or of a width that is no multiple of 8, values of another width than keys, and
-        a position bias (with it the mask would be as large as the weights, [B N T S]).
+        since Hopper) or of a width that is no multiple of 8, values of another width than keys, a
+        position bias (with it the mask would be as large as the weights, [B N T S]), and key heads
+        that mesh.tensor does not divide.
     """
     (batch, length, _, width), source_length = queries.shape, keys.shape[1]
     if max(length, source_length) < min_length:
@@ -40,6 +41,12 @@ def attend(
         raise NotImplementedError("cuDNN attention needs key_width equal to value_width")
     if bias is not None:
         raise NotImplementedError("cuDNN attention has no position bias")
+    mesh = jax.typeof(queries).sharding.mesh
+    parts = mesh.shape.get("tensor", 1) if mesh.axis_names else 1
+    if queries.shape[2] % parts == 0 and keys.shape[2] % parts:  # only queries would be divided
+        raise NotImplementedError(
+            f"cuDNN attention needs a number of key heads that mesh.tensor ({parts}) divides"
+        )
     mask = jnp.broadcast_to(context.mask, (batch, 1, length, source_length))
     # cuDNN has no gradient for odd lengths: one more position, which no query sees.
     mask = _pad(_pad(mask, 2), 3)

@@ -1,0 +1,66 @@
+"""Checks of settings at the start of a training. Saved configs may fail them and still load."""
+
+from collections.abc import Iterator
+
+from flaxformer_mt.config import Config
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.training.config import TrainingConfig
+
+_TWO_VOCABULARIES = (
+    "model.tie_embeddings='all' needs one vocabulary for both languages, but source and target "
+    "have different ones: use --data.tokenizer.shared True, or --model.tie-embeddings target"
+)
+
+
+def check_settings(config: Config) -> None:
+    """Raises ValueError for settings that cannot have the effect that they ask for."""
+    for problem in (*_validation_problems(config), *_training_problems(config)):
+        raise ValueError(problem)
+
+
+def check_tied_embeddings(config: Config, tokenizer: Tokenizer) -> None:
+    """Raises ValueError if one matrix would embed the tokens of two different vocabularies."""
+    if config.model.tie_embeddings == "all" and tokenizer.source.pieces != tokenizer.target.pieces:
+        raise ValueError(_TWO_VOCABULARIES)
+
+
+def _validation_problems(config: Config) -> Iterator[str]:
+    """Yields what needs validations that the run does not have."""
+    no_text = config.data.validation == CorpusConfig()
+    for name, meaning in (
+        ("average_best", "averages the checkpoints with the best validation BLEU"),
+        ("patience", "waits for a better validation BLEU"),
+    ):
+        if not getattr(config.training, name):
+            continue
+        if no_text:
+            yield (
+                f"training.{name} {meaning}, but data.validation lists no text: give "
+                f"data.validation.source and data.validation.target, or set training.{name} to 0"
+            )
+        if not config.training.validate_every:
+            yield (
+                f"training.{name} {meaning}, but training.validate_every is 0: give the number of "
+                f"updates between two validations, or set training.{name} to 0"
+            )
+
+
+def _training_problems(config: Config) -> Iterator[str]:
+    """Yields which settings would have no effect, or a wrong one."""
+    training, model, tokenizer = config.training, config.model, config.data.tokenizer
+    given = any(tokenizer.existing_files()) or training.init_from or config.data.prepared
+    if model.tie_embeddings == "all" and not tokenizer.shared and not given:
+        yield _TWO_VOCABULARIES
+    default = TrainingConfig.__dataclass_fields__["lora_target"].default
+    if training.lora_target != default and not training.lora_rank:
+        yield (
+            "training.lora_target names the kernels that get adapters, but training.lora_rank is "
+            "0, so there are no adapters; give a rank, such as 8"
+        )
+    rates = model.dropout, model.attention_dropout, model.activation_dropout
+    if training.r_drop and not any(rates):
+        yield (
+            "training.r_drop compares two dropout masks, but all dropout rates of the model are "
+            "0; give model.dropout, or set training.r_drop to 0"
+        )
