@@ -158,6 +158,13 @@ def test_the_workdir_is_that_of_a_shipped_config_or_must_be_given(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
+def test_validations_do_not_sample(uninterrupted, tmp_path):
+    decoding = dataclasses.replace(CONFIG.decoding, strategy="sample", temperature=2.0)
+    train(dataclasses.replace(CONFIG, decoding=decoding), str(tmp_path / "run"), quiet=True)
+    assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
+
+
 @pytest.mark.parametrize("field", ["average_best", "patience"])
 def test_settings_that_need_a_validation_set_are_refused_without_one(tmp_path, field):
     config = dataclasses.replace(
