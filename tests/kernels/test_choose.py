@@ -103,29 +103,29 @@ def test_a_model_trains_and_translates_without_kernels(missing):
             "tpu",
             {},
             SOME,
-            "tpu: attend, product, dropout; some of attend falls back to the reference "
+            "tpu: attend, embed, product, dropout; some of attend falls back to the reference "
             "(flash attention needs lengths of at least 1024 that divide by 128)",
         ),
-        ("tpu", {}, LONG, "tpu: attend, product, dropout"),
+        ("tpu", {}, LONG, "tpu: attend, embed, product, dropout"),
         (
             "tpu",
             {"positions": "bucketed"},
             LONG,
-            "tpu: attend, product, dropout; some of attend falls back to the reference "
+            "tpu: attend, embed, product, dropout; some of attend falls back to the reference "
             "(flash attention has no position bias)",
         ),
         (
             "tpu",
             {"positions": "relative"},
             LONG,
-            "tpu: attend, product, dropout; some of attend falls back to the reference "
+            "tpu: attend, embed, product, dropout; some of attend falls back to the reference "
             "(positions=relative needs the weights)",
         ),
         (
             "tpu",
             {"num_heads": 2, "num_kv_heads": 1},
             LONG,
-            "tpu: attend, product, dropout; attend falls back to the reference "
+            "tpu: attend, embed, product, dropout; attend falls back to the reference "
             "(flash attention has no grouped heads)",
         ),
     ],
