@@ -24,7 +24,8 @@ demo: .venv/installed
 	$(IN_VENV) flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
 # Most tests are small models whose compilation takes longer than their run. Without most of its
-# optimizations and without fusion emitters, XLA compiles them in a third of the time.
+# optimizations and without fusion emitters, XLA compiles them in a third of the time. (The flag does
+# not exist in jaxlib 0.12 any more. constraints.txt has an older version.)
 COMPILE_QUICKLY := JAX_DISABLE_MOST_OPTIMIZATIONS=true XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
 PYTEST := $(IN_VENV) pytest -n 2 --dist worksteal
 

@@ -33,7 +33,9 @@ def read_vectors(path: Path) -> dict[str, np.ndarray]:
     vectors: dict[str, np.ndarray] = {}
     width = 0
     lines = path.read_text(encoding="utf-8").split("\n")  # other line separators can be words
-    for number, line in enumerate(filter(None, lines), start=1):
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
         # A word can contain spaces: once the width is known, the numbers are the last fields.
         word, *numbers = line.rstrip(" \r").rsplit(" ", width or -1)
         if number == 1 and len(numbers) == 1:
