@@ -3,6 +3,7 @@
 import copy
 import os
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,9 @@ def _write(dataset: Any, languages: tuple[str, str], folder: Path) -> None:
     for url, md5 in zip(dataset.data, dataset.md5 or [""] * len(dataset.data), strict=True):
         archive = os.path.join(dataset._rawdir, dataset._get_tarball_filename(url))
         shutil.copyfile(fetch(url, md5), archive)
-        extract_tarball(archive, dataset._rawdir)
+        with warnings.catch_warnings():  # since Python 3.12, tarfile warns of a new default
+            warnings.simplefilter("ignore", DeprecationWarning)
+            extract_tarball(archive, dataset._rawdir)
     pair = "-".join(languages)
     files = dataset.get_source_file(pair), dataset.get_reference_files(pair)[0]
     for language, file in zip(languages, files, strict=True):
