@@ -63,12 +63,12 @@ def _trip_count(line: str, condition: list[str]) -> int:
 def _result_bytes(types: str, *, is_start: bool) -> int:
     """Returns the bytes of a type or a tuple of types.
 
-    The tuple of an asynchronous start lists the operands before the results.
+    The tuple of an asynchronous start lists operands, results and, as u32 scalars, its context.
     """
     sizes = []
     for name, shape in _ARRAY.findall(types):
         if is_start and name == "u32" and not shape:
-            continue  # the context of the operation
+            continue  # context
         bits = re.search(r"\d+", name)
         width = max(1, int(bits[0]) // 8) if bits else 1  # f32 4, bf16 2, pred 1
         sizes.append(width * math.prod(int(size) for size in shape.split(",") if size))

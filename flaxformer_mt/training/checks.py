@@ -26,7 +26,7 @@ def check_tied_embeddings(config: Config, tokenizer: Tokenizer) -> None:
 
 
 def _validation_problems(config: Config) -> Iterator[str]:
-    """Yields what needs validations that the run does not have."""
+    """Yields the settings that need validations, if the run has none."""
     no_text = config.data.validation == CorpusConfig()
     for name, meaning in (
         ("average_best", "averages the checkpoints with the best validation BLEU"),
@@ -47,13 +47,12 @@ def _validation_problems(config: Config) -> Iterator[str]:
 
 
 def _training_problems(config: Config) -> Iterator[str]:
-    """Yields which settings would have no effect, or a wrong one."""
+    """Yields the settings that would have no effect or a wrong one."""
     training, model, tokenizer = config.training, config.model, config.data.tokenizer
     given = any(tokenizer.existing_files()) or training.init_from or config.data.prepared
     if model.tie_embeddings == "all" and not tokenizer.shared and not given:
         yield _TWO_VOCABULARIES
-    default = TrainingConfig.__dataclass_fields__["lora_target"].default
-    if training.lora_target != default and not training.lora_rank:
+    if training.lora_target != TrainingConfig.lora_target and not training.lora_rank:
         yield (
             "training.lora_target names the kernels that get adapters, but training.lora_rank is "
             "0, so there are no adapters; give a rank, such as 8"

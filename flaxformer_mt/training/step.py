@@ -136,18 +136,15 @@ def make_train_step(
         params = adaptation.join(trained, frozen)
         new = TrainState(state.step, params, opt_state, state.key, ema)
         finite = jnp.isfinite(sums.loss + grad_norm)
+
         # The update of a finite gradient can overflow. Each number is checked by itself, because a
         # check of all would need all updates in memory at once.
-        # Counts advance: the schedule follows the step.
-        kept = jax.tree.map(
-            lambda new, old: (
-                new
-                if jnp.issubdtype(new.dtype, jnp.integer)
-                else jnp.where(finite & jnp.isfinite(new), new, old)
-            ),
-            new,
-            state,
-        )
+        def keep_finite(new: Array, old: Array) -> Array:
+            if jnp.issubdtype(new.dtype, jnp.integer):
+                return new  # counts of the optimiser: its learning rate follows the step
+            return jnp.where(finite & jnp.isfinite(new), new, old)
+
+        kept = jax.tree.map(keep_finite, new, state)
         metrics = _metrics(sums, batch)._replace(grad_norm=grad_norm, skipped=1.0 - finite)
         return dataclasses.replace(kept, step=state.step + 1), metrics
 
