@@ -16,6 +16,7 @@ from flaxformer_mt.interop.marian.convert import read_marian
 from flaxformer_mt.interop.verify import VerificationFailed
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.runtime.workdir_lock import own_workdir
+from flaxformer_mt.training.checks import check_settings, check_tied_embeddings
 from flaxformer_mt.translation.translator import Translator
 
 pytest.importorskip("safetensors", reason="needs the extra [marian] (safetensors)")
@@ -52,6 +53,14 @@ def test_an_imported_model_translates(work, capsys):
     assert loaded.config == given.config and loaded.checkpoint == "0"
     found = Translator.load("run").translate(["the cat", ""])
     assert len(found[0]) == 1 and found[1][0].text == ""
+
+
+def test_training_accepts_the_settings_of_an_imported_model(work):
+    """Its vocabulary is in the tokenizer of the workdir, where its settings name no file."""
+    loaded = read_marian("opus")
+    assert loaded.config.model.tie_embeddings == "all"
+    check_settings(loaded.config)
+    check_tied_embeddings(loaded.config, loaded.tokenizer)
 
 
 @pytest.mark.slow

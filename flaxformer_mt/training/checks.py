@@ -49,8 +49,9 @@ def _validation_problems(config: Config) -> Iterator[str]:
 def _training_problems(config: Config) -> Iterator[str]:
     """Yields the settings that would have no effect or a wrong one."""
     training, model, tokenizer = config.training, config.model, config.data.tokenizer
-    given = any(tokenizer.existing_files()) or training.init_from or config.data.prepared
-    if model.tie_embeddings == "all" and not tokenizer.shared and not given:
+    existing = any(tokenizer.existing_files()) or tokenizer.kind == "marian"
+    learned = not (existing or training.init_from or config.data.prepared)
+    if model.tie_embeddings == "all" and not tokenizer.shared and learned:
         yield _TWO_VOCABULARIES
     if training.lora_target != TrainingConfig.lora_target and not training.lora_rank:
         yield (
