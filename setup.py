@@ -1,4 +1,4 @@
-"""Copies configs/ into a wheel as flaxformer_mt/configs, where `--config NAME` finds it."""
+"""Copies configs/ into a wheel as flaxformer_mt/configs, where `--config NAME` finds them."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ class BuildWithConfigs(build_py):
             return
         target = Path(self.build_lib, "flaxformer_mt", "configs")
         self.mkpath(str(target))
-        for file in sorted(Path("configs").glob("*.py")):
+        for file in sorted((*Path("configs").glob("*.py"), *Path("configs").glob("*.tsv"))):
             self.copy_file(str(file), str(target / file.name))
 
 

@@ -3,10 +3,12 @@
     python examples/toy_de_en.py
     python -m flaxformer_mt.train --config configs/toy_de_en.py --workdir runs/toy
 
-The 24 sentences of examples/toy_de_en.tsv are training text and validation text. The model
-memorises them in 60 updates, which take a few seconds. The first command trains the model,
+The 24 sentences of toy_de_en.tsv, beside this file, are training text and validation text. The
+model memorises them in 60 updates, which take a few seconds. The first command trains the model,
 translates with it and prints its attention matrices. The second one only trains it.
 """
+
+from pathlib import Path
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
@@ -16,10 +18,11 @@ from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
 
-_SENTENCES = CorpusConfig(pairs=("examples/toy_de_en.tsv",))
+_SENTENCES = CorpusConfig(pairs=("toy_de_en.tsv",))
 
 config = Config(
     data=DataConfig(
+        directory=str(Path(__file__).parent),
         source_language="de",
         target_language="en",
         train=_SENTENCES,

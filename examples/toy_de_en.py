@@ -7,15 +7,14 @@ the model returns for one of them.
 """
 
 import tempfile
-from pathlib import Path
 
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import SHIPPED, load_config
 from flaxformer_mt.inspection.capture import KINDS, capture
 from flaxformer_mt.train import train
 from flaxformer_mt.translation.translator import Translator
 from small_runs import show
 
-SENTENCES = Path(__file__).with_name("toy_de_en.tsv")
+SENTENCES = SHIPPED / "toy_de_en.tsv"
 
 
 def main(sentence: str = "ich mochte ein bier") -> None:

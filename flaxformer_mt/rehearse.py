@@ -24,9 +24,11 @@ from flaxformer_mt.checkpoints.reading import whole_steps
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, ConfigArguments, to_json
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.planning.hardware import hosts_of
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.storage.paths import is_remote
+from flaxformer_mt.training.config import TrainingConfig
 
 _TIME_LIMIT = 1800.0  # seconds of one stage
 _SAVE_EVERY = 3  # steps
@@ -87,6 +89,9 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
         return dataclasses.replace(corpus, limit=min(corpus.limit or limit, limit))
 
     data, model, training = config.data, config.model, config.training
+    tokenizer = data.tokenizer
+    if tokenizer.kind == "marian" and not tokenizer.source_model:  # the workdir of init_from has it
+        tokenizer = TokenizerConfig()
     return dataclasses.replace(
         config,
         data=dataclasses.replace(
@@ -95,9 +100,7 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
             validation=limited(data.validation, 16),
             test=limited(data.validation if data.test == CorpusConfig() else data.test, 16),
             directory=str(Path(os.path.expanduser(data.directory)).absolute()),
-            tokenizer=dataclasses.replace(
-                data.tokenizer, vocab_size=min(data.tokenizer.vocab_size, 1000)
-            ),
+            tokenizer=dataclasses.replace(tokenizer, vocab_size=min(tokenizer.vocab_size, 1000)),
             max_source_length=min(data.max_source_length, 64),
             max_target_length=min(data.max_target_length, 64),
             tokens_per_batch=64 * max(8, num_devices),
@@ -127,6 +130,7 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
             trainable=(),
             lora_rank=0,
             lora_alpha=0.0,
+            lora_target=TrainingConfig.lora_target,
         ),
         decoding=dataclasses.replace(config.decoding, max_target_length=16, min_target_length=0),
         mesh=dataclasses.replace(config.mesh, tokens_per_device=0, memory_limit=""),

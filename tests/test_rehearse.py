@@ -6,8 +6,10 @@ import pytest
 
 from flaxformer_mt.config import SHIPPED, Config, load_config
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.planning.hardware import hosts_of
 from flaxformer_mt.rehearse import main, toy_config
+from flaxformer_mt.training.checks import check_settings
 from flaxformer_mt.training.optimizer import make_schedule
 
 
@@ -49,11 +51,15 @@ def test_every_config_has_a_toy_version_that_keeps_its_text(name):
 def test_settings_of_the_large_model_do_not_reach_the_toy():
     config = load_config("demo")
     changes = {"schedule": "wsd", "decay_steps": 700, "trainable": ("decoder_3/.*",)}
-    training = dataclasses.replace(config.training, **changes, lora_rank=0)
-    data = dataclasses.replace(config.data, prepared="corpus")
+    adapters = {"lora_rank": 8, "lora_target": (".*/kernel",), "init_from": "runs/imported"}
+    training = dataclasses.replace(config.training, **changes, **adapters)
+    tokenizer = TokenizerConfig(kind="marian", shared=False)
+    data = dataclasses.replace(config.data, prepared="corpus", tokenizer=tokenizer)
     toy = toy_config(dataclasses.replace(config, training=training, data=data), 100, num_devices=8)
     make_schedule(toy.training, toy.model.d_model)
+    check_settings(toy)
     assert toy.training.trainable == () and toy.data.prepared == ""
+    assert toy.data.tokenizer.kind == "sentencepiece"
 
 
 def test_bad_arguments_are_named(tmp_path, capsys):

@@ -182,6 +182,7 @@ def test_settings_that_need_a_validation_set_are_refused_without_one(tmp_path, f
     [
         ("training", {"patience": 1, "validate_every": 0}, "validate_every is 0"),
         ("training", {"lora_target": (".*/kernel",)}, "there are no adapters"),
+        ("training", {"lora_rank": 2}, r"training\.init_from is empty"),
         ("training", {"r_drop": 5.0}, "all dropout rates of the model are 0"),
         ("tokenizer", {"shared": False}, "needs one vocabulary for both languages"),
     ],

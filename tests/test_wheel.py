@@ -42,8 +42,8 @@ def installed(tmp_path_factory) -> Path:
 
 
 def test_every_config_is_in_the_wheel(installed):
-    expected = sorted(path.name for path in (ROOT / "configs").glob("*.py"))
-    there = sorted(path.name for path in (installed / "flaxformer_mt" / "configs").glob("*.py"))
+    expected = sorted(path.name for path in (ROOT / "configs").glob("*.*"))
+    there = sorted(path.name for path in (installed / "flaxformer_mt" / "configs").glob("*.*"))
     assert there == expected
 
 
@@ -73,3 +73,5 @@ def test_an_empty_directory_finds_the_configs(installed, tmp_path):
         "print(len(load_variants('table_3', 'paper_variants')) > 9)\n"
     )
     assert run("-c", load).split() == [str(installed / "flaxformer_mt/configs"), "True", "True"]
+    toy = ("--config", "toy_de_en", "--workdir", "toy", "--training.num-steps", "2")
+    run("-m", "flaxformer_mt.train", *toy, "--training.checkpoint-every", "2")

@@ -58,6 +58,12 @@ def _training_problems(config: Config) -> Iterator[str]:
             "training.lora_target names the kernels that get adapters, but training.lora_rank is "
             "0, so there are no adapters; give a rank, such as 8"
         )
+    if training.lora_rank and not training.init_from:
+        yield (
+            "training.lora_rank adds adapters to the frozen matrices of a trained model, but "
+            "training.init_from is empty, so these matrices would be random; set it to the workdir "
+            "of a trained model, or set training.lora_rank to 0"
+        )
     rates = model.dropout, model.attention_dropout, model.activation_dropout
     if training.r_drop and not any(rates):
         yield (
