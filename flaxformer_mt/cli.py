@@ -266,6 +266,8 @@ class LineOutputArguments(ModelArguments):
         super().__post_init__()
         if (self.details or self.attention) and not self.json:
             raise ValueError("--details and --attention are written in JSON: add --json")
+        if self.resume and not self.output:
+            raise ValueError("--resume goes on after the lines of a file: it needs --output")
 
 
 WITHOUT_EFFECT = ("decoding.tokens_per_batch", "decoding.max_rows_per_batch")

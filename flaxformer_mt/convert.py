@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -90,6 +91,10 @@ class ConvertArguments:
             raise ValueError(f"--quantization {self.quantization} needs --to ctranslate2")
         if self.verify and not self.to:
             raise ValueError("--verify compares an export with the workdir: it needs --to")
+        if self.from_ and self.checkpoint != "auto":
+            raise ValueError("--checkpoint chooses the parameters of an export: it needs --to")
+        if self.to and self.allow_pickle:
+            raise ValueError("--allow-pickle reads a model of another toolkit: it needs --from")
         if self.reference and not self.verify:
             raise ValueError("--reference belongs to the file of --verify: give both")
 
@@ -117,8 +122,8 @@ def import_model(arguments: ConvertArguments) -> None:
         with new_directory(workdir) as directory:
             write_workdir(directory, loaded)
     print(
-        f"{workdir}: {describe(loaded)}. Try:\n"
-        f"  {sys.executable} -m flaxformer_mt.translate --workdir {workdir} < text"
+        f"{workdir}: {describe(loaded)}. Try:\n  {quote(sys.executable)} -m "
+        f"flaxformer_mt.translate --workdir {quote(str(workdir))} < text"
     )
 
 

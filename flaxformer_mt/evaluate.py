@@ -72,6 +72,8 @@ class EvaluateArguments(ModelArguments):
             raise ValueError(
                 "give both --source and --reference, or neither (then the config's own test set)"
             )
+        if self.resume and not self.output:
+            raise ValueError("--resume goes on after the lines of a file: it needs --output")
 
 
 def evaluate(arguments: EvaluateArguments) -> None:
@@ -96,7 +98,7 @@ def evaluate(arguments: EvaluateArguments) -> None:
         )
         output.begin(settings)
         _translate(test_set, translator, arguments, output, run, scores)
-    _print(scores, translator.checkpoint, as_json=arguments.json)
+        _print(scores, translator.checkpoint, as_json=arguments.json)
 
 
 class EvaluationSet(NamedTuple):
@@ -155,6 +157,7 @@ def _translate(
             num_hypotheses=1,
             first_line=first + mine.start,
             target_language=arguments.target_language or None,
+            flag_faults=False,  # the flags are not shown
         )
         return [hypotheses[0].text for hypotheses in found]
 

@@ -6,6 +6,7 @@
 import dataclasses
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 from flaxformer_mt.cli import command
@@ -99,7 +100,7 @@ def prepare(arguments: PrepareArguments) -> None:
     print("\n".join(manifest.describe()))
     print(
         f"prepared in {output}. Train on it:\n"
-        f"  python -m flaxformer_mt.train --data.prepared {output} --workdir WORKDIR"
+        f"  python -m flaxformer_mt.train --data.prepared {quote(str(output))} --workdir WORKDIR"
     )
 
 

@@ -27,6 +27,7 @@ from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.planning.hardware import hosts_of
 from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.runtime.line_output import interruptible
 from flaxformer_mt.storage.paths import is_remote
 from flaxformer_mt.training.config import TrainingConfig
 
@@ -74,7 +75,7 @@ def rehearse(arguments: RehearseArguments) -> int:
         )
     config = toy_config(arguments.as_config(), arguments.pairs, hosts * chips)
     print(f"{arguments.topology}: {hosts} processes of {chips} CPU devices", flush=True)
-    with contextlib.ExitStack() as stack:
+    with interruptible(), contextlib.ExitStack() as stack:
         directory = arguments.workdir or stack.enter_context(tempfile.TemporaryDirectory())
         run = HostProcesses(config, Path(directory), hosts, chips)
         succeeded = all(_run_stage(name, stage, run) for name, stage in STAGES.items())

@@ -59,7 +59,7 @@ def score(arguments: ScoreArguments) -> None:
         model = translator.fingerprint
         output.begin(settings_of(arguments, without=WITHOUT_EFFECT, files=digests, model=model))
         language = arguments.target_language or None
-        if translator.tokenizer.needs_tag:  # before any line is written
+        if language or translator.tokenizer.needs_tag:  # before any line is written
             for number, line in zip(numbers, files[0].lines(numbers.start), strict=False):
                 tag_lines([line], translator.tokenizer, language, first_line=number + 1)
 

@@ -12,6 +12,7 @@ import sys
 
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, differences, load_variants, shipped_name, workdir_config
+from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.runtime.host_memory import share_freed_memory
 from flaxformer_mt.storage.paths import AnyPath, as_path, write_file
@@ -34,7 +35,7 @@ class SweepArguments:
     """Directory of the sweep: the table, and a workdir for each variant. If not given: runs/NAME
     for a config NAME that comes with the package."""
     only: tuple[str, ...] = ()
-    """Names of the variants to train; all if not given."""
+    """Names of the variants to train; all if not given. The table has all finished variants."""
 
 
 def sweep(arguments: SweepArguments) -> None:
@@ -49,17 +50,31 @@ def sweep(arguments: SweepArguments) -> None:
     unknown = sorted(set(arguments.only) - set(variants))
     if unknown:
         raise ValueError(f"no variant {unknown[0]!r} in {arguments.config}: {', '.join(variants)}")
+    chosen = [name for name in variants if name in (arguments.only or variants)]
+    for name in chosen:
+        if variants[name].data.validation == CorpusConfig():
+            raise ValueError(
+                f"variant {name!r}: a sweep compares validation perplexity and BLEU: the config "
+                "needs data.validation"
+            )
     share_freed_memory()
     base = next(iter(variants.values()))
-    chosen = {name: variants[name] for name in variants if name in (arguments.only or variants)}
     table, folder = HEADER, as_path(arguments.workdir or f"runs/{shipped}")
-    for number, (name, config) in enumerate(chosen.items(), start=1):
-        print(f"{name} ({number} of {len(chosen)})", file=sys.stderr)
+    for name, config in variants.items():
         workdir = folder / "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
-        finish(name, config, workdir)
+        if name in chosen:
+            print(f"{name} ({chosen.index(name) + 1} of {len(chosen)})", file=sys.stderr)
+            finish(name, config, workdir)
+        elif not _has_finished(config, workdir):
+            continue
         table += f"| {name} | {results(workdir)} | {'; '.join(differences(base, config))} |\n"
         write_file(folder / "table.md", table.encode())
     print(table)
+
+
+def _has_finished(config: Config, workdir: AnyPath) -> bool:
+    done = (workdir / "finished").exists()
+    return done and not differences(workdir_config(str(workdir)), config)
 
 
 def finish(name: str, config: Config, workdir: AnyPath) -> None:

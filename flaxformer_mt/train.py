@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
+from shlex import quote
 from typing import Any
 
 import jax
@@ -53,7 +54,7 @@ from flaxformer_mt.runtime.sharding import (
 from flaxformer_mt.runtime.workdir_lock import own_workdir
 from flaxformer_mt.storage.paths import as_path, join
 from flaxformer_mt.training.adapting import make_adaptation
-from flaxformer_mt.training.checks import check_settings, check_tied_embeddings
+from flaxformer_mt.training.checks import check_settings, check_tags, check_tied_embeddings
 from flaxformer_mt.training.loop import Ending, Loop, Run, start_or_resume
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.reporting import Reporter
@@ -177,7 +178,8 @@ def train(
         rows = process_rows(mesh, tokens_per_device)
         validation_shapes = data.validation_plan.shapes
         longest = max(max(shape[1:]) for shape in validation_shapes)  # one row must fit
-        validation_rows = process_rows(mesh, tokens_per_device and max(tokens_per_device, longest))
+        most = tokens_per_device and max(tokens_per_device, longest)
+        validation_rows = process_rows(mesh, most, pads=True)
         run = Run(
             config=config,
             data=dataclasses.replace(data, shard_rows=rows),
@@ -245,6 +247,7 @@ def prepare_data(config: Config, workdir: str) -> Data:
     if is_first():
         check_workdir(workdir, config, data.tokenizer.fingerprint)
     check_tied_embeddings(config, data.tokenizer)
+    check_tags(data.tokenizer, (*data.validation, *data.test))
     return data
 
 
@@ -313,12 +316,12 @@ def show_result(run: Run, workdir: str) -> None:
         if jax.process_count() == 1:
             pictures = save_pictures(workdir, translator, example)
             print("".join(f"picture: {path}\n" for path in pictures), end="")
-    python = f"{sys.executable} -m flaxformer_mt"
+    python, quoted = f"{quote(sys.executable)} -m flaxformer_mt", quote(workdir)
     print_from_first(
         f"\nThe model is in {workdir}. Try:\n"
-        f'  echo "{example}" | {python}.translate --workdir {workdir}\n'
-        f'  {python}.attention_maps --workdir {workdir} --source "{example}" --output maps.png\n'
-        f"  {python}.summary --workdir {workdir}"
+        f'  echo "{example}" | {python}.translate --workdir {quoted}\n'
+        f'  {python}.attention_maps --workdir {quoted} --source "{example}" --output maps.png\n'
+        f"  {python}.summary --workdir {quoted}"
     )
 
 

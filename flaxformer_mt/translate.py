@@ -16,7 +16,13 @@ from flaxformer_mt.cli import (
     load_translator,
 )
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.line_input import Text, TextFile, shard_of, standard_input
+from flaxformer_mt.runtime.line_input import (
+    Text,
+    TextFile,
+    check_parallel,
+    shard_of,
+    standard_input,
+)
 from flaxformer_mt.runtime.line_output import (
     LineOutput,
     Run,
@@ -81,7 +87,9 @@ def translate(arguments: TranslateArguments) -> None:
     )
     if text is None and (names or arguments.shard or jax.process_count() > 1):
         text = TextFile("")
-    demands = {name: _open_beside(text, getattr(arguments, name)) for name in names if text}
+    demands = {name: TextFile(getattr(arguments, name)) for name in names}
+    if text:
+        check_parallel(text, *demands.values())
     lines = Lines(text, demands, shard_of(arguments.shard, text.num_lines if text else 0))
     item_of = None if arguments.json or not _n_best(arguments) else _index_of
     with (
@@ -101,17 +109,6 @@ def translate(arguments: TranslateArguments) -> None:
                     batch.lines, target_language=language, first_line=start + 1, **of_batch
                 )
         _translate_batches(lines, translator, arguments, output, run)
-
-
-def _open_beside(text: TextFile, file: str) -> TextFile:
-    """Opens a file that has one line for each of `text`."""
-    found = TextFile(file)
-    if found.num_lines != text.num_lines:
-        raise ValueError(
-            f"{file} has {found.num_lines} lines, but there are {text.num_lines} to translate: it "
-            "needs one for each, which may be blank"
-        )
-    return found
 
 
 class Lines(NamedTuple):

@@ -2,8 +2,10 @@ import dataclasses
 import json
 import os
 import random
+import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -425,6 +427,7 @@ class TestTranslate:
             (["--workdir=w", "--decoding.beem-size=2"], "--decoding.beam-size"),
             (["--workdir=w", "--details"], "add --json"),
             (["--workdir=w", "--attention"], "add --json"),
+            (["--workdir=w", "--resume"], "it needs --output"),
         ],
     )
     def test_impossible_settings_are_refused(
@@ -477,7 +480,7 @@ class TestTranslate:
                 assert (work / "out").read_bytes().count(b"\n") == content.count(b"\n")
             else:
                 wrong = "p" if others[0] != number else "c"
-                counts = f"{wrong} has {number + 1} lines, but there are {number} to translate"
+                counts = f"in has {number} lines but {wrong} has {number + 1}"
                 assert status == 2
                 assert counts in capsys.readouterr().err
                 assert not (work / "out").exists()
@@ -848,6 +851,22 @@ class TestOutput:
         assert (work / "out").read_text() == "precious"
         assert (work / "out.partial").read_text() == "half\n"
 
+    def test_a_failed_upload_names_the_file_with_the_results(
+        self, object_store: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        address = f"{object_store}://missing/out"
+        with pytest.raises(OSError), line_output(address) as output:
+            output.write(["one", "two"])
+        error = capsys.readouterr().err
+        assert (found := re.search(f"all 2 results are in (.*), but not in {address}", error))
+        assert Path(found[1]).read_text() == "one\ntwo\n"
+        Path(found[1]).unlink()
+
+    def test_an_address_of_a_file_is_its_path(self, work: Path) -> None:
+        with line_output((work / "out").as_uri()) as output:
+            output.write(["x"])
+        assert (work / "out").read_text() == "x\n"
+
     def test_symbolic_links_and_pipes_stay_what_they_are(self, work: Path) -> None:
         (work / "link").symlink_to("real")
         with line_output("link") as output:
@@ -1024,6 +1043,68 @@ def test_after_a_signal_exit_handlers_of_c_do_not_run(status, seen):
     assert (ended.returncode, ended.stdout) == (seen, b"last words")
 
 
+@pytest.mark.slow
+def test_processes_with_other_inputs_do_not_mix_their_outputs():
+    """`srun` makes one run of all its tasks, also if each has a shard of its own."""
+    program = (
+        "import jax; from flaxformer_mt.cli import exit_code; "
+        "from flaxformer_mt.runtime.command import exit_process; "
+        "from flaxformer_mt.runtime.line_output import line_output\n"
+        "from flaxformer_mt.runtime.processes import connect\n"
+        "connect()\n"
+        "def work():\n"
+        "    with line_output('') as output:\n"
+        "        output.begin({'--shard': f'{jax.process_index() + 1}/2'})\n"
+        "exit_process(exit_code(work))\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=os.environ | place,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for place in two_processes()
+    ]
+    for process in processes:
+        assert "have different inputs, models or settings" in process.communicate(timeout=100)[1]
+        assert process.returncode == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("per_node", "visible"), [(1, "all"), (2, "0")])
+def test_a_task_of_slurm_that_is_alone_on_its_machine_has_all_its_gpus(per_node, visible):
+    """JAX gives each task of a machine one GPU, also if there is one task only."""
+    program = (
+        "from flaxformer_mt.runtime.processes import connect; connect(); "
+        "from jax._src.xla_bridge import CUDA_VISIBLE_DEVICES; print(CUDA_VISIBLE_DEVICES.value)"
+    )
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    common = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": "2",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_NUM_NODES": str(2 // per_node),
+        "SLURM_LOCALID": "0",
+        "JAX_COORDINATOR_PORT": port,
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=os.environ | common | {"SLURM_PROCID": number},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in "01"
+    ]
+    for process in processes:
+        assert process.communicate(timeout=100)[0].splitlines()[-1] == visible
+
+
+@pytest.mark.slow
 def test_processes_disconnect_before_they_exit():
     """The first process has the coordination service: if it just ended, the other would crash."""
     program = (

@@ -116,6 +116,7 @@ def killed(*_, **__):
     raise OSError("killed")
 
 
+@pytest.mark.slow
 def test_another_machine_continues_in_a_bucket(bucket, tmp_path, monkeypatch):
     write_pairs(tmp_path / "text.tsv", 300)
     more = ("--shard-size", "100")

@@ -148,6 +148,7 @@ def test_two_processes_write_one_run_to_a_bucket(bucket, corpus, tmp_path):
         np.testing.assert_allclose(a, b, atol=5e-3)  # rounding, which Adam scales up
 
 
+@pytest.mark.slow
 def test_processes_that_do_not_share_their_workdir_are_refused(tmp_path):
     """Two processes have different folders, as two machines with a local disk each."""
     program = (

@@ -34,6 +34,9 @@ config = Config(
 wide = dataclasses.replace(config, model=dataclasses.replace(config.model, d_ff=16))
 variants = {"base": config, "C d_ff/16": wide}
 wrong = {"base": 3}
+blind = {"base": dataclasses.replace(
+    config, data=dataclasses.replace(config.data, validation=CorpusConfig())
+)}
 """
 
 
@@ -48,6 +51,7 @@ def test_trains_each_variant_once_and_compares_them(file, tmp_path, monkeypatch,
     workdir = tmp_path / "sweep"
     args = ["--config", str(file), "--workdir", str(workdir)]
     assert sweep.main([*args, "--only", "base"]) == 0
+    assert "C d_ff/16" not in (workdir / "table.md").read_text()
 
     def never(config: object, workdir: str, **options: bool) -> str:
         raise AssertionError(f"{workdir} was finished")
@@ -56,7 +60,7 @@ def test_trains_each_variant_once_and_compares_them(file, tmp_path, monkeypatch,
     assert sweep.main(args) == 0  # base is finished: only the other variant is trained
     assert (workdir / "base" / "metrics.jsonl").read_text() == first
     monkeypatch.setattr("flaxformer_mt.train.train", never)
-    assert sweep.main(args) == 0
+    assert sweep.main([*args, "--only", "base"]) == 0  # the table has all finished variants
     *_, base, wide = (workdir / "table.md").read_text().splitlines()
     base, wide = ([cell.strip() for cell in row.strip("|").split("|")] for row in (base, wide))
     assert (base[0], wide[0]) == ("base", "C d_ff/16")
@@ -87,6 +91,7 @@ def test_a_changed_variant_is_refused(file, tmp_path, capsys):
         (["--variants", "missing"], "must define `missing`, a dict of name to Config"),
         (["--variants", "wrong"], "must define `wrong`, a dict of name to Config"),
         (["--workdir", ""], "needs --workdir"),
+        (["--variants", "blind"], "variant 'base': .* the config needs data.validation"),
     ],
 )
 def test_says_what_is_missing(file, tmp_path, capsys, args, message):

@@ -160,7 +160,9 @@ def test_the_workdir_is_that_of_a_shipped_config_or_must_be_given(
 
 @pytest.mark.slow
 def test_validations_do_not_sample(uninterrupted, tmp_path):
-    decoding = dataclasses.replace(CONFIG.decoding, strategy="sample", temperature=2.0)
+    decoding = dataclasses.replace(
+        CONFIG.decoding, strategy="sample", temperature=2.0, num_hypotheses=9
+    )
     train(dataclasses.replace(CONFIG, decoding=decoding), str(tmp_path / "run"), quiet=True)
     assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
 
@@ -183,6 +185,7 @@ def test_settings_that_need_a_validation_set_are_refused_without_one(tmp_path, f
         ("training", {"patience": 1, "validate_every": 0}, "validate_every is 0"),
         ("training", {"lora_target": (".*/kernel",)}, "there are no adapters"),
         ("training", {"lora_rank": 2}, r"training\.init_from is empty"),
+        ("training", {"optimizer": "lion", "adam_b2": 0.99}, "adam_b2 has no effect"),
         ("training", {"r_drop": 5.0}, "all dropout rates of the model are 0"),
         ("tokenizer", {"shared": False}, "needs one vocabulary for both languages"),
     ],

@@ -156,7 +156,7 @@ def write_failure(what: str, where: AnyPath, error: Exception, newest: str = "")
     newest = f" ({newest})" if newest else ""
     return OSError(
         f"could not write {what} to {where}: {reason}{newest}.\n"
-        f"Please {advice}, or choose another --workdir, and start the same command again."
+        f"Please {advice}, or choose another directory, and start the same command again."
     )
 
 

@@ -7,9 +7,16 @@ import jax
 
 from flaxformer_mt.checkpoints.integrity import saved_steps
 from flaxformer_mt.checkpoints.reading import check_fit, choose_checkpoint, read_extras, read_params
-from flaxformer_mt.config import Config, differences, workdir_config
+from flaxformer_mt.config import (
+    CONFIG_FILE,
+    Config,
+    config_from_dict,
+    differences,
+    workdir_config,
+)
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.kernels.choose import choose_kernels
+from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import Params, init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.storage.paths import PathLike, as_path
@@ -62,6 +69,12 @@ def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
             "directory of that run"
         )
     _warn_if_outdated(extras, saved_steps(workdir / "checkpoints"))
+    if lines := _differences(config_from_dict(extras["config"]).model, config.model):
+        raise ValueError(
+            f"{workdir / CONFIG_FILE} describes another model than {path} (checkpoint -> file):\n  "
+            + "\n  ".join(lines)
+            + "\nSet these back."
+        )
     model = make_model(config, tokenizer)
     params = read_params(path)
     expected = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
@@ -86,6 +99,15 @@ MAY_DIFFER = (
 )
 
 
+def _differences(before: TransformerConfig, now: TransformerConfig) -> list[str]:
+    """Returns the differences that change the meaning of the parameters."""
+    return [
+        line
+        for line in differences(before, now, where="model")
+        if line.split(":")[0].removeprefix("model.") not in MAY_DIFFER
+    ]
+
+
 def initial_params(init_from: PathLike, model: Transformer, tokenizer_fingerprint: str) -> Params:
     """Returns the parameters of another workdir: the average, else the best, else the last ones.
 
@@ -99,12 +121,7 @@ def initial_params(init_from: PathLike, model: Transformer, tokenizer_fingerprin
     """
     _check_is_workdir(init_from)
     loaded = load_model(init_from)
-    lines = [
-        line
-        for line in differences(loaded.config.model, model.config, where="model")
-        if line.split(":")[0].removeprefix("model.") not in MAY_DIFFER
-    ]
-    if lines:
+    if lines := _differences(loaded.config.model, model.config):
         raise ValueError(
             f"training.init_from: {init_from} holds another model (there -> here):\n  "
             + "\n  ".join(lines)

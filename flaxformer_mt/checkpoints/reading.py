@@ -138,7 +138,14 @@ def read_items(path: AnyPath, *, together: bool = False, **items: Any) -> dict[s
 
 def read_extras(path: AnyPath) -> dict[str, Any]:
     """Returns the JSON part of a checkpoint, including the metrics of a late validation."""
-    extras = json.loads((path / _EXTRAS).read_text(encoding="utf-8"))
+    try:
+        extras = json.loads((path / _EXTRAS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if path.exists():
+            raise
+        raise OSError(
+            f"checkpoint {path} is gone: a running training keeps newer ones. Start again"
+        ) from None
     late = path / LATE_METRICS
     return extras | {"metrics": json.loads(late.read_text())} if late.exists() else extras
 

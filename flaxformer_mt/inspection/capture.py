@@ -68,7 +68,7 @@ def capture(translator: Translator, source: str, target: str | None = None) -> A
     """Returns the attention weights of `translator` for `source` and a translation of it.
 
     Args:
-      translator: a trained model.
+      translator: a trained model. Of an ensemble, the weights are those of its first model.
       source: a sentence.
       target: its translation; None = the translator's best.
 

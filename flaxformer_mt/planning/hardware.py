@@ -152,7 +152,9 @@ def _describe(
             f"compiling for {name} needs {plugin} (but no such device): pip install -e '.[{extra}]'"
         )
     for variable, value in environment.items():
-        os.environ.setdefault(variable, value)
+        given = os.environ.get(variable, "")
+        both = f"{value} {given}".strip()  # of two equal flags, XLA takes the last
+        os.environ[variable] = both if variable == "XLA_FLAGS" else given or value
     with contextlib.suppress(RuntimeError):  # JAX is already in use
         jax.config.update("jax_platforms", "cpu")
     try:

@@ -64,8 +64,8 @@ def make_plan(config: Config, hardware: Hardware, batches: Sequence[AssumedBatch
     model = Transformer(config.model, size, size, BOS_ID, kernels)
     try:
         return _plan_training(config, model, hardware, batches)
-    except ValueError as error:
-        return Plan(hardware=hardware, failure=str(error))
+    except (ValueError, RuntimeError) as error:  # RuntimeErrors come from the compiler
+        return Plan(hardware=hardware, failure=str(error).strip() or type(error).__name__)
 
 
 def _plan_training(

@@ -65,14 +65,18 @@ class ProcessRows:
       shards: number of devices that split a batch, over all processes.
       mine: the shards of this process; several processes may hold the same ones.
       tokens_per_device: as in `partition_batch`.
+      pads: a batch with fewer rows than shards gets empty rows.
     """
 
     shards: int = 1
     mine: tuple[int, ...] = (0,)
     tokens_per_device: int = 0
+    pads: bool = False
 
     def partition(self, shape: BatchShape) -> BatchPartition:
         """Returns the partition of a batch of this shape, over all processes."""
+        if self.pads:
+            shape = shape._replace(rows=max(shape.rows, self.shards))
         return partition_batch(shape, shards=self.shards, tokens_per_device=self.tokens_per_device)
 
     def __call__(self, shape: BatchShape) -> Int[np.ndarray, " r"]:

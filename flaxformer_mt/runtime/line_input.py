@@ -64,13 +64,18 @@ def open_parallel(first: str, *others: str) -> list[TextFile]:
     Raises ValueError if the numbers differ, and as `TextFile`.
     """
     files = [TextFile(path) for path in (first, *others)]
-    for other in files[1:]:
-        if other.num_lines != files[0].num_lines:
-            raise ValueError(
-                f"{first} has {files[0].num_lines} lines but {other.path} has {other.num_lines}: "
-                "line i of the one must belong to line i of the other"
-            )
+    check_parallel(*files)
     return files
+
+
+def check_parallel(first: TextFile, *others: TextFile) -> None:
+    """Raises ValueError if the files have different numbers of lines."""
+    for other in others:
+        if other.num_lines != first.num_lines:
+            raise ValueError(
+                f"{first.path or 'the input'} has {first.num_lines} lines but {other.path} has "
+                f"{other.num_lines}: line i of the one must belong to line i of the other"
+            )
 
 
 def shard_of(text: str, num_lines: int) -> range:

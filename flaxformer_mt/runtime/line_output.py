@@ -17,7 +17,6 @@ from flaxformer_mt.data.worker_processes import in_thread
 from flaxformer_mt.runtime.line_input import is_regular
 from flaxformer_mt.storage.paths import (
     as_path,
-    is_remote,
     lock_file,
     move_file,
     naming,
@@ -47,8 +46,12 @@ class LineOutput:
     def begin(self, settings: Mapping[str, str]) -> None:
         """Records the settings on which the results depend, as {name: value}.
 
-        Raises ValueError, with the differences, if the interrupted run had other settings.
+        Raises ValueError, with the differences, if the interrupted run had other settings. Raises
+        ValueError if another process of this run has other settings.
         """
+        from flaxformer_mt.runtime.processes import check_same  # slow, and --help does not need it
+
+        check_same(sorted(settings.items()), "inputs, models or settings")
         if self._partial is not None:
             record = _record(self._partial)
             if self.num_done:
@@ -155,7 +158,9 @@ def line_output(
             yield LineOutput(file)
         return
     # The target of a symbolic link, not the link.
-    final = as_path(path) if is_remote(path) else Path(os.path.realpath(path))
+    final = as_path(path)
+    if isinstance(final, Path):
+        final = final.resolve()
     partial = working_copy(final).with_name(f"{final.name}.partial")
     if not partial.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no directory {partial.parent} to write to")
@@ -182,13 +187,19 @@ def line_output(
                 partial.unlink(missing_ok=True)
                 _record(partial).unlink(missing_ok=True)
             elif output.has_begun:
+                alone = " in a single process" if jax.process_count() > 1 else ""
                 print(
                     f"the results of the first {output.num_done:,} lines are in {partial}: the "
-                    "same command with --resume goes on after them",
+                    f"same command with --resume{alone} goes on after them",
                     file=sys.stderr,
                 )
             raise
-    move_file(partial, final)
+    try:
+        move_file(partial, final)
+    except BaseException:
+        message = f"all {output.num_done:,} results are in {partial}, but not in {path}"
+        print(message, file=sys.stderr)
+        raise
     _record(partial).unlink(missing_ok=True)
 
 

@@ -50,12 +50,19 @@ def connect() -> None:
     if not explicit and not _in_cluster():
         return
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # affects CPUs only
+    options = dict(explicit)
+    if not explicit and _is_alone_on_its_machine() and "JAX_LOCAL_DEVICE_IDS" not in os.environ:
+        options["local_device_ids"] = []  # all; JAX's default is one GPU for each task
     try:
-        jax.distributed.initialize(**explicit)
+        jax.distributed.initialize(**options)
     except Exception as error:
-        if not explicit and _is_tpu_vm():  # a TPU of one machine
+        failed = isinstance(error, jax.errors.JaxRuntimeError)  # another machine does not answer
+        if not explicit and _is_tpu_vm() and not failed:  # a TPU of one machine
             return
-        raise OSError(f"could not join the other processes of this run: {error}") from error
+        raise OSError(
+            f"could not join the other processes of this run: {error}\nTo join them by hand, set "
+            f"{', '.join(_EXPLICIT)} (docs/hardware.md)."
+        ) from error
     _use_distributed_orbax_barriers()
 
 
@@ -136,7 +143,10 @@ def broadcast_from_first(value: T) -> T:
 def check_same(value: Any, what: str) -> None:
     """Raises ValueError in all processes if they have different values of `what`."""
     if jax.process_count() > 1 and len(set(map(repr, _gather([value])))) > 1:
-        raise ValueError(f"the processes of this run have different {what}: give all the same")
+        raise ValueError(
+            f"the processes of this run have different {what}: give all the same. (All tasks of "
+            "one `srun` are one run, unless SLURM_STEP_NUM_TASKS is unset in each of them.)"
+        )
 
 
 def check_shared(path: AnyPath, token: str) -> None:
@@ -181,6 +191,7 @@ def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list
 
     Raises:
       ValueError: the processes have different numbers of items.
+      OSError: `work` failed in another process.
     """
     processes, index = jax.process_count(), jax.process_index()
     if processes == 1:
@@ -192,7 +203,15 @@ def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list
             "give all of them the same input, as a file"
         )
     mine = slice(index * count // processes, (index + 1) * count // processes)
-    return _gather(work(mine))
+    results, failure = None, None
+    try:
+        results = work(mine)
+    except Exception as error:  # the others must not wait for this process
+        failure = error
+    parts = _gather([results])
+    if None in parts:
+        raise failure or OSError("another process of this run failed; its message has the reason")
+    return [item for part in parts for item in part or ()]
 
 
 def _gather(part: Sequence[T]) -> list[T]:
@@ -233,6 +252,13 @@ def _explicit_arguments() -> dict[str, Any]:
 
 def _in_cluster() -> bool:
     return any(int(os.environ.get(name) or 1) > 1 for name in _TASKS) or _is_tpu_vm()
+
+
+def _is_alone_on_its_machine() -> bool:
+    """Returns whether SLURM or Open MPI started one task on each machine."""
+    nodes = os.environ.get("SLURM_STEP_NUM_NODES")
+    one_each = nodes is not None and nodes == os.environ.get("SLURM_STEP_NUM_TASKS")
+    return one_each or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == "1"
 
 
 def _is_tpu_vm() -> bool:

@@ -192,13 +192,13 @@ def num_shards(mesh: Mesh) -> int:
     return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
 
 
-def process_rows(mesh: Mesh, tokens_per_device: int = 0) -> ProcessRows:
+def process_rows(mesh: Mesh, tokens_per_device: int = 0, *, pads: bool = False) -> ProcessRows:
     """Returns the rows of each batch that this process reads: the rows of its own devices."""
     shards = num_shards(mesh)
     one_row_each = NamedSharding(mesh, PartitionSpec(BATCH_AXES))
     held: Any = one_row_each.addressable_devices_indices_map((shards,)).values()
     mine = {row for (rows,) in held for row in range(*rows.indices(shards))}
-    return ProcessRows(shards, tuple(sorted(mine)), tokens_per_device)
+    return ProcessRows(shards, tuple(sorted(mine)), tokens_per_device, pads)
 
 
 @functools.cache

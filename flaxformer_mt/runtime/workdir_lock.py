@@ -95,7 +95,7 @@ def _refusal(workdir: Any, owner: str) -> str:
         who = "another process"
     return (
         f"another run uses {workdir}: {who}. Wait for its end, stop it (`kill` saves it first), or "
-        "choose another --workdir"
+        "choose another directory"
     )
 
 

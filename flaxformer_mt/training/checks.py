@@ -1,9 +1,11 @@
 """Checks of settings at the start of a training. Saved configs may fail them and still load."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.language_tags import split_tag
+from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.training.config import TrainingConfig
 
@@ -23,6 +25,18 @@ def check_tied_embeddings(config: Config, tokenizer: Tokenizer) -> None:
     """Raises ValueError if one matrix would embed the tokens of two different vocabularies."""
     if config.model.tie_embeddings == "all" and tokenizer.source.pieces != tokenizer.target.pieces:
         raise ValueError(_TWO_VOCABULARIES)
+
+
+def check_tags(tokenizer: Tokenizer, held_out: Iterable[Pair]) -> None:
+    """Raises ValueError if the model needs language tags and held-out text has none."""
+    known = tokenizer.languages
+    if tokenizer.needs_tag and any(
+        source.strip() and split_tag(source)[0][2:-2] not in known for source, _ in held_out
+    ):
+        raise ValueError(
+            f"this model has several target languages ({', '.join(known)}): name the language of "
+            "each corpus in target_languages of data.train, data.validation and data.test"
+        )
 
 
 def _validation_problems(config: Config) -> Iterator[str]:
@@ -64,6 +78,10 @@ def _training_problems(config: Config) -> Iterator[str]:
             "training.init_from is empty, so these matrices would be random; set it to the workdir "
             "of a trained model, or set training.lora_rank to 0"
         )
+    if training.optimizer in ("lion", "adafactor"):
+        for name in ("adam_b1", "adam_b2", "adam_eps"):
+            if getattr(training, name) != getattr(TrainingConfig, name):
+                yield f"training.{name} has no effect with training.optimizer {training.optimizer}"
     rates = model.dropout, model.attention_dropout, model.activation_dropout
     if training.r_drop and not any(rates):
         yield (

@@ -18,6 +18,7 @@ from flaxformer_mt.config import Config, config_from_dict, differences
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.data.fingerprints import changed
 from flaxformer_mt.data.pipeline import Data
+from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import BatchPlacement
 from flaxformer_mt.training.adapting import Adaptation
@@ -93,6 +94,8 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
         state_like, has_separate_eval_params=has_separate_eval_params(state_like, adaptation)
     )
     progress = Progress.from_dict(restored.data_state)
+    if _validation_of(saved) != _validation_of(config):  # `patience` cannot compare the scores
+        progress = progress._replace(best=None, waited=0)
     lines = changed(progress.fingerprints, fingerprints)
     if not lines:
         return restored.state, progress._replace(fingerprints=fingerprints)
@@ -108,6 +111,11 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
         )
     next_epoch = {"epoch": progress.data["epoch"] + 1, "index": 0}
     return restored.state, progress._replace(data=next_epoch, fingerprints=fingerprints)
+
+
+def _validation_of(config: Config) -> tuple[CorpusConfig, int]:
+    """Returns the settings that choose the sentences of a validation."""
+    return config.data.validation, config.training.validation_pairs
 
 
 class Loop:
@@ -261,16 +269,15 @@ class Loop:
             return
         metrics, position = window[bad[0]], self._positions[bad[0]]
         number = step - len(window) + bad[0] + 1
-        plan = self.run.data.epochs.plan(position["epoch"])
         newest = self.run.checkpoints.latest_step()
         raise ValueError(
             f"{'' if stop else f'{MAX_SKIPPED} updates in a row were skipped, such as '}"
             f"the update of step {number}: loss {metrics.loss}, gradient norm {metrics.grad_norm}, "
-            f"with batch {position['index']} of epoch {position['epoch']}, "
-            f"{plan.shape(position['index'])}. The parameters did not change; "
-            + (f"the newest checkpoint is step {newest}" if newest else "there is no checkpoint")
+            f"with batch {position['index']} of epoch {position['epoch']}. The parameters did not "
+            "change; "
+            + ("there is no checkpoint" if newest is None else f"the newest checkpoint is {newest}")
             + ". Lower training.learning_rate or lengthen training.warmup_steps (or, in bfloat16, "
-            "try float32); --training.on-nonfinite skip skips such batches."
+            "try float32)" + ("; --training.on-nonfinite skip skips such batches." if stop else ".")
         )
 
     def _validate(self) -> dict[str, float] | None:

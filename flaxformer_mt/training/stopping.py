@@ -14,8 +14,11 @@ from jax.experimental import multihost_utils
 _END = 0  # not the number of a signal; ends the thread of `_acknowledged`
 
 
-class Interrupted(Exception):
-    """A signal raises it to abandon the current work, so that the run stops quickly."""
+class Interrupted(BaseException):
+    """A signal raises it to abandon the current work, so that the run stops quickly.
+
+    It is no Exception, because libraries catch those.
+    """
 
 
 class StopRequest(threading.Event):

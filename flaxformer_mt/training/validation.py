@@ -67,9 +67,10 @@ class Validation:
 
         It has the programs of `Translator.load`: translations after the training can use them.
         """
-        # No random samples: BLEU decides which checkpoints are the best.
-        without_sampling = {"strategy": "beam", "temperature": 1.0, "top_k": 0, "top_p": 1.0}
-        decoding = dataclasses.replace(self.config.decoding, **without_sampling)
+        # One translation, not sampled: BLEU decides which checkpoints are the best.
+        options = {"strategy": "beam", "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+        options |= {"num_hypotheses": 1, "flag_faults": False}
+        decoding = dataclasses.replace(self.config.decoding, **options)
         whole = jax.tree.map(lambda x: x.addressable_data(0), copier(self.placement.mesh)(params))
         return Translator(
             self.model,

@@ -36,7 +36,7 @@ def check_ensemble(tokenizers: Sequence[Tokenizer], weights: Sequence[float] | N
                     f"vocabularies of models 1 and {number} differ ({ours.size} and {theirs.size} "
                     "tokens): train them with the same tokenizer files"
                 )
-    given = list(weights or ()) or [1.0] * len(tokenizers)
+    given = list(() if weights is None else weights) or [1.0] * len(tokenizers)
     if len(given) != len(tokenizers) or not all(0 < weight < float("inf") for weight in given):
         raise ValueError(
             f"an ensemble needs one weight above 0 for each of its {len(tokenizers)} models, or "
@@ -84,11 +84,6 @@ def as_path(workdir: Any) -> PathLike:
     return workdir
 
 
-def check_first_line(first_line: Any) -> None:
-    """Raises ValueError unless the line is a number."""
-    expect(_is_integer(first_line), "first_line", "a line number", first_line)
-
-
 def _is_integer(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
@@ -121,6 +116,7 @@ def as_sentences(sentences: Any, name: str = "sentences", *, first_line: int = 1
 
     Raises ValueError for a sentence that is no string, and like `as_list`.
     """
+    expect(_is_integer(first_line), "first_line", "a line number", first_line)
     lines = as_list(sentences, name)
     for line, text in enumerate(lines, start=first_line):
         check_text(text, f"line {line}: each of the {name}")
@@ -134,7 +130,7 @@ def check_text(text: Any, name: str) -> None:
 
 
 def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | None]:
-    """Returns one prefix or None for each line.
+    """Returns one prefix for each line, None instead of a blank one.
 
     Raises ValueError if their number differs, or for a prefix that is no string.
     """
@@ -146,28 +142,29 @@ def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | No
         is_right = isinstance(prefix, str | None)
         expect(is_right, f"line {line}: the prefix", "a string or None", prefix)
         check_text(prefix or "", f"line {line}: the prefix")
-    return [prefix and prefix.removesuffix("\n") for prefix in prefixes]  # lines of a file
+    # They may be lines of a file.
+    return [p.removesuffix("\n") if p and p.strip() else None for p in prefixes]
 
 
-def as_constraints(constraints: Any, num_lines: int, first_line: int) -> list[list[str] | None]:
-    """Returns a list of phrases or None for each line.
+def as_constraints(constraints: Any, num_lines: int, first_line: int) -> list[list[str]]:
+    """Returns the phrases of each line, without blank ones.
 
     Raises ValueError if their number differs, or for an item that is no list of strings.
     """
     if constraints is None:
-        return [None] * num_lines
+        return [[]] * num_lines
     constraints = as_list(constraints, "constraints")
     check_same_number(num_lines, constraints, "constraint list")
-    checked: list[list[str] | None] = []
+    checked: list[list[str]] = []
     wanted = "a list of phrases, such as ['a phrase']"
     for line, given in enumerate(constraints, start=first_line):
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
-        phrases = list(given) if is_list else None
-        is_right = given is None or (is_list and all(isinstance(p, str) for p in phrases or ()))
+        phrases = list(given) if is_list else []
+        is_right = given is None or (is_list and all(isinstance(p, str) for p in phrases))
         expect(is_right, f"line {line}: the constraints", wanted, given)
-        for phrase in phrases or ():
+        for phrase in phrases:
             check_text(phrase, f"line {line}: a phrase of the constraints")
-        checked.append(phrases)
+        checked.append([phrase for phrase in phrases if phrase.strip()])
     return checked
 
 

@@ -85,8 +85,9 @@ class DecodingConfig:
     already, before the word that attends to them most. Not with a prefix or constraints."""
 
     min_target_length: int = 0
-    """Least number of target tokens, EOS included. A second one is min_target_ratio * source
-    tokens; the higher one holds, but never more than max_target_length."""
+    """Least number of target tokens of a sentence, EOS included. A second one is min_target_ratio *
+    source tokens; the higher one holds, but never more than max_target_length. (A line is several
+    sentences, with `split_sentences`.)"""
     min_target_ratio: float = 0.0
     """See min_target_length."""
     coverage_penalty: float = 0.0

@@ -99,7 +99,7 @@ def _padded_size(size: int) -> int:
 def make_requests(
     segments: Sequence[Request],
     prefixes: Sequence[str | None],
-    constraints: Sequence[Sequence[str] | None],
+    constraints: Sequence[Sequence[str]],
     setup: Setup,
     *,
     first_line: int,
@@ -115,12 +115,10 @@ def make_requests(
     for line, group in itertools.groupby(segments, lambda segment: segment.line):
         of_line = list(group)
         prefix = prefixes[line - first_line]
-        if prefix and prefix.strip():
+        if prefix:
             with _about(f"line {line}: the prefix"):
                 of_line[0] = of_line[0]._replace(prefix=words.make_prefix(prefix))
-        for phrase in constraints[line - first_line] or ():
-            if not phrase.strip():
-                continue
+        for phrase in constraints[line - first_line]:
             with _about(f"line {line}: the constraint"):
                 tokens = words.tokenize_phrase(phrase)
             text = words.vocabulary.detokenize(tokens)  # normalised as the sources are
@@ -134,7 +132,7 @@ def make_requests(
 
 
 def constrained_lines(
-    prefixes: Sequence[str | None], constraints: Sequence[Sequence[str] | None], first_line: int
+    prefixes: Sequence[str | None], constraints: Sequence[Sequence[str]], first_line: int
 ) -> set[int]:
     """Returns the numbers of the lines with a prefix or a constraint.
 
@@ -142,11 +140,7 @@ def constrained_lines(
     not known to which sentence a phrase belongs.
     """
     demands = zip(prefixes, constraints, strict=True)
-    return {
-        line
-        for line, (prefix, phrases) in enumerate(demands, start=first_line)
-        if any(text.strip() for text in (prefix or "", *(phrases or ())))
-    }
+    return {line for line, given in enumerate(demands, start=first_line) if any(given)}
 
 
 @contextlib.contextmanager

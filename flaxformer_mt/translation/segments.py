@@ -9,7 +9,7 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -137,12 +137,12 @@ class _Sentence(NamedTuple):
 
 def _read_sentences(line: str, tokenizer: Tokenizer, language: str | None) -> list[_Sentence]:
     """Returns the sentences of a line, or the whole line if there is no `language`."""
-    if not line.strip():
-        return []
     tag = split_tag(line)[0]
     if tag[2:-2] not in tokenizer.languages:
         tag = ""
     text = line[len(tag) :]
+    if not text.strip():
+        return []
     texts = [text] if language is None else split_sentences(text, language)
     if len(texts) <= 1:
         start = line[: len(line) - len(text.lstrip())] if tag else ""
@@ -193,19 +193,30 @@ def _warn(line: int, length: int, side: str, limit: int, what: str) -> None:
     warnings.warn_explicit(text, UserWarning, __file__, 1)
 
 
+# sentencex knows the codes of ISO 639-1 (two letters) only. Those of ISO 639-2 and 639-3:
+_CODES = """\
+amh:am ara:ar arb:ar arm:hy ben:bn bul:bg bur:my cat:ca ces:cs chi:zh cmn:zh cze:cs dan:da deu:de
+dut:nl ell:el eng:en fin:fi fra:fr fre:fr ger:de gre:el guj:gu hin:hi hun:hu hye:hy ita:it jpn:ja
+kan:kn kaz:kk mal:ml mar:mr mya:my nld:nl pan:pa pol:pl por:pt rus:ru slk:sk slo:sk spa:es tam:ta
+tel:te ukr:uk zho:zh"""
+_TWO_LETTERS = {three: two for three, two in (code.split(":") for code in _CODES.split())}
+
+
 def split_sentences(line: str, language: str) -> list[str]:
     """Returns the sentences of `line`, each with the white space after it: joined, they are `line`.
 
     A sentence has a word of two letters, or an ideograph: "1." and the French "M." belong to the
     sentence after them. It ends with white space, or with a mark such as "。", so "example.Com" is
-    not split. `language` is an ISO 639 code. sentencex applies the rules of English to a language
-    that it does not know.
+    not split. `language` is an ISO 639 code, such as de, deu, de-AT or deu_Latn. sentencex applies
+    the rules of English to a language that it does not know.
     """
     import sentencex  # not above: it takes 0.2 s, and training needs no sentences
 
+    code = re.split("[-_]", language.lower())[0]
     plain = re.sub(r"\s", " ", line)  # sentencex 1.0.32 panics at a no-break space before a mark
     try:
-        pieces = sentencex.segment(language, plain)  # pyright: ignore[reportAttributeAccessIssue]
+        segment: Any = sentencex.segment  # pyright: ignore[reportAttributeAccessIssue]
+        pieces = segment(_TWO_LETTERS.get(code, code), plain)
     except BaseException as error:  # a panic of Rust is no Exception
         if type(error).__name__ != "PanicException":
             raise

@@ -88,7 +88,8 @@ def suppressed_tokens(tokenizer: Tokenizer, config: DecodingConfig) -> Bool[np.n
     """
     target = tokenizer.target
     for token in config.forbidden:
-        if not isinstance(token, int) or not 0 <= token < target.size or token == target.eos_id:
+        is_id = isinstance(token, int | np.integer) and 0 <= token < target.size
+        if not is_id or token == target.eos_id:
             raise ValueError(
                 f"decoding.forbidden must hold ids of target tokens (0..{target.size - 1}) other "
                 f"than EOS ({target.eos_id}), but it holds {token!r}"

@@ -36,7 +36,6 @@ from flaxformer_mt.translation.checks import (
     as_prefixes,
     as_sentences,
     check_ensemble,
-    check_first_line,
     check_requests,
     check_same_number,
     check_vocabularies,
@@ -212,7 +211,6 @@ class Translator:
         # ------------------------------------------------------------------ prepare
         setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
         config = setup.config
-        check_first_line(first_line)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
             lines, prefixes, constraints, setup, target_language, first_line=first_line
@@ -247,7 +245,6 @@ class Translator:
         del details
         sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
         setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
-        check_first_line(first_line)
         lines = as_sentences(sentences, first_line=first_line)
         requests = self._prepare(
             lines, prefixes, constraints, setup, target_language, first_line=first_line, quiet=True
@@ -290,7 +287,6 @@ class Translator:
         if is_one:
             sources, targets = [sources], [targets]
         setup = self._setup(changed_config(self.config, changes, _ARGUMENTS[2:]))
-        check_first_line(first_line)
         lines = as_sentences(sources, "sources", first_line=first_line)
         targets = as_list(targets, "targets")
         check_same_number(len(lines), targets, "target")

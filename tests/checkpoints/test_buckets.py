@@ -58,6 +58,7 @@ def test_the_newest_are_kept_and_restored_bit_for_bit(bucket):
     assert saved_steps(directory) == [3, 4]
 
 
+@pytest.mark.slow
 def test_a_half_written_one_is_never_read_and_is_removed(bucket):
     save(bucket, 1, 2)
     directory = as_path(bucket) / "checkpoints"
@@ -69,6 +70,7 @@ def test_a_half_written_one_is_never_read_and_is_removed(bucket):
     assert {name.split("/")[0] for name in file_sizes(directory)} == {"1"}
 
 
+@pytest.mark.slow
 def test_the_mark_is_written_last(bucket, object_store, failed_requests, tmp_path):
     if object_store != "s3":
         pytest.skip("requests to gs:// do not have the name of the object in their path")
@@ -79,6 +81,7 @@ def test_the_mark_is_written_last(bucket, object_store, failed_requests, tmp_pat
     assert written == ["a", "z", COMMITTED]
 
 
+@pytest.mark.slow
 def test_a_truncated_one_is_set_aside(bucket, caplog):
     save(bucket, 1, 2)
     directory = as_path(bucket) / "checkpoints"
@@ -91,6 +94,7 @@ def test_a_truncated_one_is_set_aside(bucket, caplog):
     assert saved_steps(directory) == [1]
 
 
+@pytest.mark.slow
 def test_late_metrics_and_an_average(bucket):
     save(bucket, 1, 2, bleu=1.0)
     checkpoints = Checkpoints(bucket, keep_last=2, keep_best=1)

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.checkpoints.loading import adopt_tokenizer, initial_params
+from flaxformer_mt.checkpoints.loading import adopt_tokenizer, initial_params, load_model
 from flaxformer_mt.checkpoints.manager import Checkpoints
+from flaxformer_mt.checkpoints.reading import read_extras
 from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
@@ -63,6 +64,21 @@ def test_the_parameters_are_those_of_the_other_workdir(trained):
     assert jax.tree.structure(found) == jax.tree.structure(params)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_a_config_of_another_model_is_refused(trained, tmp_path):
+    """The shapes of the parameters are equal."""
+    shutil.copytree(trained[0], tmp_path / "edited")
+    save_config(Config(model=dataclasses.replace(TINY, norm="pre")), str(tmp_path / "edited"))
+    with pytest.raises(
+        ValueError, match=r"(?s)describes another .*norm: 'post' -> 'pre'"
+    ):
+        load_model(tmp_path / "edited")
+
+
+def test_a_checkpoint_that_training_deletes_meanwhile_is_named(tmp_path):
+    with pytest.raises(OSError, match="checkpoint .*/7 is gone: a running training"):
+        read_extras(tmp_path / "7")
 
 
 def test_training_settings_may_differ(trained):

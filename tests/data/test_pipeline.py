@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.data.fingerprints import changed
 from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization import tokenized
@@ -212,6 +213,10 @@ def test_sampling_gives_the_same_text_in_other_pieces_and_resumes(config, build)
     assert texts(data, epochs[0]) == texts(data, epochs[1])
     lengths = [sum(batch.inputs_segment_ids.sum() for batch in batches) for batches in epochs]
     assert lengths[0] != lengths[1]
+    more = dataclasses.replace(config.tokenizer, sampling_alpha=0.4)  # in the same workdir
+    now = build(dataclasses.replace(config, tokenizer=more)).fingerprints
+    (line,) = changed(data.fingerprints, now)
+    assert "the way from pairs to batches has changed" in line
     for epoch in range(2, 8):  # the shapes chosen at the start fit every sample
         assert len(data.epochs.plan(epoch).order) == 197
     again = data.train_iterator()
@@ -254,6 +259,7 @@ def test_sampling_ends_soon_after_the_stream_is_closed(config, build, monkeypatc
     assert time.monotonic() - start < 10
 
 
+@pytest.mark.slow
 def test_python_exits_while_an_epoch_is_sampled(tmp_path):
     code = """
 import sys

@@ -72,7 +72,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("slots", slow_after(2, [4, 15, 1, 8, 16]))
+@pytest.mark.parametrize("slots", slow_after(1, [4, 15, 1, 8, 16]))
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("beam_size", [BEAMS, None])
 def test_a_queue_changes_nothing(tables, beam_size, options, slots):
@@ -84,7 +84,7 @@ def test_a_queue_changes_nothing(tables, beam_size, options, slots):
     np.testing.assert_array_equal(found.tokens[real], wanted.tokens[real])
 
 
-@pytest.mark.parametrize("slots", [4, 8])
+@pytest.mark.parametrize("slots", slow_after(1, [4, 8]))
 @pytest.mark.parametrize("kind", ["choose", "selection"])
 def test_the_samples_of_a_sentence_depend_on_its_seed_alone(tables, kind, slots):
     distinct = WithoutReplacement(SAMPLER)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import slow_after
 
 from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.inference.continuous_batching import SentenceOptions
@@ -50,7 +51,7 @@ def test_rows_are_sharded_and_gathered():
     np.testing.assert_array_equal(device, np.arange(24) % 8)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("beam_size", slow_after(1, [3, 1]))
 def test_search_and_score_find_the_same_on_eight_devices_as_on_one(params, beam_size):
     tokens = jax.random.randint(jax.random.key(1), (ROWS, 6), 5, VOCAB)
     limits = jnp.arange(ROWS) % 11

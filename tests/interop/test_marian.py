@@ -128,6 +128,7 @@ def test_the_config_is_that_of_the_directory(tmp_path):
     assert (model.num_encoder_layers, model.num_decoder_layers) == (2, 1)
     assert loaded.config.data.source_language == "eng"
     assert loaded.config.data.target_language == "deu"
+    assert loaded.tokenizer.languages == ("deu",)
     assert loaded.config.data.max_source_length == 40
     assert loaded.config.decoding == DecodingConfig(
         beam_size=4,

@@ -116,6 +116,11 @@ def test_a_penalty_of_greedy_search_is_exported_with_a_warning():
     assert values["repetition_penalty"] == 1.5
 
 
+def test_renormalisation_after_rules_is_exported_with_a_warning():
+    with pytest.warns(UserWarning, match="normalises after these rules"):
+        to_generation_json(DecodingConfig(renormalize=True, no_repeat_ngram_size=3), TARGET)
+
+
 def test_tags_of_languages_are_forbidden():
     for allowed, forbidden in ((False, [[0], [1], [2], [7]]), (True, [[1]])):
         config = DecodingConfig(allow_special=allowed)

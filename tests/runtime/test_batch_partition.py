@@ -60,6 +60,12 @@ def test_too_few_rows_are_refused():
         partition_batch(BatchShape(8, 50, 60), shards=16)
 
 
+def test_a_long_validation_line_gets_empty_rows():
+    shape = BatchShape(8, 50, 60)
+    read = [ProcessRows(16, (shard,), pads=True)(shape).tolist() for shard in range(16)]
+    assert read == [[row] for row in range(16)]
+
+
 def test_a_limit_below_one_row_is_refused():
     with pytest.raises(ValueError, match=r"tokens_per_device=50 .* at least 60"):
         partition_batch(BatchShape(8, 50, 60), shards=1, tokens_per_device=50)

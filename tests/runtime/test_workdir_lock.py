@@ -54,6 +54,7 @@ def test_a_file_system_without_locks_gets_a_warning(tmp_path, monkeypatch):
         pass
 
 
+@pytest.mark.slow
 def test_a_bucket_has_one_owner_until_its_process_ends(bucket, monkeypatch):
     monkeypatch.setattr(workdir_lock, "EXPIRY", 5.0)
     command = [sys.executable, "-c", HOLD, bucket]

@@ -133,6 +133,7 @@ def test_suppressed_tokens_are_not_chosen():
 
     assert suppressed() == [0, 1, 2]
     assert suppressed(allow_unknown=True, forbidden=(7, 5)) == [0, 2, 5, 7]
+    assert suppressed(forbidden=tuple(np.array([5, 7]))) == [0, 1, 2, 5, 7]
     assert suppressed(allow_special=True, allow_unknown=True) == []
     for token in (3, 12, -1):
         with pytest.raises(ValueError, match=rf"other than EOS \(3\), but it holds {token}"):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from tiers import slow_after
 
 from flaxformer_mt.training.stopping import StopRequest, should_stop, stop_on_signals
 
@@ -32,7 +31,8 @@ print("stopped at", step, stopped.number)
 """
 
 
-@pytest.mark.parametrize("name", slow_after(1, ["SIGTERM", "SIGINT"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_processes_stop_after_the_same_update(name):
     with socket.socket() as free:
         free.bind(("localhost", 0))

@@ -13,6 +13,7 @@ import sentencex
 from letter_models import CONFIG, LetterVocabulary, TagVocabulary, make_translator
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.translation.checks import as_constraints, as_prefixes
 from flaxformer_mt.translation.requests import constrained_lines
 from flaxformer_mt.translation.results import Hypothesis, join_lines
 from flaxformer_mt.translation.segments import segment_lines, split_sentences
@@ -39,6 +40,9 @@ from flaxformer_mt.translation.translator import Translator
         ("fr", ["C'est vrai\u00a0! ", "Le plan B\u00a0?\u00a0", "Et le plan C\u00a0: rien."]),
         ("zh", ["我是学生。", "你好吗？", "他说：“下雨了。”", "好！"]),
         ("zh-CN", ["下雨了。", "我们回家吧。"]),
+        ("deu", ["Am 3. Oktober kam Prof. Dr. Müller. ", "Er blieb."]),
+        ("de-AT", ["Am 3. Oktober kam Prof. Dr. Müller. ", "Er blieb."]),
+        ("rus_Cyrl", ["Это г. Москва. ", "Она большая."]),
         ("a language that nobody knows", ["The dog sleeps. ", "The cat runs."]),
     ],
 )
@@ -170,8 +174,8 @@ def test_splitting_can_be_switched_off(translator):
     ],
 )
 def test_lines_with_a_prefix_or_constraints_stay_whole(demands, whole):
-    given = (demands.get(name, [None] * 4) for name in ("prefixes", "constraints"))
-    lines = constrained_lines(*given, 7)
+    prefixes = as_prefixes(demands.get("prefixes"), 4, 7)
+    lines = constrained_lines(prefixes, as_constraints(demands.get("constraints"), 4, 7), 7)
     segments = segments_of(*["we do. it is"] * 4, first_line=7, whole_lines=lines)
     assert [n for n in range(7, 11) if [one.line for one in segments].count(n) == 1] == whole
 
@@ -184,6 +188,11 @@ def test_each_sentence_has_the_tag_of_its_line():
     assert spell(segments_of(">>fr<< a dog. it runs.", tokenizer=TAGGED, sentences_of=None)) == [
         ">>fr<< a dog. it runs."
     ]
+
+
+def test_a_tag_without_text_is_a_blank_line():
+    """Marian's vocabulary, as this one, makes a tag and the end of the sentence of it."""
+    assert segments_of(">>fr<< ", ">>fr<<", tokenizer=TAGGED) == []
 
 
 @pytest.mark.parametrize(

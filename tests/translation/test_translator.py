@@ -28,6 +28,7 @@ from letter_models import (
     make_translator,
     random_model,
 )
+from tiers import slow_after
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.evaluation import mbr
@@ -102,7 +103,7 @@ def test_half_a_surrogate_is_named_anywhere(translator):
 def test_prefixes_may_be_the_lines_of_a_file():
     """The line break does not end the last word, as a space does."""
     lines = io.StringIO("Der Hun\n\nDer \n")
-    assert as_prefixes(lines, 3, first_line=1) == ["Der Hun", "", "Der "]
+    assert as_prefixes(lines, 3, first_line=1) == ["Der Hun", None, "Der "]
 
 
 def test_a_long_line_is_warned_of_in_each_call(translator):
@@ -371,7 +372,7 @@ class TwinVocabulary(LetterVocabulary):
         )
 
 
-@pytest.mark.parametrize("strategy", ["beam", "sample_distinct"])
+@pytest.mark.parametrize("strategy", slow_after(1, ["beam", "sample_distinct"]))
 def test_texts_are_distinct_even_if_several_tokens_spell_them(strategy):
     """The two tokens of a letter are equally probable here."""
     made = make_translator(vocabulary=TwinVocabulary)
@@ -398,7 +399,9 @@ class LongWordVocabulary(WordVocabulary):
     size = len(pieces)
 
 
-@pytest.mark.parametrize("search", [{"beam_size": 3}, {"beam_size": 1, "num_hypotheses": 1}])
+@pytest.mark.parametrize(
+    "search", slow_after(1, [{"beam_size": 3}, {"beam_size": 1, "num_hypotheses": 1}])
+)
 def test_a_longer_piece_can_complete_the_last_word_of_a_prefix(search):
     translator = make_translator(vocabulary=LongWordVocabulary)
     sentences = [f"{a} {b}" for a in ("a", "b", "1", "ab.") for b in ("b", "1a", "bb")]
@@ -433,7 +436,9 @@ def test_a_split_line_keeps_prefix_and_constraints(translator):
 HUGGING_FACE = {"length_normalization": "average", "forced_end": "free"}
 
 
-@pytest.mark.parametrize("more", [{"early_stopping": "heuristic"}, {"renormalize": True}])
+@pytest.mark.parametrize(
+    "more", slow_after(1, [{"renormalize": True}, {"early_stopping": "heuristic"}])
+)
 def test_score_gives_what_translate_reports_with_other_rules_too(translator, more):
     config = dataclasses.replace(CONFIG, num_hypotheses=1, **HUGGING_FACE, **more)
     plain, other = favouring(translator, UNK), favouring(translator, UNK, config)
@@ -663,6 +668,8 @@ def test_impossible_ensembles_are_refused(translator):
     ):
         with pytest.raises(ValueError, match=message):
             Translator.ensemble(members, weights)
+        with pytest.raises(ValueError, match=message):
+            Translator.ensemble(members, np.array(weights))
 
 
 def test_faults_are_flagged(translator):

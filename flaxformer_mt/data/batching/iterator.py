@@ -78,11 +78,6 @@ class _Batches:
         wanted = (epoch, epoch + 1)
         self._plans = {e: self._plans.get(e) or self._start_planning(e) for e in wanted}
         plan = self._plans[epoch].result()
-        if len(plan) == 0:
-            raise ValueError(
-                "an epoch has no batch, because its weights select no training pair; raise "
-                "data.train.weights."
-            )
         if self._index < len(plan):
             return plan
         # When the state was saved, this epoch had more batches.

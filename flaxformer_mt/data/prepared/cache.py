@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.public.downloads import lock
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.storage.paths import AnyPath, as_path, cache_folder, make_folder
+from flaxformer_mt.storage.paths import AnyPath, as_path, cache_folder, make_folder, write_file
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,8 +58,11 @@ def prepare_large_text(
 
     bad_records = folder / "quarantine.jsonl"
     check_scans(read_json(folder / INPUTS)["corpora"], config.max_bad_share, bad_records)
-    if quarantine:
-        _list_bad_records(bad_records, quarantine)
+    if quarantine and bad_records.exists():
+        make_folder(quarantine.parent)
+        write_file(quarantine, bad_records.read_bytes())
+    elif quarantine:
+        quarantine.unlink(missing_ok=True)
     return dataclasses.replace(config, prepared=str(folder))
 
 
@@ -107,16 +109,6 @@ def _folder(
     if manifest and manifest.tokenizer == tokenizer:  # the run has the tokenizer learnt here
         return folder
     return folder.with_name(f"{folder.name}-{tokenizer}")
-
-
-def _list_bad_records(found: Path, quarantine: AnyPath) -> None:
-    """Copies the list of bad records to the workdir."""
-    if not found.exists():
-        quarantine.unlink(missing_ok=True)
-        return
-    make_folder(quarantine.parent)
-    with open(found, "rb") as source, quarantine.open("wb") as target:
-        shutil.copyfileobj(source, target)
 
 
 def _has_tokenizer(directory: str | Path) -> bool:

@@ -263,8 +263,8 @@ def check_not_utf16(start: bytes, where: str) -> None:
 
 
 def _sides(record: Any, source_language: str, target_language: str) -> Sequence[str]:
-    if isinstance(record, dict):
-        record = record.get("translation", record)
+    if isinstance(record, dict) and isinstance(record.get("translation"), dict):
+        record = record["translation"]
     if isinstance(record, dict):
         for keys in ((source_language, target_language), ("source", "target")):
             sides = [record[key] for key in keys if isinstance(record.get(key), str)]

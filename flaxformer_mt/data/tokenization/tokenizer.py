@@ -131,7 +131,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: PathLike, *, sampling_alpha: float = 0.0) -> "Tokenizer":
-        """Returns the tokenizer that `save` wrote. (`save` does not write `sampling_alpha`.)
+        """Returns the tokenizer that `save` wrote, with another `sampling_alpha`.
 
         Raises FileNotFoundError if there is no tokenizer, ValueError if it is damaged.
         """
@@ -155,6 +155,8 @@ class Tokenizer:
             words = frozenset(map(form_of, lines))  # earlier versions did not normalise them
         names = ("shared",) if shared else ("source", "target")
         sides = [_read(directory / f"{name}{suffix}", kind, sampling_alpha) for name in names]
+        if settings:
+            settings |= {"sampling_alpha": sampling_alpha}
         return cls(sides[0], sides[-1], settings, languages, words)
 
 

@@ -104,7 +104,12 @@ class WordVocabulary(Vocabulary):
                 "there is no text to learn the vocabulary from: no training line has a word "
                 f"{min_count} times or more."
             )
-        return cls([(word, 0) for word in special] + frequent[: max(0, max_size - len(special))])
+        if max_size <= len(special):
+            raise ValueError(
+                f"vocab_size={max_size} leaves no word beside the {len(special)} special tokens "
+                "and tags; raise it."
+            )
+        return cls([(word, 0) for word in special] + frequent[: max_size - len(special)])
 
     def tokenize(self, text: str) -> list[int]:
         """Returns the word ids of `text`, with EOS at the end and no BOS."""

@@ -21,6 +21,7 @@ from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.files import missing_file
+from flaxformer_mt.data.sources.language_tags import languages_in
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MODELS,
     SETTINGS,
@@ -77,7 +78,8 @@ def read_marian(directory: str | os.PathLike[str], *, allow_pickle: bool = False
         training=FINE_TUNING,
         decoding=_decoding_config(directory, values, marian, target),
     )
-    tokenizer = Tokenizer(source, target, dataclasses.asdict(config.data.tokenizer))
+    settings = dataclasses.asdict(config.data.tokenizer)
+    tokenizer = Tokenizer(source, target, settings, languages_in(source.pieces))
     model = Transformer(model_config, source.size, target.size, target.bos_id)
     return LoadedModel(config, tokenizer, model, params, checkpoint="0")
 

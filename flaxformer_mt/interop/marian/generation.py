@@ -113,6 +113,12 @@ def to_generation_json(
             "has decoding.repetition_penalty with greedy search: `generate` applies it to logits, "
             "this search to log-probabilities"
         )
+    excluding = decoding.min_target_length, decoding.no_repeat_ngram_size
+    if decoding.renormalize and (any(excluding) or decoding.repetition_penalty != 1):
+        _warn(
+            "has decoding.renormalize and rules that change probabilities: `generate` normalises "
+            "after these rules, this search before them"
+        )
     suppressed = set(decoding.forbidden)
     suppressed |= set() if decoding.allow_special else {target.pad_id, target.bos_id, *tags}
     suppressed |= set() if decoding.allow_unknown else {target.unk_id}

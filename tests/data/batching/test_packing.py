@@ -180,6 +180,8 @@ def test_the_loss_of_packed_pairs_is_that_of_unpacked_pairs(positions, local_win
             d_model=16,
             d_ff=32,
             num_heads=2,
+            num_encoder_layers=1,
+            num_decoder_layers=1,
             positions=positions,
             dropout=0.0,
             local_window=local_window,

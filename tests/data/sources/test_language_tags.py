@@ -19,6 +19,7 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from flaxformer_mt.inspection.capture import capture
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.training.checks import check_tags
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.segments import segment_lines, tag_lines
 from flaxformer_mt.translation.setup import suppressed_tokens
@@ -218,6 +219,19 @@ def test_a_held_out_sentence_is_dropped_for_every_target_language(tmp_path):
     data = build_data(config, tokenizer_directory=str(tmp_path / "tokenizer"), seed=0)
     assert data.report.train.dropped == {"with a test line as source": 2}
     assert data.test == read_pairs(config, config.test) == ((">>de<< a dog ", "ein Hund"),)
+
+
+def test_a_training_that_forgets_the_tags_is_refused(tokenizer):
+    pairs = Pair("", "x"), Pair(">>fr<< the dog", "x"), Pair("the dog", "x")
+    check_tags(tokenizer, pairs[:2])
+    with pytest.raises(ValueError, match=r"several target languages \(fr, zh-TW\): name the"):
+        check_tags(tokenizer, pairs)
+
+
+def test_a_word_vocabulary_has_room_for_words(corpus, tmp_path):
+    small = TokenizerConfig(kind="word", vocab_size=6)
+    with pytest.raises(ValueError, match="vocab_size=6 leaves no word beside the 6 special"):
+        build_tokenizer(small, corpus, directory=tmp_path)
 
 
 def test_lines_get_the_tag_of_the_requested_language(tokenizer):

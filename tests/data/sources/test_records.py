@@ -1,4 +1,5 @@
 import datetime
+import json
 import pickle
 import sys
 
@@ -114,6 +115,12 @@ def test_without_datasets_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ValueError, match=r"pip install 'flaxformer-mt\[hf\]'"):
         opened(f"hf:{tmp_path}:train", tmp_path)
+
+
+def test_a_key_translation_that_is_text_is_another_key(tmp_path):
+    record = {"en": "a", "de": "x", "translation": "by hand"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
+    assert read(opened("a.jsonl", tmp_path)) == [("a", "x")]
 
 
 def test_parquet_may_have_other_columns(tmp_path):
