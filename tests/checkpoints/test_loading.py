@@ -70,9 +70,7 @@ def test_a_config_of_another_model_is_refused(trained, tmp_path):
     """The shapes of the parameters are equal."""
     shutil.copytree(trained[0], tmp_path / "edited")
     save_config(Config(model=dataclasses.replace(TINY, norm="pre")), str(tmp_path / "edited"))
-    with pytest.raises(
-        ValueError, match=r"(?s)describes another .*norm: 'post' -> 'pre'"
-    ):
+    with pytest.raises(ValueError, match=r"(?s)describes another .*norm: 'post' -> 'pre'"):
         load_model(tmp_path / "edited")
 
 
