@@ -198,6 +198,7 @@ def test_every_head_is_drawn_with_its_tokens(maps, kind):
     assert shown == [[token.replace("$", r"\$") for token in tokens] for tokens in view[1:]]
 
 
+@pytest.mark.slow
 def test_labels_do_not_overlap(maps):
     figure = draw_attention(maps, "all")
     canvas = FigureCanvasAgg(figure)

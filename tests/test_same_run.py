@@ -198,6 +198,7 @@ def test_changed_data_is_named_and_needs_a_flag(files, tmp_path, without_compila
     assert train(changed(more, training={"num_steps": 7}), str(workdir), quiet=True) == "complete"
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_order_of_the_data(files, tmp_path, without_compilation):
     files = changed(
         files, data={"tokenizer": dataclasses.replace(files.data.tokenizer, vocab_size=60)}

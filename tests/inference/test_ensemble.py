@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import slow_after
 
 from flaxformer_mt.inference.ensemble import (
     combine,
@@ -58,7 +57,8 @@ def test_an_ensemble_is_the_weighted_mean_of_probabilities(rng):
     assert combine(logits[:1], None) is logits[0]
 
 
-@pytest.mark.parametrize("members", slow_after(1, [2, 1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("members", [2, 1])
 def test_steps_equal_teacher_forcing_and_count_the_attention(rng, members):
     """Hypotheses are selected between the steps; the models have different shapes."""
     made, params = models({}, {"d_model": 12, "num_decoder_layers": 1, "norm": "pre"})

@@ -28,7 +28,7 @@ from flaxformer_mt.planning.hardware import open_topology
 flash = functools.partial(flash_if_long, min_length=128)
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", slow_after(1, [True, False]))
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), slow_after(1, [(jnp.float32, 2e-5), (jnp.bfloat16, 3e-2)])
 )

@@ -93,6 +93,7 @@ def test_a_lock_of_another_machine_counts_while_its_owner_renews_it(bucket, monk
         owner.join()
 
 
+@pytest.mark.slow
 def test_a_lock_that_nobody_renews_expires(bucket, monkeypatch, capsys):
     monkeypatch.setattr(workdir_lock, "EXPIRY", 2.0)
     monkeypatch.setattr(workdir_lock, "RENEWAL", 0.2)

@@ -113,6 +113,7 @@ def test_no_byte_is_lost(bucket, tmp_path, last):
         assert (as_path(bucket) / name).read_bytes() == b"1\r2\xff\xc3" + last
 
 
+@pytest.mark.slow
 def test_a_failed_request_is_repeated(bucket, failed_requests):
     write_file(as_path(bucket) / "one", b"1")
     assert as_path(bucket).joinpath("one").read_bytes() == b"1"

@@ -174,6 +174,7 @@ def test_dropout_changes_from_step_to_step(rng):
     assert first.loss != second.loss
 
 
+@pytest.mark.slow
 def test_it_learns_to_copy(rng):
     _, metrics = run([batch_of(rng) for _ in range(150)], model=STILL, ema_decay=0.15)
     losses = [float(x.loss) for x in metrics]

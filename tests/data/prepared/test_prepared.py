@@ -152,6 +152,7 @@ def test_batches_and_report_are_those_of_the_text(config, tmp_path, name):
         assert [corpus.pairs for corpus in manifest.corpora] == [270, 265]
 
 
+@pytest.mark.slow
 def test_processes_change_nothing(config, tmp_path, monkeypatch):
     monkeypatch.setattr(preparing, "BLOCK_SIZE", 64)
     alone = prepare(config, tmp_path / "alone")
