@@ -158,6 +158,12 @@ def config_from_dict(values: Any) -> Config:
     return from_dict(Config, values)
 
 
+def model_from_dict(values: Any) -> TransformerConfig:
+    """Returns the section `model` of a saved config. The other sections are not read."""
+    values = rename_keys(values, old_names.RENAMED, old_names.REMOVED)
+    return from_dict(TransformerConfig, values["model"], where="model")
+
+
 def save_config(config: Config, workdir: str) -> None:
     """Writes workdir/config.json atomically."""
     folder = as_path(workdir)

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -17,7 +16,7 @@ from flaxformer_mt import __version__
 from flaxformer_mt.cli import command
 from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.interop import Format, Quantization
-from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.runtime.command import exit_process, quote
 from flaxformer_mt.storage.paths import (
     AnyPath,
     as_path,
@@ -123,7 +122,7 @@ def import_model(arguments: ConvertArguments) -> None:
             write_workdir(directory, loaded)
     print(
         f"{workdir}: {describe(loaded)}. Try:\n  {quote(sys.executable)} -m "
-        f"flaxformer_mt.translate --workdir {quote(str(workdir))} < text"
+        f"flaxformer_mt.translate --workdir {quote(workdir)} < text"
     )
 
 

@@ -6,14 +6,13 @@
 import dataclasses
 import sys
 from pathlib import Path
-from shlex import quote
 from typing import Literal
 
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import ConfigArguments, save_config
 from flaxformer_mt.data.prepared.preparing import SHARD_SIZE, Preparation, prepare_corpus
 from flaxformer_mt.data.prepared.remote import RemoteOutput
-from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.runtime.command import exit_process, quote
 from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.storage.paths import join
 
@@ -100,7 +99,7 @@ def prepare(arguments: PrepareArguments) -> None:
     print("\n".join(manifest.describe()))
     print(
         f"prepared in {output}. Train on it:\n"
-        f"  python -m flaxformer_mt.train --data.prepared {quote(str(output))} --workdir WORKDIR"
+        f"  python -m flaxformer_mt.train --data.prepared {quote(output)} --workdir WORKDIR"
     )
 
 

@@ -5,10 +5,13 @@ variant has its own workdir in the sweep's. The same command resumes a sweep and
 variants.
 """
 
+import contextlib
 import dataclasses
+import functools
 import signal
 import statistics
 import sys
+from collections.abc import Iterator, Mapping
 
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, differences, load_variants, shipped_name, workdir_config
@@ -58,23 +61,29 @@ def sweep(arguments: SweepArguments) -> None:
                 "needs data.validation"
             )
     share_freed_memory()
-    base = next(iter(variants.values()))
-    table, folder = HEADER, as_path(arguments.workdir or f"runs/{shipped}")
-    for name, config in variants.items():
-        workdir = folder / "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
-        if name in chosen:
-            print(f"{name} ({chosen.index(name) + 1} of {len(chosen)})", file=sys.stderr)
-            finish(name, config, workdir)
-        elif not _has_finished(config, workdir):
-            continue
-        table += f"| {name} | {results(workdir)} | {'; '.join(differences(base, config))} |\n"
+    folder, table = as_path(arguments.workdir or f"runs/{shipped}"), HEADER
+    for number, name in enumerate(chosen, start=1):
+        print(f"{name} ({number} of {len(chosen)})", file=sys.stderr)
+        finish(name, variants[name], _workdir(folder, name))
+        results(_workdir(folder, name))  # raises if they cannot be compared
+        table = HEADER + "".join(_rows(variants, folder))
         write_file(folder / "table.md", table.encode())
     print(table)
 
 
-def _has_finished(config: Config, workdir: AnyPath) -> bool:
-    done = (workdir / "finished").exists()
-    return done and not differences(workdir_config(str(workdir)), config)
+def _workdir(folder: AnyPath, name: str) -> AnyPath:
+    return folder / "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+
+
+def _rows(variants: Mapping[str, Config], folder: AnyPath) -> Iterator[str]:
+    """Yields the rows of the finished variants."""
+    base = next(iter(variants.values()))
+    for name, config in variants.items():
+        workdir = _workdir(folder, name)
+        done = (workdir / "finished").exists()
+        if done and not differences(workdir_config(str(workdir)), config):
+            with contextlib.suppress(ValueError, OSError):  # another one whose results are gone
+                yield f"| {name} | {results(workdir)} | {'; '.join(differences(base, config))} |\n"
 
 
 def finish(name: str, config: Config, workdir: AnyPath) -> None:
@@ -104,6 +113,7 @@ def finish(name: str, config: Config, workdir: AnyPath) -> None:
     write_file(mark, b"")
 
 
+@functools.cache
 def results(workdir: AnyPath) -> str:
     """Returns the cells parameters, perplexity, BLEU and speed of a finished run.
 

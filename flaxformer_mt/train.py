@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
-from shlex import quote
 from typing import Any
 
 import jax
@@ -32,7 +31,7 @@ from flaxformer_mt.inspection.run_pictures import save_pictures
 from flaxformer_mt.kernels.choose import describe_kernels
 from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches, train_program
-from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.runtime.command import exit_process, quote
 from flaxformer_mt.runtime.compilation_cache import keep_programs
 from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.host_memory import share_freed_memory

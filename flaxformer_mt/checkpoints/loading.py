@@ -10,8 +10,8 @@ from flaxformer_mt.checkpoints.reading import check_fit, choose_checkpoint, read
 from flaxformer_mt.config import (
     CONFIG_FILE,
     Config,
-    config_from_dict,
     differences,
+    model_from_dict,
     workdir_config,
 )
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
@@ -69,11 +69,11 @@ def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
             "directory of that run"
         )
     _warn_if_outdated(extras, saved_steps(workdir / "checkpoints"))
-    if lines := _differences(config_from_dict(extras["config"]).model, config.model):
+    if lines := _differences(model_from_dict(extras["config"]), config.model):
         raise ValueError(
             f"{workdir / CONFIG_FILE} describes another model than {path} (checkpoint -> file):\n  "
             + "\n  ".join(lines)
-            + "\nSet these back."
+            + f"\nGive these fields the values of the checkpoint in {CONFIG_FILE}."
         )
     model = make_model(config, tokenizer)
     params = read_params(path)

@@ -6,7 +6,9 @@ import functools
 import gc
 import logging
 import os
+import shlex
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -120,6 +122,11 @@ def second_interrupt_ends() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, default)
+
+
+def quote(text: object) -> str:
+    """Returns a path as a word of a command line."""
+    return subprocess.list2cmdline([str(text)]) if os.name == "nt" else shlex.quote(str(text))
 
 
 def exit_process(status: int) -> NoReturn:

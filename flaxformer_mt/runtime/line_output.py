@@ -51,7 +51,9 @@ class LineOutput:
         """
         from flaxformer_mt.runtime.processes import check_same  # slow, and --help does not need it
 
-        check_same(sorted(settings.items()), "inputs, models or settings")
+        given = sorted(settings.items())
+        # In a thread, so that a signal ends the wait for the others.
+        in_thread(lambda: check_same(given, "inputs, models or settings"))
         if self._partial is not None:
             record = _record(self._partial)
             if self.num_done:

@@ -81,7 +81,10 @@ def _training_problems(config: Config) -> Iterator[str]:
     if training.optimizer in ("lion", "adafactor"):
         for name in ("adam_b1", "adam_b2", "adam_eps"):
             if getattr(training, name) != getattr(TrainingConfig, name):
-                yield f"training.{name} has no effect with training.optimizer {training.optimizer}"
+                yield (
+                    f"training.{name} has no effect with training.optimizer {training.optimizer}: "
+                    f"leave it at {getattr(TrainingConfig, name)}"
+                )
     rates = model.dropout, model.attention_dropout, model.activation_dropout
     if training.r_drop and not any(rates):
         yield (

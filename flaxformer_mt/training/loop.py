@@ -270,14 +270,16 @@ class Loop:
         metrics, position = window[bad[0]], self._positions[bad[0]]
         number = step - len(window) + bad[0] + 1
         newest = self.run.checkpoints.latest_step()
+        kept = "no checkpoint exists"
+        if newest is not None:
+            kept = f"the newest checkpoint is step {newest}"
         raise ValueError(
             f"{'' if stop else f'{MAX_SKIPPED} updates in a row were skipped, such as '}"
             f"the update of step {number}: loss {metrics.loss}, gradient norm {metrics.grad_norm}, "
             f"with batch {position['index']} of epoch {position['epoch']}. The parameters did not "
-            "change; "
-            + ("there is no checkpoint" if newest is None else f"the newest checkpoint is {newest}")
-            + ". Lower training.learning_rate or lengthen training.warmup_steps (or, in bfloat16, "
-            "try float32)" + ("; --training.on-nonfinite skip skips such batches." if stop else ".")
+            f"change; {kept}. Lower training.learning_rate or lengthen training.warmup_steps (or, "
+            "in bfloat16, try float32)"
+            + ("; --training.on-nonfinite skip skips such batches." if stop else ".")
         )
 
     def _validate(self) -> dict[str, float] | None:

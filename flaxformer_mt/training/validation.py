@@ -65,7 +65,7 @@ class Validation:
     def _translator(self, params: Params) -> Translator:
         """Returns a translator with the whole parameters on each device of this process.
 
-        It has the programs of `Translator.load`: translations after the training can use them.
+        With the usual settings it has the programs of `Translator.load`, which can then use them.
         """
         # One translation, not sampled: BLEU decides which checkpoints are the best.
         options = {"strategy": "beam", "temperature": 1.0, "top_k": 0, "top_p": 1.0}

@@ -86,8 +86,8 @@ class DecodingConfig:
 
     min_target_length: int = 0
     """Least number of target tokens of a sentence, EOS included. A second one is min_target_ratio *
-    source tokens; the higher one holds, but never more than max_target_length. (A line is several
-    sentences, with `split_sentences`.)"""
+    source tokens; the higher one holds, but never more than max_target_length. With
+    `split_sentences`, a line can have several sentences."""
     min_target_ratio: float = 0.0
     """See min_target_length."""
     coverage_penalty: float = 0.0

@@ -54,7 +54,7 @@ def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
     table = table.select(_needed(table.schema.names, languages))
-    return _checked(RecordPairs(table.to_pylist(), languages, str(path)))
+    return _checked(RecordPairs(_Rows(table), languages, str(path)))
 
 
 def parquet_parts(
@@ -120,6 +120,19 @@ def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> Reco
     except (ValueError, OSError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(f"hf:{name}:{split} cannot be read: {error}") from error
     return _checked(RecordPairs(records, languages, f"hf:{name}:{split}"))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows of a PyArrow table, as dicts."""
+
+    table: Any
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {name: self.table[name][index].as_py() for name in self.table.column_names}
 
 
 def _checked(pairs: RecordPairs) -> RecordPairs:
