@@ -12,8 +12,8 @@ Scores on test_2016_flickr, with beam 5 and the mean of the last 5 checkpoints (
     BLEU 41.37
 
 The cased scores are 41.16 and 40.97; chrF is 65.7 for both. On the validation set, both reach 41.56
-(cased). The training took 61 minutes on two CPU cores (AVX2), which short jobs of low priority used
-too; the second one, 66 minutes.
+(cased). The trainings took 61 and 66 minutes on two CPU cores (AVX2), which other jobs of low
+priority used too.
 
 R-Drop (Liang et al. 2021) sends each batch through the model twice and penalises differences
 between the two outputs. This doubles the time of an update, so two cores have time for 15 epochs

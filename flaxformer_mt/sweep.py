@@ -65,7 +65,7 @@ def sweep(arguments: SweepArguments) -> None:
     for number, name in enumerate(chosen, start=1):
         print(f"{name} ({number} of {len(chosen)})", file=sys.stderr)
         finish(name, variants[name], _workdir(folder, name))
-        results(_workdir(folder, name))  # raises if they cannot be compared
+        results(_workdir(folder, name))  # raises an error if it has no scores
         table = HEADER + "".join(_rows(variants, folder))
         write_file(folder / "table.md", table.encode())
     print(table)
@@ -82,7 +82,7 @@ def _rows(variants: Mapping[str, Config], folder: AnyPath) -> Iterator[str]:
         workdir = _workdir(folder, name)
         done = (workdir / "finished").exists()
         if done and not differences(workdir_config(str(workdir)), config):
-            with contextlib.suppress(ValueError, OSError):  # another one whose results are gone
+            with contextlib.suppress(ValueError, OSError):  # its files may be deleted
                 yield f"| {name} | {results(workdir)} | {'; '.join(differences(base, config))} |\n"
 
 

@@ -5,7 +5,6 @@ import random
 import re
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_run import two_processes
+from tiny_run import free_port, two_processes
 
 from flaxformer_mt import average, cli, evaluate, score, translate
 from flaxformer_mt.checkpoints import averaging
@@ -852,15 +851,20 @@ class TestOutput:
         assert (work / "out.partial").read_text() == "half\n"
 
     def test_a_failed_upload_names_the_file_with_the_results(
-        self, object_store: str, capsys: pytest.CaptureFixture[str]
+        self,
+        object_store: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         address = f"{object_store}://missing/out"
         with pytest.raises(OSError), line_output(address) as output:
             output.write(["one", "two"])
         error = capsys.readouterr().err
         assert (found := re.search(f"all 2 results are in (.*), but not in {address}", error))
         assert Path(found[1]).read_text() == "one\ntwo\n"
-        Path(found[1]).unlink()
+        assert Path(found[1]).is_relative_to(tmp_path)
 
     def test_an_address_of_a_file_is_its_path(self, work: Path) -> None:
         with line_output((work / "out").as_uri()) as output:
@@ -1079,9 +1083,6 @@ def test_a_task_of_slurm_that_is_alone_on_its_machine_has_all_its_gpus(per_node,
         "from flaxformer_mt.runtime.processes import connect; connect(); "
         "from jax._src.xla_bridge import CUDA_VISIBLE_DEVICES; print(CUDA_VISIBLE_DEVICES.value)"
     )
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = str(free.getsockname()[1])
     common = {
         "SLURM_JOB_ID": "7",
         "SLURM_STEP_NODELIST": "localhost",
@@ -1089,7 +1090,7 @@ def test_a_task_of_slurm_that_is_alone_on_its_machine_has_all_its_gpus(per_node,
         "SLURM_STEP_NUM_TASKS": "2",
         "SLURM_STEP_NUM_NODES": str(2 // per_node),
         "SLURM_LOCALID": "0",
-        "JAX_COORDINATOR_PORT": port,
+        "JAX_COORDINATOR_PORT": str(free_port()),
     }
     processes = [
         subprocess.Popen(

@@ -92,10 +92,13 @@ def losses(workdir: Path) -> list[float]:
     return [line["loss"] for line in metric_lines(workdir) if line["kind"] == "train"]
 
 
-def two_processes() -> list[dict[str, str]]:
-    """Returns the environments of two processes of one run."""
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
-    common = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2"}
+        return free.getsockname()[1]
+
+
+def two_processes() -> list[dict[str, str]]:
+    """Returns the environments of two processes of one run."""
+    common = {"JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}", "JAX_NUM_PROCESSES": "2"}
     return [common | {"JAX_PROCESS_ID": number} for number in "01"]

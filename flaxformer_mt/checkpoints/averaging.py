@@ -12,6 +12,7 @@ from flaxformer_mt.checkpoints.buckets import FIRST_PROCESS, publish
 from flaxformer_mt.checkpoints.integrity import find_damage, seal, write_failure
 from flaxformer_mt.checkpoints.reading import (
     counted_steps,
+    deleted_checkpoint,
     rank_steps,
     read_extras,
     read_params,
@@ -107,9 +108,7 @@ def _no_training_run(workdir: AnyPath) -> FileNotFoundError:
 
 def _read_whole(path: AnyPath) -> Params:
     if not path.exists():
-        raise OSError(
-            f"checkpoint {path} is gone: a running training keeps newer ones. Start again"
-        )
+        raise deleted_checkpoint(path)
     if damage := find_damage(path):
         raise OSError(f"checkpoint {path} is damaged: {damage}")
     return read_params(path)

@@ -73,7 +73,7 @@ def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
         raise ValueError(
             f"{workdir / CONFIG_FILE} describes another model than {path} (checkpoint -> file):\n  "
             + "\n  ".join(lines)
-            + f"\nGive these fields the values of the checkpoint in {CONFIG_FILE}."
+            + f"\nSet these fields of {CONFIG_FILE} to the values of the checkpoint."
         )
     model = make_model(config, tokenizer)
     params = read_params(path)

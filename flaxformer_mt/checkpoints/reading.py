@@ -136,6 +136,11 @@ def read_items(path: AnyPath, *, together: bool = False, **items: Any) -> dict[s
         return dict(checkpointer.restore(where, args=ocp.args.Composite(**items)).items())
 
 
+def deleted_checkpoint(path: AnyPath) -> OSError:
+    """Returns the error for a checkpoint that was deleted after it had been listed."""
+    return OSError(f"checkpoint {path} is gone: a running training keeps newer ones. Start again")
+
+
 def read_extras(path: AnyPath) -> dict[str, Any]:
     """Returns the JSON part of a checkpoint, including the metrics of a late validation."""
     try:
@@ -143,9 +148,7 @@ def read_extras(path: AnyPath) -> dict[str, Any]:
     except FileNotFoundError:
         if path.exists():
             raise
-        raise OSError(
-            f"checkpoint {path} is gone: a running training keeps newer ones. Start again"
-        ) from None
+        raise deleted_checkpoint(path) from None
     late = path / LATE_METRICS
     return extras | {"metrics": json.loads(late.read_text())} if late.exists() else extras
 

@@ -32,7 +32,7 @@ def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
         epochs.seed,
         [tuple(shape) for shape in epochs.shapes],
         "pack" if epochs.batcher is pack_pairs else "bucket",
-        list(map(float, epochs.weights)),  # equal ones from Python and from JSON
+        list(map(float, epochs.weights)),  # JSON has floats, Python may have integers
         sampling and sampling.get("sampling_alpha"),
         *([epochs.num_parts] if epochs.num_parts > 1 else []),
     )

@@ -46,8 +46,7 @@ class LineOutput:
     def begin(self, settings: Mapping[str, str]) -> None:
         """Records the settings on which the results depend, as {name: value}.
 
-        Raises ValueError, with the differences, if the interrupted run had other settings. Raises
-        ValueError if another process of this run has other settings.
+        Raises ValueError if the interrupted run, or another process of this run, has other ones.
         """
         from flaxformer_mt.runtime.processes import check_same  # slow, and --help does not need it
 

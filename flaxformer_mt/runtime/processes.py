@@ -56,8 +56,8 @@ def connect() -> None:
     try:
         jax.distributed.initialize(**options)
     except Exception as error:
-        failed = isinstance(error, jax.errors.JaxRuntimeError)  # another machine does not answer
-        if not explicit and _is_tpu_vm() and not failed:  # a TPU of one machine
+        no_answer = isinstance(error, jax.errors.JaxRuntimeError)  # from another machine
+        if not explicit and _is_tpu_vm() and not no_answer:  # a TPU of one machine
             return
         raise OSError(
             f"could not join the other processes of this run: {error}\nTo join them by hand, set "

@@ -142,7 +142,7 @@ def as_prefixes(prefixes: Any, num_lines: int, first_line: int) -> list[str | No
         is_right = isinstance(prefix, str | None)
         expect(is_right, f"line {line}: the prefix", "a string or None", prefix)
         check_text(prefix or "", f"line {line}: the prefix")
-    # They may be lines of a file.
+    # A line of a file ends with a line break, which is no part of the prefix.
     return [p.removesuffix("\n") if p and p.strip() else None for p in prefixes]
 
 

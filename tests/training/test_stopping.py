@@ -2,11 +2,11 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 
 import pytest
+from tiny_run import free_port
 
 from flaxformer_mt.training.stopping import StopRequest, should_stop, stop_on_signals
 
@@ -34,9 +34,7 @@ print("stopped at", step, stopped.number)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_processes_stop_after_the_same_update(name):
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
+    address = f"localhost:{free_port()}"
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1"}
     command = [sys.executable, "-c", ONE_OF_TWO, address]
     processes = [
