@@ -35,8 +35,10 @@ def symmetric_kl(
 ) -> Float[Array, ""]:
     """Returns KL(p || q) + KL(q || p), in nats, summed over the real tokens (Liang et al. 2021).
 
-    With the softmaxes p and q that is sum((p - q) * (log p - log q)) over the vocabulary.
+    With p = softmax(a) and q = softmax(b) of the logits a and b, that is the vocabulary's sum of
+    (p - q) * (log p - log q). It equals the sum of (p - q) * (a - b): log p = a - log Z, and log Z
+    cancels because p - q sums to 0.
     """
-    log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(others)
-    both = jnp.sum((jnp.exp(log_p) - jnp.exp(log_q)) * (log_p - log_q), axis=-1)  # [B T]
+    p, q = jax.nn.softmax(logits), jax.nn.softmax(others)
+    both = jnp.sum((p - q) * (logits - others), axis=-1)  # [B T]
     return jnp.sum(both, where=mask)

@@ -1,11 +1,11 @@
-"""The loss against the definition with a dense smoothed target."""
+"""The losses against their definitions: a dense smoothed target, and two KL divergences."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.training.loss import cross_entropy
+from flaxformer_mt.training.loss import cross_entropy, symmetric_kl
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
@@ -33,3 +33,13 @@ def test_padding_has_no_gradient(rng):
     gradient = jax.jit(jax.grad(loss))(logits)
     assert jnp.all(gradient[:, 2] == 0)
     assert jnp.all(gradient[:, :2] != 0)
+
+
+def test_symmetric_kl_equals_the_two_divergences(rng):
+    logits, others = (rng.normal(size=(2, 3, 7)).astype(np.float32) for _ in range(2))
+    mask = np.array([[True, True, False], [True, False, False]])
+    p, q = (np.exp(x.astype(np.float64)) for x in (logits, others))
+    p, q = p / p.sum(-1, keepdims=True), q / q.sum(-1, keepdims=True)
+    both = (p * np.log(p / q)).sum(-1) + (q * np.log(q / p)).sum(-1)
+    ours = jax.jit(symmetric_kl)(logits, others + 2.0, mask)  # softmax ignores the 2
+    np.testing.assert_allclose(ours, both[mask].sum(), rtol=1e-5)
