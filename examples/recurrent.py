@@ -6,9 +6,8 @@ decoder compares its state with every source word (section 3.1 and appendix A th
     e_tj = v^T tanh(W s_(t-1) + U h_j),  alpha_t = softmax(e_t),  c_t = sum_j alpha_tj h_j
     s_t = GRU([y_(t-1); c_t], s_(t-1))
 
-The logits are a linear map of tanh([s_t; c_t; y_(t-1)]). The paper has a maxout layer there, which
-reads s_(t-1).
-`examples/table_1.py` trains it beside the Transformer.
+The logits are a linear map of tanh([s_t; c_t; y_(t-1)]). Bahdanau et al. have a maxout layer
+there, which reads s_(t-1). `examples/table_1.py` trains the model beside the Transformer.
 """
 
 from typing import Any

@@ -63,8 +63,7 @@ COMMANDS = {
 DEBUG = "FLAXFORMER_MT_DEBUG"
 ABOUT_CACHE = (
     "Compiled programs are kept in ~/.cache/flaxformer_mt/programs, for a faster next start. "
-    "JAX_COMPILATION_CACHE_DIR=folder selects another folder, JAX_ENABLE_COMPILATION_CACHE=false "
-    "switches the cache off."
+    "JAX_COMPILATION_CACHE_DIR sets another folder, JAX_ENABLE_COMPILATION_CACHE=false none."
 )
 
 
