@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from flaxformer_mt.cli import command
-from flaxformer_mt.inspection.attention_figure import draw_attention
+from flaxformer_mt.inspection.attention_figure import draw_attention, figure_class
 from flaxformer_mt.inspection.capture import AttentionMaps, capture
 from flaxformer_mt.runtime.command import exit_process
+from flaxformer_mt.runtime.compilation_cache import keep_programs
 from flaxformer_mt.storage.paths import as_path, make_folder, move_file, working_copy
+from flaxformer_mt.translation.translator import Translator
 
 __all__ = ["AttentionMaps", "capture", "draw_attention"]
 
@@ -56,9 +58,7 @@ class AttentionMapsArguments:
 
 def attention_maps(arguments: AttentionMapsArguments) -> None:
     """Translates the sentence, draws its attention and writes the image."""
-    from flaxformer_mt.runtime.compilation_cache import keep_programs
-    from flaxformer_mt.translation.translator import Translator
-
+    figure_class()  # before the translation, which can take a while
     make_folder(as_path(arguments.output).parent)
     keep_programs()
     translator = Translator.load(arguments.workdir, which=arguments.checkpoint)

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from flaxformer_mt.cli import (
@@ -26,6 +26,7 @@ from flaxformer_mt.runtime.line_output import (
     line_output,
     settings_of,
 )
+from flaxformer_mt.storage.paths import join
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.pipeline import DataConfig
@@ -82,13 +83,10 @@ def evaluate(arguments: EvaluateArguments) -> None:
 
     config = workdir_config(arguments.workdir[0])
     test_set = _test_set(arguments, config.data)
-    path = first_process_output(
-        arguments.output or os.devnull, inputs=(arguments.source, arguments.reference)
-    )
+    path = first_process_output(arguments.output or os.devnull, inputs=test_set.files)
     tokenize = arguments.tokenize
     if tokenize == "auto":
-        given = arguments.target_language or (arguments.source and config.data.target_language)
-        languages = (given,) if given else config.data.target_languages_of("test")
+        languages = _target_languages(arguments, config.data)
         tokenize = default_tokenize(*languages, text=test_set.first_references)
     scores = CorpusScores(tokenize=tokenize, lowercase=arguments.lowercase)
     with interruptible() as run, line_output(path, resume=arguments.resume) as output:
@@ -101,9 +99,21 @@ def evaluate(arguments: EvaluateArguments) -> None:
         _print(scores, translator.checkpoint, as_json=arguments.json)
 
 
+def _target_languages(arguments: EvaluateArguments, config: "DataConfig") -> tuple[str, ...]:
+    """Returns the languages of the references as far as arguments or config name them."""
+    if arguments.target_language:
+        return (arguments.target_language,)
+    if not arguments.source:
+        return config.target_languages_of("test")
+    # Files for a model of several languages have tags, which can name any of them.
+    return () if config.train.target_languages else (config.target_language,)
+
+
 class EvaluationSet(NamedTuple):
     """Sentences and their translations, read in parts."""
 
+    files: tuple[str, ...]
+    """The files with the text."""
     pairs: Iterator[tuple[str, str]]
     digests: dict[str, str]
     """Hashes of the text."""
@@ -117,9 +127,9 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
         files = open_parallel(arguments.source, arguments.reference)
         if not files[0].num_lines:
             raise ValueError(f"{arguments.source} and {arguments.reference} are empty")
-        if not any(line.strip() for line in files[1].lines()):
-            raise ValueError(f"{arguments.reference} has blank lines only")
+        _check_references(arguments.reference, files[1].lines())
         return EvaluationSet(
+            (arguments.source, arguments.reference),
             zip(files[0].lines(), files[1].lines(), strict=True),
             {"source": files[0].digest, "reference": files[1].digest},
             list(itertools.islice(files[1].lines(), LINES_AT_ONCE)),
@@ -130,12 +140,21 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
     if config.test == CorpusConfig():
         raise ValueError("the model's config names no test set: give --source and --reference")
     pairs = read_pairs(config, config.test)
+    _check_references("the test set of the model's config", (one.target for one in pairs))
     digest = hashlib.blake2b(repr(pairs).encode(), digest_size=16).hexdigest()
+    names = (*config.test.source, *config.test.target, *config.test.pairs)
     return EvaluationSet(
+        tuple(str(join(config.directory, name)) for name in names),
         ((one.source, one.target) for one in pairs),
         {"source": digest},
         [one.target for one in pairs[:LINES_AT_ONCE]],
     )
+
+
+def _check_references(name: str, lines: Iterable[str]) -> None:
+    """Raises ValueError if all references are blank."""
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"{name} has blank references only")
 
 
 def _translate(

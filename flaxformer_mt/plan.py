@@ -42,7 +42,8 @@ def plan(arguments: PlanArguments) -> None:
     plans = []
     for hardware in all_hardware:
         plans.append(make_plan(config, hardware, batches))
-        print(*table_rows(plans[-1]), sep="\n", flush=True)
+        for row in table_rows(plans[-1]):
+            print(row, flush=True)
     print("", *(line for plan in plans for line in summary_lines(plan, config)), sep="\n")
 
 

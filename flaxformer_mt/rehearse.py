@@ -104,7 +104,7 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
             tokenizer=dataclasses.replace(tokenizer, vocab_size=min(tokenizer.vocab_size, 1000)),
             max_source_length=min(data.max_source_length, 64),
             max_target_length=min(data.max_target_length, 64),
-            tokens_per_batch=64 * max(8, num_devices),
+            tokens_per_batch=64 * 8 * -(-num_devices // 8),  # rows come in eights
             num_buckets=1,
             prepared="",
         ),
@@ -133,7 +133,9 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
             lora_alpha=0.0,
             lora_target=TrainingConfig.lora_target,
         ),
-        decoding=dataclasses.replace(config.decoding, max_target_length=16, min_target_length=0),
+        decoding=dataclasses.replace(
+            config.decoding, max_target_length=16, min_target_length=0, forbidden=()
+        ),
         mesh=dataclasses.replace(config.mesh, tokens_per_device=0, memory_limit=""),
     )
 
@@ -190,14 +192,17 @@ class HostProcesses:
 
     def finish(self, processes: list[subprocess.Popen[bytes]], expected: int) -> None:
         """Waits until all processes end. Raises RuntimeError for an unexpected exit code."""
-        end = time.monotonic() + _TIME_LIMIT
-        for number, process in enumerate(processes):
-            try:
-                code = process.wait(max(1.0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise self.failure(number, "does not end") from None
-            if code != expected:
-                raise self.failure(number, f"ended with exit code {code} instead of {expected}")
+        end, running = time.monotonic() + _TIME_LIMIT, dict(enumerate(processes))
+        while running:  # all at once: if one fails, the others end because it is gone
+            for number, process in list(running.items()):
+                if (code := process.poll()) is None:
+                    continue
+                if code != expected:
+                    raise self.failure(number, f"ended with exit code {code} instead of {expected}")
+                del running[number]
+            if running and time.monotonic() > end:
+                raise self.failure(min(running), "does not end")
+            time.sleep(0.05)
 
     def wait_for_save(self, processes: list[subprocess.Popen[bytes]], after: int) -> None:
         """Returns while a checkpoint of a step after `after` is being written."""

@@ -7,12 +7,12 @@ variants.
 
 import contextlib
 import dataclasses
-import functools
 import signal
 import statistics
 import sys
 from collections.abc import Iterator, Mapping
 
+from flaxformer_mt.checkpoints.integrity import saved_steps
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, differences, load_variants, shipped_name, workdir_config
 from flaxformer_mt.data.sources.corpora import CorpusConfig
@@ -60,8 +60,11 @@ def sweep(arguments: SweepArguments) -> None:
                 f"variant {name!r}: a sweep compares validation perplexity and BLEU: the config "
                 "needs data.validation"
             )
-    share_freed_memory()
     folder, table = as_path(arguments.workdir or f"runs/{shipped}"), HEADER
+    workdirs = [_workdir(folder, name) for name in variants]
+    if twice := [str(one) for one in workdirs if workdirs.count(one) > 1]:
+        raise ValueError(f"two variants have the workdir {twice[0]}: change the name of one")
+    share_freed_memory()
     for number, name in enumerate(chosen, start=1):
         print(f"{name} ({number} of {len(chosen)})", file=sys.stderr)
         finish(name, variants[name], _workdir(folder, name))
@@ -80,24 +83,23 @@ def _rows(variants: Mapping[str, Config], folder: AnyPath) -> Iterator[str]:
     base = next(iter(variants.values()))
     for name, config in variants.items():
         workdir = _workdir(folder, name)
-        done = (workdir / "finished").exists()
-        if done and not differences(workdir_config(str(workdir)), config):
+        if (workdir / "finished").exists() and not _changes(workdir, config):
             with contextlib.suppress(ValueError, OSError):  # its files may be deleted
                 yield f"| {name} | {results(workdir)} | {'; '.join(differences(base, config))} |\n"
 
 
 def finish(name: str, config: Config, workdir: AnyPath) -> None:
-    """Trains a variant unless its workdir has the mark of a finished run.
+    """Trains a variant, or continues it, unless its workdir has the mark of a finished run.
 
-    Raises ValueError if the finished run had another config, or if training refuses this one.
+    Raises ValueError if the workdir has another config, or if training refuses this one.
     """
     mark = workdir / "finished"
+    if changes := _changes(workdir, config):
+        raise ValueError(
+            f"{workdir} was started with another config ({'; '.join(changes)}): choose another "
+            "--workdir, or delete it to train it again"
+        )
     if mark.exists():
-        if changes := differences(workdir_config(str(workdir)), config):
-            raise ValueError(
-                f"{workdir} was finished with another config ({'; '.join(changes)}): choose "
-                "another --workdir, or delete it to train it again"
-            )
         return
     import jax
 
@@ -113,7 +115,13 @@ def finish(name: str, config: Config, workdir: AnyPath) -> None:
     write_file(mark, b"")
 
 
-@functools.cache
+def _changes(workdir: AnyPath, config: Config) -> list[str]:
+    """Returns how `config` differs from that of a trained workdir, apart from the mesh."""
+    if not saved_steps(workdir / "checkpoints") and not (workdir / "finished").exists():
+        return []
+    return differences(dataclasses.replace(workdir_config(str(workdir)), mesh=config.mesh), config)
+
+
 def results(workdir: AnyPath) -> str:
     """Returns the cells parameters, perplexity, BLEU and speed of a finished run.
 
@@ -122,7 +130,9 @@ def results(workdir: AnyPath) -> str:
     """
     import jax
 
-    from flaxformer_mt.checkpoints.loading import load_model
+    from flaxformer_mt.checkpoints.loading import make_model
+    from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+    from flaxformer_mt.model.initialization import init_params
     from flaxformer_mt.training.reporting import read_metrics
 
     records = read_metrics(workdir)
@@ -133,7 +143,9 @@ def results(workdir: AnyPath) -> str:
             "(with sentences that the model can read) and training.validation_pairs"
         )
     speed = statistics.median(r["tokens_per_second"] for r in records if r["kind"] == "train")
-    parameters = sum(x.size for x in jax.tree.leaves(load_model(workdir, which="last").params))
+    model = make_model(workdir_config(str(workdir)), Tokenizer.load(workdir / "tokenizer"))
+    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
+    parameters = sum(x.size for x in jax.tree.leaves(params))
     return (
         f"{parameters:,} | {scores[-1]['perplexity']:.3f} | {scores[-1]['bleu']:.1f} | {speed:,.0f}"
     )

@@ -271,7 +271,7 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
     if step is None and run.config.training.init_from:
         start = f"from the parameters of {run.config.training.init_from}"
     lengths = {shape[1:] for shape in run.data.shapes}
-    kernels = describe_kernels(run.config.model, run.model.kernels, sorted(lengths))
+    kernels = describe_kernels(run.config.model, run.model.kernels, sorted(lengths), mesh)
     return f"{''.join(parts)}\n{kernels}\nworkdir     {workdir}, {start}"
 
 

@@ -958,7 +958,19 @@ class TestEvaluate:
     ) -> None:
         (trained / "blank").write_text(" \n")
         assert evaluate.main(["--workdir=w", "--source=test.en", "--reference=blank"]) == 2
-        assert "blank has blank lines only" in capsys.readouterr().err
+        assert "blank has blank references only" in capsys.readouterr().err
+        (trained / "test.de").write_text(" \n")
+        assert evaluate.main(["--workdir=w"]) == 2
+        assert "the model's config has blank references only" in capsys.readouterr().err
+
+    def test_the_configs_own_test_set_is_never_the_output(
+        self, trained: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for name in ("test.en", "test.de"):
+            before = (trained / name).read_text()
+            assert evaluate.main(["--workdir=w", f"--output={name}"]) == 2
+            assert "is also an input" in capsys.readouterr().err
+            assert (trained / name).read_text() == before
 
     def test_given_files(self, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
         files = ["--source=test.en", "--reference=other.de", "--output=out"]
@@ -994,6 +1006,16 @@ class TestEvaluate:
         save_config(Config(data=DataConfig(target_language="zh")), "w")
         files = ["--source=test.en", "--reference=test.de"]
         assert "tok:zh" in self.evaluate_json(capsys, *files)["bleu"]["signature"]
+
+    def test_lines_with_tags_need_not_be_in_the_default_language(
+        self, trained: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        train = CorpusConfig(pairs=("zh.tsv", "fr.tsv"), target_languages=("zh", "fr"))
+        save_config(Config(data=DataConfig(target_language="zh", train=train)), "w")
+        files = ["--source=test.en", "--reference=test.de"]
+        assert "tok:13a" in self.evaluate_json(capsys, *files)["bleu"]["signature"]
+        given = self.evaluate_json(capsys, *files, "--target-language=zh")
+        assert "tok:zh" in given["bleu"]["signature"]
 
     def test_no_test_set_and_half_a_test_set_are_refused(
         self, trained: Path, capsys: pytest.CaptureFixture[str]

@@ -1,6 +1,8 @@
 """The command `rehearse`: a run of several hosts, simulated by processes."""
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -8,7 +10,7 @@ from flaxformer_mt.config import SHIPPED, Config, load_config
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.planning.hardware import hosts_of
-from flaxformer_mt.rehearse import main, toy_config
+from flaxformer_mt.rehearse import HostProcesses, main, toy_config
 from flaxformer_mt.training.checks import check_settings
 from flaxformer_mt.training.optimizer import make_schedule
 
@@ -28,6 +30,11 @@ from flaxformer_mt.training.optimizer import make_schedule
 )
 def test_hosts_of_a_topology(topology, hosts, chips):
     assert hosts_of(topology) == (hosts, chips)
+
+
+def test_hosts_have_four_chips():
+    with pytest.raises(ValueError, match="hosts have 4 chips, which do not divide 6"):
+        hosts_of("v5e:2x3")
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in SHIPPED.glob("*.py")))
@@ -60,6 +67,34 @@ def test_settings_of_the_large_model_do_not_reach_the_toy():
     check_settings(toy)
     assert toy.training.trainable == () and toy.data.prepared == ""
     assert toy.data.tokenizer.kind == "sentencepiece"
+    forbidden = dataclasses.replace(config.decoding, forbidden=(5000,))  # the toy has 1,000 tokens
+    assert (
+        toy_config(dataclasses.replace(config, decoding=forbidden), 1, 8).decoding.forbidden == ()
+    )
+
+
+@pytest.mark.parametrize("num_devices", [1, 8, 12, 36])
+def test_a_batch_of_the_toy_has_a_row_for_each_device(num_devices):
+    data = toy_config(load_config("demo"), 100, num_devices).data
+    assert data.tokens_per_batch // 64 >= max(8, num_devices)
+    assert data.tokens_per_batch % (64 * 8) == 0
+
+
+def test_the_first_host_that_fails_is_named(tmp_path):
+    """The others end because it is gone."""
+    programs = (
+        "import time; time.sleep(2); raise SystemExit(1)",
+        "print('the real reason'); raise SystemExit(7)",
+    )
+    run = HostProcesses(load_config("demo"), tmp_path, 2, 1)
+    processes = []
+    for number, program in enumerate(programs):
+        with run.log(number).open("wb") as log:
+            processes.append(subprocess.Popen([sys.executable, "-c", program], stdout=log))
+    with pytest.raises(RuntimeError, match=r"host 1 ended with exit code 7(.|\n)*the real reason"):
+        run.finish(processes, expected=0)
+    for process in processes:
+        process.wait()
 
 
 def test_bad_arguments_are_named(tmp_path, capsys):

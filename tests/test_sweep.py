@@ -1,6 +1,7 @@
 """A sweep trains each variant once, writes a table, resumes, and refuses unknown names."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ config = Config(
 wide = dataclasses.replace(config, model=dataclasses.replace(config.model, d_ff=16))
 variants = {"base": config, "C d_ff/16": wide}
 wrong = {"base": 3}
+twice = {"a/b": config, "a b": wide}
 blind = {"base": dataclasses.replace(
     config, data=dataclasses.replace(config.data, validation=CorpusConfig())
 )}
@@ -70,6 +72,10 @@ def test_trains_each_variant_once_and_compares_them(file, tmp_path, monkeypatch,
     assert numbers[1][0] - numbers[0][0] == 2 * (8 * (8 + 8) + 8)
     assert all(perplexity > 1 and speed > 0 for _, perplexity, _, speed in numbers)
     assert "| base | " in capsys.readouterr().out
+    table = (workdir / "table.md").read_text()
+    shutil.rmtree(workdir / "base" / "checkpoints")  # to free the disk
+    assert sweep.main([*args, "--only", "base"]) == 0
+    assert (workdir / "table.md").read_text() == table
 
 
 def test_a_changed_variant_is_refused(file, tmp_path, capsys):
@@ -79,9 +85,12 @@ def test_a_changed_variant_is_refused(file, tmp_path, capsys):
     file.write_text(CONFIG.replace("num_steps=2", "num_steps=3"), encoding="utf-8")
     assert sweep.main(args) == 2
     assert (
-        "base was finished with another config (training.num_steps: 2 -> 3): choose another "
+        "base was started with another config (training.num_steps: 2 -> 3): choose another "
         "--workdir, or delete it to train it again" in " ".join(capsys.readouterr().err.split())
     )
+    (tmp_path / "sweep" / "base" / "finished").unlink()  # as if it was interrupted
+    assert sweep.main(args) == 2
+    assert "base was started with another config" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
@@ -91,6 +100,7 @@ def test_a_changed_variant_is_refused(file, tmp_path, capsys):
         (["--variants", "missing"], "must define `missing`, a dict of name to Config"),
         (["--variants", "wrong"], "must define `wrong`, a dict of name to Config"),
         (["--workdir", ""], "needs --workdir"),
+        (["--variants", "twice"], "two variants have the workdir .*x/a_b: change the name"),
         (["--variants", "blind"], "variant 'base': .* the config needs data.validation"),
     ],
 )

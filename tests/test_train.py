@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,9 @@ def test_pictures_of_a_run_with_odd_sentences(uninterrupted, tmp_path):
         (workdir / f"{name}.png").unlink(missing_ok=True)
     assert [path.name for path in save_pictures(workdir, translator, too_long)] == ["loss.png"]
     assert {path.name for path in workdir.glob("*.png")} == {"loss.png"}
+    with pytest.MonkeyPatch.context() as patch:  # installed, but it fails on import
+        patch.setitem(sys.modules, "matplotlib.figure", None)
+        assert save_pictures(workdir, translator, "dog") == ()
 
 
 @pytest.mark.slow

@@ -33,6 +33,17 @@ _EAST_ASIAN_FONTS = (
 _TITLE_WIDTH = 6.0  # inches, of the longest title
 
 
+def figure_class() -> "type[Figure]":
+    """Returns Matplotlib's class of figures. Raises ValueError if it is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ValueError(
+            "drawing needs the package matplotlib: pip install -e '.[plots]'"
+        ) from error
+    return Figure
+
+
 def draw_attention(
     maps: AttentionMaps,
     kind: Kind | Literal["all"] = "source",
@@ -52,19 +63,14 @@ def draw_attention(
     Raises:
       ValueError: no such layer or head, or Matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError(
-            "drawing needs the package matplotlib: pip install -e '.[plots]'"
-        ) from error
+    new_figure = figure_class()  # a missing Matplotlib is the first error
     kinds = KINDS if kind == "all" else (kind,)
     parts = [_select(name, maps.labelled(name), layer, head) for name in kinds]
     one_head = layer is not None and head is not None
     columns = max(len(part.heads) * len(part.labelled.keys) for part in parts)
     cell = min(_CELL_OF_ONE_HEAD if one_head else _CELL, _MAX_WIDTH / columns)
     widths, heights = zip(*(_size(part, cell) for part in parts), strict=True)
-    figure = Figure(figsize=(max(widths), sum(heights)), layout="constrained", dpi=120)
+    figure = new_figure(figsize=(max(widths), sum(heights)), layout="constrained", dpi=120)
     subfigures = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
     for subfigure, part in zip(subfigures, parts, strict=True):
         _draw_part(subfigure, part, cell)

@@ -3,7 +3,8 @@
 XLA's own count (`cost_analysis`) counts every loop once; this one multiplies by a scan's length.
 
 A product of matrices [m k] and [k n] counts 2 m n k. Other arithmetic counts one for each output,
-a reduction one for each input. Moving, comparing and integer arithmetic count nothing.
+a reduction one for each input. Moving, comparing and integer arithmetic count nothing, and a
+scatter-add (the gradient of an embedding) hardly anything.
 """
 
 import math
@@ -26,7 +27,6 @@ _PER_OUTPUT = {
     *("sin", "cos", "tan", "cumsum", "cumlogsumexp"),
 }
 _PER_INPUT = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "argmax", "argmin"}
-_PER_UPDATE = {"scatter-add", "scatter_add"}
 # cuDNN's attention: how many products of the size of Q K^T it computes.
 _FUSED_ATTENTION = {"dot_product_attention_fwd_wrapper": 2, "dot_product_attention_bwd_wrapper": 5}
 
@@ -85,8 +85,6 @@ def equation_flops(equation: JaxprEqn) -> int:
         return 2 * output.size * math.prod(left[axis] for axis in contracted)
     if name in _PER_INPUT:
         return _array_type(equation.invars[0]).size
-    if name in _PER_UPDATE:
-        return _array_type(equation.invars[-1]).size
     return output.size if name in _PER_OUTPUT else 0
 
 

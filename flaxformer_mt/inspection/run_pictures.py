@@ -1,11 +1,10 @@
 """Pictures of a finished run: its loss, and the attention of one translation."""
 
 import contextlib
-import importlib.util
 import io
 from typing import TYPE_CHECKING
 
-from flaxformer_mt.inspection.attention_figure import draw_attention
+from flaxformer_mt.inspection.attention_figure import draw_attention, figure_class
 from flaxformer_mt.inspection.capture import capture
 from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, write_file
 from flaxformer_mt.training.reporting import read_metrics
@@ -26,7 +25,9 @@ def save_pictures(workdir: PathLike, translator: Translator, sentence: str) -> t
       sentence: the source text. The figure has the source attention of the last decoder layer. A
         sentence that is too long for the model gets none.
     """
-    if importlib.util.find_spec("matplotlib") is None:
+    try:
+        figure_class()
+    except ValueError:
         return ()
     last_layer = translator.model.config.num_decoder_layers - 1
     figures = {"loss.png": draw_loss(workdir)}
@@ -44,10 +45,8 @@ def draw_loss(workdir: PathLike) -> "Figure":
 
     It has no label smoothing, so that both can be compared.
     """
-    from matplotlib.figure import Figure
-
     lines = read_metrics(workdir)
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained", dpi=120)
+    figure = figure_class()(figsize=(6.4, 3.6), layout="constrained", dpi=120)
     axes = figure.subplots()
     for kind, marker in (("train", ""), ("validation", "o")):
         points = [

@@ -7,11 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from flaxformer_mt.model.config import KernelChoice, TransformerConfig
+from flaxformer_mt.model.initialization import Params, init_params
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.runtime.sharding import BATCH_AXES, num_shards
 
 _OPERATIONS = ("attend", "embed", "product", "dropout", "store")
 """The fields of `Kernels` that training and translating share."""
@@ -43,16 +46,19 @@ def describe_kernels(
     config: TransformerConfig,
     kernels: Kernels,
     lengths: Collection[tuple[int, int]],
+    mesh: Mesh,
 ) -> str:
     """Returns one line: which operations are the kernels' own, and what the reference computes.
 
-    `lengths` are those of source and target in each batch shape.
+    `lengths` are those of source and target in each batch shape, which `mesh` splits.
     """
     own = [name for name in _OPERATIONS if getattr(kernels, name) is not getattr(REFERENCE, name)]
     if not own:
         return "kernels     reference"
     line = f"kernels     {kernels.name}: {', '.join(own)}"
-    refusals, served = _refusals(config, kernels, lengths) if "attend" in own else ({}, True)
+    if "attend" not in own:
+        return line
+    refusals, served = _refusals(config, kernels, lengths, mesh)
     if not refusals:
         return line
     extent = "some of attend" if served else "attend"
@@ -60,7 +66,7 @@ def describe_kernels(
 
 
 def _refusals(
-    config: TransformerConfig, kernels: Kernels, lengths: Collection[tuple[int, int]]
+    config: TransformerConfig, kernels: Kernels, lengths: Collection[tuple[int, int]], mesh: Mesh
 ) -> tuple[dict[str, None], bool]:
     """Returns why the kernel refuses attention in this model, and whether it computes any.
 
@@ -84,14 +90,23 @@ def _refusals(
     )
     model = Transformer(one_layer, 8, 8, 0, dataclasses.replace(kernels, attend=attend))
 
-    def forward(key: Array, batch: tuple[Array, ...]) -> Any:
-        noise = {"dropout_rows": jnp.zeros(1, jnp.int32), "rngs": {"dropout": key}}
-        return model.apply(model.init(key, *batch), *batch, **noise)
+    key, rows = jax.random.key(0), num_shards(mesh)
 
+    def like(x: jax.ShapeDtypeStruct, *axes: tuple[str, ...]) -> jax.ShapeDtypeStruct:
+        sharding = NamedSharding(mesh, PartitionSpec(*axes))
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+
+    def forward(params: Params, batch: tuple[Array, ...]) -> Any:
+        noise = {"dropout_rows": jnp.zeros(rows, jnp.int32), "rngs": {"dropout": key}}
+        return model.apply({"params": params}, *batch, **noise)
+
+    shapes = jax.eval_shape(lambda: init_params(model.clone(kernels=REFERENCE), key))
+    params = jax.tree.map(like, shapes)
     for length_pair in lengths:
-        source, target = (jax.ShapeDtypeStruct((1, n), jnp.int32) for n in length_pair)
-        # tokens, positions, segments
-        jax.eval_shape(forward, jax.random.key(0), (source, target) * 3)
+        source, target = (
+            like(jax.ShapeDtypeStruct((rows, n), jnp.int32), BATCH_AXES) for n in length_pair
+        )
+        jax.eval_shape(forward, params, (source, target) * 3)  # tokens, positions, segments
     if config.attention_dropout:
         refusals["attention_dropout needs the weights"] = None
     elif config.positions == "relative":

@@ -42,7 +42,11 @@ def sent_bytes(hlo: str, *, devices: int) -> Counter[str]:
             loop = re.search(r" while\(.*condition=%?([\w.-]+)", line)
             times = _trip_count(line, computations.get(loop[1], [])) if loop else 1
             for called in _CALLED.findall(line):
-                sent.update({kind: times * size for kind, size in sent_by(called).items()})
+                inner = sent_by(called)
+                if called.startswith("all-reduce-scatter"):
+                    # For TPUs: a fusion of an all-reduce and the slice that a device keeps of it.
+                    inner = Counter({"reduce-scatter": inner.total() // 2})
+                sent.update({kind: times * size for kind, size in inner.items()})
         return sent
 
     return sent_by(entry)

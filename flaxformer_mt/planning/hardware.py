@@ -76,7 +76,8 @@ def open_topology(name: str) -> Hardware:
 def hosts_of(name: str) -> tuple[int, int]:
     """Returns the number of hosts of a topology, and the number of chips of each host.
 
-    Raises ValueError for a name that `open_topology` does not know.
+    Raises ValueError for a name that `open_topology` does not know, and for a number of chips that
+    the chips of a host do not divide.
     """
     if gpus := re.fullmatch(r"h100:([1-8])", name):
         return 1, int(gpus[1])
@@ -84,7 +85,9 @@ def hosts_of(name: str) -> tuple[int, int]:
     count = math.prod(bounds)
     # A slice of v5e or v6e with 8 chips has one host. All larger slices have 4 chips a host.
     per_host = count if count <= 4 or (len(bounds) == 2 and count == 8) else 4
-    return -(-count // per_host), per_host
+    if count % per_host:
+        raise ValueError(f"--topology {name}: hosts have 4 chips, which do not divide {count}")
+    return count // per_host, per_host
 
 
 def local_devices() -> Hardware:

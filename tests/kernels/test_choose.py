@@ -19,6 +19,7 @@ from flaxformer_mt.model import attention
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.runtime.sharding import MeshConfig, make_mesh
 from flaxformer_mt.search.loop import SentenceOptions
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_optimizer
@@ -123,6 +124,13 @@ def test_a_model_trains_and_translates_without_kernels(missing):
         ),
         (
             "tpu",
+            {"attention_dropout": 0.1},
+            LONG,
+            "tpu: attend, embed, product, dropout; attend falls back to the reference "
+            "(attention_dropout needs the weights)",
+        ),
+        (
+            "tpu",
             {"num_heads": 2, "num_kv_heads": 1},
             LONG,
             "tpu: attend, embed, product, dropout; attend falls back to the reference "
@@ -132,8 +140,17 @@ def test_a_model_trains_and_translates_without_kernels(missing):
 )
 def test_the_description_names_what_falls_back_and_why(kernels, fields, lengths, line):
     config = dataclasses.replace(TINY, **fields)
-    found = describe_kernels(config, choose_kernels(kernels, kernels), lengths)
+    found = describe_kernels(config, choose_kernels(kernels, kernels), lengths, make_mesh())
     assert found == f"kernels     {line}"
+
+
+def test_the_description_follows_the_mesh():
+    """The heads of the model must divide by the devices that share them."""
+    config = dataclasses.replace(TINY, num_heads=1)
+    tensor = make_mesh(MeshConfig(tensor=2))
+    found = describe_kernels(config, choose_kernels("tpu", "tpu"), LONG, tensor)
+    assert "attend falls back to the reference (flash attention needs rows that" in found
+    assert "heads that divide by 2" in found
 
 
 def test_the_description_of_a_set_that_serves_all():
@@ -141,7 +158,8 @@ def test_the_description_of_a_set_that_serves_all():
         return attention.attend(*args)
 
     kernels = Kernels("new", attend=attend)
-    assert describe_kernels(TransformerConfig(), kernels, LONG) == "kernels     new: attend"
+    found = describe_kernels(TransformerConfig(), kernels, LONG, make_mesh())
+    assert found == "kernels     new: attend"
 
 
 def test_the_repr_tells_kernels_apart():

@@ -55,6 +55,20 @@ def test_collectives_in_a_called_computation_count_as_often_as_the_caller():
     assert sent_bytes(called, devices=8) == sent_bytes(TEXT, devices=8)
 
 
+def test_a_fused_reduce_scatter_sends_half_of_its_all_reduce():
+    """TPU programs have no reduce-scatter, but a fusion of an all-reduce and a slice."""
+    fused = """
+%all-reduce-scatter.1 (g: f32[80]) -> f32[10] {
+  %whole = f32[80]{0} all-reduce(%g), replica_groups={}, to_apply=%add
+  ROOT %part = f32[10]{0} dynamic-slice(%whole, %i), dynamic_slice_sizes={10}
+}
+"""
+    call = "  %part = f32[10] fusion(%d), kind=kCustom, calls=%all-reduce-scatter.1\n  %loop"
+    text = TEXT.replace("%body (state", f"{fused}\n%body (state").replace("  %loop", call)
+    before, after = (sent_bytes(each, devices=8) for each in (TEXT, text))
+    assert after - before == {"reduce-scatter": 280}  # as much as the plain one of 80 numbers
+
+
 def test_the_context_of_an_asynchronous_start_is_not_sent():
     permute = (
         "  %c = (f32[100], f32[100], u32[], u32[]) collective-permute-start(%g), "

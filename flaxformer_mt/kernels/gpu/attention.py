@@ -35,7 +35,7 @@ def attend(
     (batch, length, _, width), source_length = queries.shape, keys.shape[1]
     if max(length, source_length) < min_length:
         raise NotImplementedError(f"cuDNN attention needs lengths of at least {min_length}")
-    if queries.dtype not in (jnp.bfloat16, jnp.float16):
+    if queries.dtype != jnp.bfloat16:
         raise NotImplementedError(f"cuDNN attention needs bfloat16, got {queries.dtype}")
     if values.shape[-1] != width:
         raise NotImplementedError("cuDNN attention needs key_width equal to value_width")
