@@ -26,7 +26,7 @@ import fsspec
 import jax
 from tiers import slow_after
 
-from flaxformer_mt.runtime import program_cache
+from flaxformer_mt.runtime import trace_cache
 
 # Not by XLA_FLAGS: commands that tests start would inherit it, but must run as for users.
 jax.config.update("jax_num_cpu_devices", 8)
@@ -40,7 +40,7 @@ SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 # Tests may replace parts of a program, so traces are kept only for the commands that they start.
-program_cache._folder = functools.wraps(program_cache._folder)(lambda leaves: None)
+trace_cache._folder = functools.wraps(trace_cache._folder)(lambda leaves: None)
 
 
 def pytest_sessionfinish() -> None:

@@ -30,6 +30,7 @@ from flaxformer_mt.inference.ensemble import (
 )
 from flaxformer_mt.inference.grouping import encoder_lengths
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.runtime.trace_cache import register_result
 from flaxformer_mt.search.beam_search import beam_search
 from flaxformer_mt.search.config import EarlyStopping, ForcedEnd, LengthNormalization
 from flaxformer_mt.search.greedy import greedy
@@ -182,6 +183,10 @@ class Scored(NamedTuple):
     """Log-probability / length penalty."""
     attention: Float[Array, "B T S"] | None
     """The source attention of each target token: the mean of all heads and layers."""
+
+
+register_result(Hypotheses)
+register_result(Scored)
 
 
 @functools.partial(

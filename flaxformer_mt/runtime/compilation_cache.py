@@ -15,7 +15,7 @@ import jax
 from flaxformer_mt.storage.paths import cache_folder
 
 MAX_BYTES = 1 << 29
-"""Enough for about 300 compiled searches of a small model."""
+"""Enough for about a thousand compiled searches of a small model."""
 
 
 def keep_programs() -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.inference.grouping import Group, group_by_length, length_menu, run_ahead
 from flaxformer_mt.inference.programs import Scored, SearchProgram, score_batch, search_batch
-from flaxformer_mt.runtime.program_cache import call_cached
+from flaxformer_mt.runtime.trace_cache import call_cached
 from flaxformer_mt.search.step import Hypotheses
 from flaxformer_mt.translation.checks import check_finite
 from flaxformer_mt.translation.requests import Request, make_search_inputs

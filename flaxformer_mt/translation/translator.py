@@ -206,15 +206,15 @@ class Translator:
         Raises ValueError for an impossible config, language, prefix or constraint, and if the
         model's scores are not finite.
         """
-        setup, lines, requests = self._prepare(
-            sentences,
-            prefixes=prefixes,
-            constraints=constraints,
-            target_language=target_language,
-            first_line=first_line,
-            **changes,
-        )
+        is_one = isinstance(sentences, str)
+        sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
+        # ------------------------------------------------------------------ prepare
+        setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
         config = setup.config
+        lines = as_sentences(sentences, first_line=first_line)
+        requests = self._prepare(
+            lines, prefixes, constraints, setup, target_language, first_line=first_line
+        )
         # ------------------------------------------------------------------ search
         found = search(requests, setup)
         # ------------------------------------------------------------------ rank, describe
@@ -228,12 +228,27 @@ class Translator:
         results = join_lines(len(lines), places, found, blank, self.tokenizer.target)
         if config.strategy != "sample":  # other segments can make the same line
             results = list(map(distinct, results))
-        return results[0] if isinstance(sentences, str) else results
+        return results[0] if is_one else results
 
-    def check(self, sentences: Any, *, details: bool = False, **options: Any) -> None:
+    def check(
+        self,
+        sentences: Any,
+        *,
+        prefixes: Any = None,
+        constraints: Any = None,
+        target_language: str | None = None,
+        details: bool = False,
+        first_line: int = 1,
+        **changes: Any,
+    ) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
         del details
-        setup, _, requests = self._prepare(sentences, quiet=True, **options)
+        sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
+        setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
+        lines = as_sentences(sentences, first_line=first_line)
+        requests = self._prepare(
+            lines, prefixes, constraints, setup, target_language, first_line=first_line, quiet=True
+        )
         schedule(requests, setup)
 
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
@@ -300,19 +315,16 @@ class Translator:
 
     def _prepare(
         self,
-        sentences: Any,
+        lines: Sequence[str],
+        prefixes: Any,
+        constraints: Any,
+        setup: Setup,
+        target_language: str | None,
         *,
-        prefixes: Any = None,
-        constraints: Any = None,
-        target_language: str | None = None,
-        first_line: int = 1,
+        first_line: int,
         quiet: bool = False,
-        **changes: Any,
-    ) -> tuple[Setup, list[str], list[Request]]:
-        """Returns the setup, the lines and their requests, after all checks."""
-        sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
-        setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
-        lines = as_sentences(sentences, first_line=first_line)
+    ) -> list[Request]:
+        """Returns the requests of all lines, after all checks."""
         prefixes = as_prefixes(prefixes, len(lines), first_line)
         constraints = as_constraints(constraints, len(lines), first_line)
         segments = segment_lines(
@@ -327,4 +339,4 @@ class Translator:
         )
         requests = make_requests(segments, prefixes, constraints, setup, first_line=first_line)
         check_requests(requests, setup)
-        return setup, lines, requests
+        return requests

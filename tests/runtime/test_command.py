@@ -59,7 +59,7 @@ for module in modules:
 
 assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 assert threshold == gc.get_threshold(), gc.get_threshold()
-from flaxformer_mt.runtime.program_cache import _source_digest
+from flaxformer_mt.runtime.trace_cache import _source_digest
 assert _source_digest.cache_info().currsize == 0
 print(len(modules) > 100, changes)
 """

@@ -1,9 +1,13 @@
-"""A disk cache of compiled programs, which makes a second start fast.
+"""A disk cache of traced and compiled programs, which makes a second start fast.
 
 JAX's compilation cache (see `compilation_cache`) finds an entry only after tracing, and tracing a
-search takes longer than one translation. So this module keeps the compiled program under a digest
-of everything that it depends on: our source, the versions of JAX and Flax, JAX's platform and
-settings, the static arguments, the types of the other arguments, and the devices.
+search takes longer than one translation. So this module writes the traced program (`jax.export`)
+beside the compiled programs. Its file name is a digest of everything that a trace depends on: our
+source, the versions of JAX and Flax, JAX's platform and settings, the static arguments, and the
+types of the other arguments.
+
+Commands enable JAX's compilation cache. A host application may not. Then this module also writes
+the compiled program. The digest in its file name also covers the devices.
 """
 
 import contextlib
@@ -11,16 +15,15 @@ import functools
 import hashlib
 import logging
 import os
-import pickle
 import platform
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+from jax import export
 from jax.experimental import serialize_executable
 
 from flaxformer_mt.runtime.compilation_cache import delete_oldest
@@ -43,11 +46,18 @@ def _source_digest() -> str:
     return digest.hexdigest()
 
 
+def register_result(kind: type[T]) -> type[T]:
+    """Registers a named tuple for `jax.export`. Cached programs may then return it."""
+    name = f"{kind.__module__}.{kind.__name__}"
+    return export.register_namedtuple_serialization(kind, serialized_name=name)
+
+
 def call_cached(program: Callable[..., T], /, *arguments: Any, **static: Any) -> T:
-    """Returns `program(*arguments, **static)`. It uses the compiled program on disk if it exists.
+    """Returns `program(*arguments, **static)`. It uses the cached trace if there is one.
 
     Args:
-      program: a jitted function of this package.
+      program: a jitted function of this package. Its results are arrays, or named tuples that
+        `register_result` knows.
       arguments: pytrees of arrays.
       static: values of `static_argnames`.
     """
@@ -59,10 +69,11 @@ def call_cached(program: Callable[..., T], /, *arguments: Any, **static: Any) ->
     # JAX's current settings, including those of context managers.
     settings = repr((jax.default_backend(), sorted(jax.config.values.items())))
     key = program, tuple(sorted(static.items())), tree, kinds, settings
-    if key not in _known:
-        with _announced(folder):
-            _known[key] = _find(folder, key, arguments) or functools.partial(program, **static)
-    return _known[key](*arguments)
+    if key in _known:
+        return _known[key](*leaves)
+    with _announced(folder):
+        _known[key] = _find(folder, key, leaves) or _on_leaves(program, tree, static)
+        return _known[key](*leaves)
 
 
 @contextlib.contextmanager
@@ -85,7 +96,7 @@ def _folder(leaves: list[Any]) -> Path | None:
     """Returns JAX's cache folder, or the user's cache folder if JAX has none.
 
     Returns None if there is no local folder, or if the arguments are not on devices of the default
-    backend, whose name is part of the digest.
+    backend, which `jax.export` requires.
     """
     settings: Any = jax.config  # its attributes are not declared
     if not settings.jax_enable_compilation_cache or jax.process_count() > 1:
@@ -101,28 +112,61 @@ def _folder(leaves: list[Any]) -> Path | None:
     return Path(folder)
 
 
-def _find(folder: Path, key: Any, arguments: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Returns the program from disk, or compiles and writes it. None if it has no lasting name."""
+def _on_leaves(
+    program: Callable[..., Any], tree: Any, static: dict[str, Any]
+) -> Callable[..., Any]:
+    """Returns `program` as a function of the leaves of its arguments."""
+
+    def of_leaves(*leaves: Any) -> Any:
+        return program(*tree.unflatten(leaves), **static)
+
+    return of_leaves
+
+
+def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | None:
+    """Returns the program from disk, or traces and writes it. None if JAX cannot export it."""
     program, static, tree, kinds, settings = key
     name = repr((static, str(tree), kinds))
     if " at 0x" in name or not all(map(_is_known, jax.tree.leaves(static))):
         return None  # `repr` does not identify a function or a class of other code
-    devices = _devices(jax.tree.leaves(arguments))
     versions = [version(package) for package in ("jax", "jaxlib", "flax")]
-    name = repr((_source_digest(), versions, settings, _machine(devices), name))
-    file = folder / f"{program.__name__}-{_DIGEST(name.encode()).hexdigest()}"
+    name = repr((_source_digest(), versions, settings, name))
+    file = folder / f"trace-{program.__name__}-{_DIGEST(name.encode()).hexdigest()}"
+    content = _read(file)
+    traced = export.deserialize(bytearray(content)) if content else None
+    if traced is None:
+        try:
+            flat = jax.jit(_on_leaves(program, tree, dict(static)))
+            traced = export.export(flat)(*leaves)
+            _write(file, bytes(traced.serialize()))
+        except (NotImplementedError, ValueError):
+            return None  # `jax.export` does not support some operations
+
+    def of_leaves(*leaves: Any) -> list[Any]:
+        return jax.tree.leaves(traced.call(*leaves))
+
+    of_leaves.__name__ = program.__name__  # the name in JAX's cache and messages
+    run = jax.jit(of_leaves)
+    if not jax.config.values["jax_compilation_cache_dir"]:
+        run = _find_compiled(file, run, traced.out_tree.num_leaves, leaves)
+    return lambda *leaves: traced.out_tree.unflatten(run(*leaves))
+
+
+def _find_compiled(file: Path, run: Any, num_results: int, leaves: list[Any]) -> Callable[..., Any]:
+    """Returns the compiled function `run`: from disk, or compiled now and written."""
+    devices = _devices(leaves)
+    name = f"{file.name}-{_machine(devices)}"
+    file = file.with_name(f"compiled-{_DIGEST(name.encode()).hexdigest()}")
+    _, tree = jax.tree.flatten((tuple(leaves), {}))
+    results = jax.tree.structure([0] * num_results)
     with contextlib.suppress(Exception):  # any problem with the file: compile again
         if content := _read(file):
-            executable, results = pickle.loads(zlib.decompress(content))
-            trees = (jax.tree.structure(x) for x in ((arguments, {}), results))
             return serialize_executable.deserialize_and_load(
-                executable, *trees, execution_devices=devices
+                content, tree, results, execution_devices=devices
             )
-    compiled = program.lower(*arguments, **dict(static)).compile()
+    compiled = run.lower(*leaves).compile()
     with contextlib.suppress(NotImplementedError, ValueError):  # some devices do not support it
-        executable, _, results = serialize_executable.serialize(compiled)
-        content = pickle.dumps((executable, results.unflatten(range(results.num_leaves))))
-        _write(file, zlib.compress(content, level=1))
+        _write(file, serialize_executable.serialize(compiled)[0])
         delete_oldest(file.parent)
     return compiled
 

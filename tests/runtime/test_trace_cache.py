@@ -1,4 +1,4 @@
-"""A program is traced and compiled once, and again only if something that it depends on changes."""
+"""A program is traced once, and again only if something that it depends on changes."""
 
 import functools
 import os
@@ -13,10 +13,11 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from flaxformer_mt.runtime import program_cache
-from flaxformer_mt.runtime.program_cache import call_cached
+from flaxformer_mt.runtime import trace_cache
+from flaxformer_mt.runtime.trace_cache import call_cached, register_result
 
 
+@register_result
 class Found(NamedTuple):
     total: jax.Array
     parts: dict[str, jax.Array | None]
@@ -38,14 +39,14 @@ GIVEN = {"a": np.arange(6.0, dtype=np.float32).reshape(2, 3), "b": np.ones((3, 8
 @pytest.fixture
 def next_process(tmp_path, monkeypatch):
     """Clears the caches in memory and returns the traces since the last call."""
-    monkeypatch.setattr(program_cache, "_LONG", 1000.0)
-    monkeypatch.setattr(program_cache, "_folder", lambda leaves: tmp_path)
+    monkeypatch.setattr(trace_cache, "_LONG", 1000.0)
+    monkeypatch.setattr(trace_cache, "_folder", lambda leaves: tmp_path)
     kept = jax.config.values["jax_compilation_cache_dir"]
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()
 
     def start_anew():
-        program_cache._known.clear()
+        trace_cache._known.clear()
         jax.clear_caches()
         traced = list(TRACED)
         TRACED.clear()
@@ -72,7 +73,7 @@ def test_it_is_traced_once(next_process, tmp_path):
     assert run() == run() == 240
     assert next_process() == ["so"]
     assert run(scale=np.float32(3)) == 360
-    assert next_process() == [] and len(list(tmp_path.glob("program-*"))) == 1
+    assert next_process() == [] and len(list(tmp_path.glob("trace-*"))) == 1
 
 
 def test_it_is_compiled_once_where_jax_keeps_no_programs(next_process, tmp_path, compilations):
@@ -83,7 +84,7 @@ def test_it_is_compiled_once_where_jax_keeps_no_programs(next_process, tmp_path,
     run()
     run(scale=np.float32(3))
     assert compilations.count("jit(program)") == 1
-    (file,) = tmp_path.glob("program-*")
+    (file,) = tmp_path.glob("compiled-*")
     whole = file.read_bytes()
     for number, damaged in enumerate((b"", whole[:1000], whole[:-1] + b"!"), start=2):
         file.write_bytes(damaged)
@@ -97,15 +98,15 @@ def test_it_is_compiled_once_where_jax_keeps_no_programs(next_process, tmp_path,
 def test_another_machine_compiles_its_own_program(next_process, monkeypatch, compilations):
     run()
     next_process()
-    monkeypatch.setattr(program_cache, "_machine", lambda devices: "another")
+    monkeypatch.setattr(trace_cache, "_machine", lambda devices: "another")
     run()
-    assert next_process() == ["so"] and compilations.count("jit(program)") == 2
+    assert next_process() == [] and compilations.count("jit(program)") == 2
 
 
 def test_a_long_compilation_is_reported(next_process, monkeypatch, caplog):
     run()
     assert not caplog.records
-    monkeypatch.setattr(program_cache, "_LONG", 0.0)
+    monkeypatch.setattr(trace_cache, "_LONG", 0.0)
     run(how="otherwise")
     assert "compiling a program for a new kind of request" in caplog.text
     caplog.clear()
@@ -137,7 +138,7 @@ def test_other_arguments_give_another_program(other, next_process):
 def test_other_source_gives_another_program(next_process, monkeypatch):
     run()
     next_process()
-    monkeypatch.setattr(program_cache, "_source_digest", lambda: "changed")
+    monkeypatch.setattr(trace_cache, "_source_digest", lambda: "changed")
     run()
     assert next_process() == ["so"]
 
@@ -157,7 +158,7 @@ def test_other_jax_settings_give_another_program_at_once(next_process):
 def test_a_damaged_file_is_replaced(next_process, tmp_path):
     run()
     next_process()
-    (file,) = tmp_path.glob("program-*")
+    (file,) = tmp_path.glob("trace-*")
     whole = file.read_bytes()
     for damaged in (b"", whole[:1000], whole[:-1], whole[:-1] + b"!"):
         file.write_bytes(damaged)
@@ -170,7 +171,7 @@ def test_a_damaged_file_is_replaced(next_process, tmp_path):
 def test_it_runs_without_a_writable_folder(next_process, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", None):
-        monkeypatch.setattr(program_cache, "_folder", lambda leaves, folder=folder: folder)
+        monkeypatch.setattr(trace_cache, "_folder", lambda leaves, folder=folder: folder)
         assert run() == 240
         assert next_process() == ["so"]
 
@@ -184,15 +185,15 @@ def test_a_failed_write_leaves_no_file(next_process, tmp_path, monkeypatch):
 
 
 def test_the_folder_is_created(next_process, tmp_path, monkeypatch):
-    monkeypatch.setattr(program_cache, "_folder", lambda leaves: tmp_path / "a" / "b")
+    monkeypatch.setattr(trace_cache, "_folder", lambda leaves: tmp_path / "a" / "b")
     run()
-    assert len(list((tmp_path / "a" / "b").iterdir())) == 1
+    assert len(list((tmp_path / "a" / "b").iterdir())) == 2
 
 
 def test_only_arguments_on_the_default_backend_use_the_cache(monkeypatch):
     def folder(value, settings):
         monkeypatch.setattr(jax, "config", settings)
-        return program_cache._folder.__wrapped__([value, np.ones(2)])
+        return trace_cache._folder.__wrapped__([value, np.ones(2)])
 
     on_cpu = jnp.ones(2)
     settings = SimpleNamespace(
