@@ -62,8 +62,8 @@ COMMANDS = {
 }
 DEBUG = "FLAXFORMER_MT_DEBUG"
 ABOUT_CACHE = (
-    "Compiled programs are kept in ~/.cache/flaxformer_mt/programs, for a faster next start. "
-    "JAX_COMPILATION_CACHE_DIR sets another folder, JAX_ENABLE_COMPILATION_CACHE=false none."
+    "Compiled programs are kept in ~/.cache/flaxformer_mt/programs. JAX_COMPILATION_CACHE_DIR sets "
+    "another folder, and JAX_ENABLE_COMPILATION_CACHE=false disables the cache."
 )
 
 

@@ -100,7 +100,7 @@ def evaluate(arguments: EvaluateArguments) -> None:
 
 
 def _target_languages(arguments: EvaluateArguments, config: "DataConfig") -> tuple[str, ...]:
-    """Returns the languages of the references as far as arguments or config name them."""
+    """Returns the languages of the references; none if they are not known."""
     if arguments.target_language:
         return (arguments.target_language,)
     if not arguments.source:
@@ -113,7 +113,7 @@ class EvaluationSet(NamedTuple):
     """Sentences and their translations, read in parts."""
 
     files: tuple[str, ...]
-    """The files with the text."""
+    """The files with the text, and the names of other sources."""
     pairs: Iterator[tuple[str, str]]
     digests: dict[str, str]
     """Hashes of the text."""

@@ -104,7 +104,7 @@ def toy_config(config: Config, pairs: int, num_devices: int) -> Config:
             tokenizer=dataclasses.replace(tokenizer, vocab_size=min(tokenizer.vocab_size, 1000)),
             max_source_length=min(data.max_source_length, 64),
             max_target_length=min(data.max_target_length, 64),
-            tokens_per_batch=64 * 8 * -(-num_devices // 8),  # rows come in eights
+            tokens_per_batch=64 * 8 * -(-num_devices // 8),  # a multiple of 8 rows
             num_buckets=1,
             prepared="",
         ),

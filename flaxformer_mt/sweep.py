@@ -116,7 +116,7 @@ def finish(name: str, config: Config, workdir: AnyPath) -> None:
 
 
 def _changes(workdir: AnyPath, config: Config) -> list[str]:
-    """Returns how `config` differs from that of a trained workdir, apart from the mesh."""
+    """Returns how `config` differs from that of a trained workdir. Another mesh is no change."""
     if not saved_steps(workdir / "checkpoints") and not (workdir / "finished").exists():
         return []
     return differences(dataclasses.replace(workdir_config(str(workdir)), mesh=config.mesh), config)

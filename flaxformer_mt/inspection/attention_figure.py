@@ -63,14 +63,13 @@ def draw_attention(
     Raises:
       ValueError: no such layer or head, or Matplotlib is not installed.
     """
-    new_figure = figure_class()  # a missing Matplotlib is the first error
     kinds = KINDS if kind == "all" else (kind,)
     parts = [_select(name, maps.labelled(name), layer, head) for name in kinds]
     one_head = layer is not None and head is not None
     columns = max(len(part.heads) * len(part.labelled.keys) for part in parts)
     cell = min(_CELL_OF_ONE_HEAD if one_head else _CELL, _MAX_WIDTH / columns)
     widths, heights = zip(*(_size(part, cell) for part in parts), strict=True)
-    figure = new_figure(figsize=(max(widths), sum(heights)), layout="constrained", dpi=120)
+    figure = figure_class()(figsize=(max(widths), sum(heights)), layout="constrained", dpi=120)
     subfigures = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
     for subfigure, part in zip(subfigures, parts, strict=True):
         _draw_part(subfigure, part, cell)

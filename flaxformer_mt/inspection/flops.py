@@ -3,8 +3,8 @@
 XLA's own count (`cost_analysis`) counts every loop once; this one multiplies by a scan's length.
 
 A product of matrices [m k] and [k n] counts 2 m n k. Other arithmetic counts one for each output,
-a reduction one for each input. Moving, comparing and integer arithmetic count nothing, and a
-scatter-add (the gradient of an embedding) hardly anything.
+a reduction one for each input. Moving, comparing and integer arithmetic count nothing. A
+scatter-add (the gradient of an embedding) counts one.
 """
 
 import math

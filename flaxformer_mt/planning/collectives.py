@@ -44,7 +44,7 @@ def sent_bytes(hlo: str, *, devices: int) -> Counter[str]:
             for called in _CALLED.findall(line):
                 inner = sent_by(called)
                 if called.startswith("all-reduce-scatter"):
-                    # For TPUs: a fusion of an all-reduce and the slice that a device keeps of it.
+                    # TPUs fuse an all-reduce and the slice of it that each device keeps.
                     inner = Counter({"reduce-scatter": inner.total() // 2})
                 sent.update({kind: times * size for kind, size in inner.items()})
         return sent

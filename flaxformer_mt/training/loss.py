@@ -35,9 +35,9 @@ def symmetric_kl(
 ) -> Float[Array, ""]:
     """Returns KL(p || q) + KL(q || p), in nats, summed over the real tokens (Liang et al. 2021).
 
-    With p = softmax(a) and q = softmax(b) of the logits a and b, that is the vocabulary's sum of
-    (p - q) * (log p - log q). It equals the sum of (p - q) * (a - b): log p = a - log Z, and log Z
-    cancels because p - q sums to 0.
+    With the softmaxes p and q of the logits a and b, this is the sum of (p - q) * (log p - log q)
+    over the vocabulary. It equals the sum of (p - q) * (a - b), because log p = a - log Z and
+    p - q sums to 0.
     """
     p, q = jax.nn.softmax(logits), jax.nn.softmax(others)
     both = jnp.sum((p - q) * (logits - others), axis=-1)  # [B T]
