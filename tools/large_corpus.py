@@ -16,12 +16,14 @@ from pathlib import Path
 
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.pipeline import build_data
-from flaxformer_mt.data.sources.text_files import read_text_pair
+from flaxformer_mt.data.sources.corpora import CorpusConfig, open_corpus
 
 
 def write(source: Path, target: Path, pairs: int, output: Path) -> None:
     """Writes all pairs again and again, each with its number, so that no two are equal."""
-    text = read_text_pair(source, target)
+    config = CorpusConfig(source=(str(source),), target=(str(target),))
+    corpus = open_corpus(config, directory="", source_language="", target_language="")
+    (text,) = corpus.sources
     output.mkdir(parents=True, exist_ok=True)
     with (
         open(output / "source.txt", "w", encoding="utf-8", newline="\n") as sources,

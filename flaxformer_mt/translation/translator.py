@@ -206,15 +206,15 @@ class Translator:
         Raises ValueError for an impossible config, language, prefix or constraint, and if the
         model's scores are not finite.
         """
-        is_one = isinstance(sentences, str)
-        sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
-        # ------------------------------------------------------------------ prepare
-        setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
-        config = setup.config
-        lines = as_sentences(sentences, first_line=first_line)
-        requests = self._prepare(
-            lines, prefixes, constraints, setup, target_language, first_line=first_line
+        setup, lines, requests = self._prepare(
+            sentences,
+            prefixes=prefixes,
+            constraints=constraints,
+            target_language=target_language,
+            first_line=first_line,
+            **changes,
         )
+        config = setup.config
         # ------------------------------------------------------------------ search
         found = search(requests, setup)
         # ------------------------------------------------------------------ rank, describe
@@ -228,27 +228,12 @@ class Translator:
         results = join_lines(len(lines), places, found, blank, self.tokenizer.target)
         if config.strategy != "sample":  # other segments can make the same line
             results = list(map(distinct, results))
-        return results[0] if is_one else results
+        return results[0] if isinstance(sentences, str) else results
 
-    def check(
-        self,
-        sentences: Any,
-        *,
-        prefixes: Any = None,
-        constraints: Any = None,
-        target_language: str | None = None,
-        details: bool = False,
-        first_line: int = 1,
-        **changes: Any,
-    ) -> None:
+    def check(self, sentences: Any, *, details: bool = False, **options: Any) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
         del details
-        sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
-        setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
-        lines = as_sentences(sentences, first_line=first_line)
-        requests = self._prepare(
-            lines, prefixes, constraints, setup, target_language, first_line=first_line, quiet=True
-        )
+        setup, _, requests = self._prepare(sentences, quiet=True, **options)
         schedule(requests, setup)
 
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
@@ -315,16 +300,19 @@ class Translator:
 
     def _prepare(
         self,
-        lines: Sequence[str],
-        prefixes: Any,
-        constraints: Any,
-        setup: Setup,
-        target_language: str | None,
+        sentences: Any,
         *,
-        first_line: int,
+        prefixes: Any = None,
+        constraints: Any = None,
+        target_language: str | None = None,
+        first_line: int = 1,
         quiet: bool = False,
-    ) -> list[Request]:
-        """Returns the requests of all lines, after all checks."""
+        **changes: Any,
+    ) -> tuple[Setup, list[str], list[Request]]:
+        """Returns the setup, the lines and their requests, after all checks."""
+        sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
+        setup = self._setup(changed_config(self.config, changes, _ARGUMENTS))
+        lines = as_sentences(sentences, first_line=first_line)
         prefixes = as_prefixes(prefixes, len(lines), first_line)
         constraints = as_constraints(constraints, len(lines), first_line)
         segments = segment_lines(
@@ -339,4 +327,4 @@ class Translator:
         )
         requests = make_requests(segments, prefixes, constraints, setup, first_line=first_line)
         check_requests(requests, setup)
-        return requests
+        return setup, lines, requests

@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.prepared.blocks import PairStream, files_of, num_text_bytes, open_streams
+from flaxformer_mt.data.held_out import training_streams
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
     Manifest,
     file_states,
+    files_of,
     read_json,
     settings_of,
 )
+from flaxformer_mt.data.sources.blocks import PairStream, num_text_bytes
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.public.downloads import lock
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
@@ -44,7 +46,7 @@ def prepare_large_text(
     For less text than `config.in_memory_mb`, it returns `config`. If several processes of a machine
     call it, one prepares and the others wait. Raises as `prepare_corpus`.
     """
-    streams = open_streams(config)
+    streams = training_streams(config)
     megabytes = sum(map(num_text_bytes, streams)) / 1e6
     if megabytes < config.in_memory_mb:
         return config
@@ -74,7 +76,8 @@ def _prepare(
     megabytes: float,
 ) -> None:
     # Imported here, because translation does not need it.
-    from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
+    from flaxformer_mt.data.prepared.job import Preparation
+    from flaxformer_mt.data.prepared.preparing import prepare_corpus
 
     print(
         f"Preparing the training text (about {megabytes:,.0f} MB), once, in {folder}. Later starts "

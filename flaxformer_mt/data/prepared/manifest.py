@@ -10,10 +10,11 @@ from typing import Any
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.report import Side, SplitCounts
+from flaxformer_mt.data.sources.blocks import PairStream
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.selection import source_lines
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
-from flaxformer_mt.storage.paths import write_file
+from flaxformer_mt.storage.paths import join, local_file, local_folder, write_file
 
 MANIFEST, INPUTS = "manifest.json", "inputs.json"
 _FORMAT = 1
@@ -154,6 +155,18 @@ def setting_changes(before: Any, now: Any, name: str = "data") -> list[str]:
     if name.startswith("data.exclude."):
         return [f"the lines that data.exclude drops (of {name.rpartition('.')[2]}) have changed"]
     return [f"{name} was {before!r} and is now {now!r}"]
+
+
+def files_of(config: DataConfig, streams: Sequence[PairStream]) -> list[Path]:
+    """Returns the files of streams and of existing vocabularies (of Marian: of its folder)."""
+    files = [file for stream in streams for file in stream.files]
+    for name in filter(None, config.tokenizer.existing_files()):
+        path = join(config.directory, name)
+        if path.is_dir():
+            files += sorted(file for file in local_folder(path).iterdir() if file.is_file())
+        elif path.is_file():
+            files.append(local_file(path))
+    return list(dict.fromkeys(files))
 
 
 def fingerprint_file(path: Path) -> dict[str, Any]:

@@ -20,13 +20,14 @@ import numpy as np
 from tqdm import tqdm
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.held_out import read_pairs
-from flaxformer_mt.data.prepared.blocks import Block, PairStream, files_of, open_streams
+from flaxformer_mt.data.held_out import read_pairs, training_streams
+from flaxformer_mt.data.prepared.job import Job, Preparation
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
     CorpusEntry,
     Manifest,
     file_states,
+    files_of,
     input_changes,
     read_json,
     setting_changes,
@@ -48,39 +49,11 @@ from flaxformer_mt.data.prepared.shards import (
 )
 from flaxformer_mt.data.prepared.work import EncodeTask, Screen, encode
 from flaxformer_mt.data.report import MAX_PAIRS_NAMED, NUM_TOKENS_NAMED, Side
+from flaxformer_mt.data.sources.blocks import Block
 from flaxformer_mt.data.sources.selection import source_lines
 from flaxformer_mt.data.tokenization.tokenized import count_lengths
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
 from flaxformer_mt.data.worker_processes import Workers
-
-BLOCK_SIZE = 4096  # records that a process handles together
-SHARD_SIZE = 1 << 20
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Preparation:
-    """The settings of a preparation."""
-
-    config: DataConfig
-    output: Path
-    num_processes: int = 1
-    workers: Workers | None = None
-    """Workers that replace the processes of this machine."""
-    shard_size: int = SHARD_SIZE
-    """Records of a shard. A killed run repeats at most this many. A resumed run keeps the size."""
-    show_progress: bool = True
-    after_part: Callable[[], None] | None = None
-    """Called when files are complete: those of the first pass, the tokenizer, and each shard."""
-
-    @property
-    def block_size(self) -> int:
-        """Records of a block. A shard consists of whole blocks."""
-        return min(BLOCK_SIZE, self.shard_size)
-
-    @property
-    def blocks_per_shard(self) -> int:
-        """The number of blocks of a shard."""
-        return -(-self.shard_size // self.block_size)
 
 
 def prepare_corpus(how: Preparation) -> Manifest:
@@ -108,23 +81,22 @@ def prepare_corpus(how: Preparation) -> Manifest:
             check_whole(output, manifest, with_text=manifest.has_text)
         return manifest
     output.mkdir(parents=True, exist_ok=True)
-    streams = open_streams(config)
+    streams = training_streams(config)
     files = files_of(config, streams)
-    states = file_states(files)
     screen = Screen({split: source_lines(held_out[split]) for split in config.exclude})
     with how.workers or Workers(how.num_processes) as workers:
-        scans = _scan(how, workers, streams, files, screen, settings, found)
+        job = Job(
+            how=how,
+            workers=workers,
+            streams=streams,
+            files=files,
+            states=file_states(files),
+            screen=screen,
+        )
+        scans = _scan(job, settings, found)
         if how.after_part:
             how.after_part()
-        text = sample_text(
-            config.train,
-            streams,
-            scans,
-            screen,
-            max_lines=config.tokenizer.max_lines if config.tokenizer.kind == "sentencepiece" else 0,
-            block_size=how.block_size,
-            workers=workers,
-        )
+        text = sample_text(job, scans)
         tokenizer = build_tokenizer(
             config.tokenizer,
             text,
@@ -132,13 +104,13 @@ def prepare_corpus(how: Preparation) -> Manifest:
             data_directory=config.directory,
         )
         try:
-            _check_same(state_changes(states), output)
+            _check_same(state_changes(job.states), output)
         except ValueError:
             shutil.rmtree(output / "tokenizer")  # learnt from other text
             raise
         if how.after_part:
             how.after_part()
-        shards = _encode(how, workers, streams, scans, screen, tokenizer, states)
+        shards = _encode(job, scans, tokenizer)
     _check_same(_input_changes(config, read_json(output / INPUTS)["inputs"]), output)
     manifest = _finish(how, scans, tokenizer, text.languages, shards)
     manifest.save(output)
@@ -154,7 +126,7 @@ def _input_changes(config: DataConfig, before: Mapping[str, Any]) -> list[str]:
     """Returns a sentence for each file that has changed, is missing, or newly matches a pattern."""
     if changes := input_changes(before):
         return changes
-    files = dict.fromkeys(str(file) for stream in open_streams(config) for file in stream.files)
+    files = dict.fromkeys(str(file) for stream in training_streams(config) for file in stream.files)
     return [f"{file} is new" for file in files if file not in before]
 
 
@@ -168,48 +140,26 @@ def _check_same(changes: Sequence[str], output: Path) -> None:
 
 
 def _scan(
-    how: Preparation,
-    workers: Workers,
-    streams: Sequence[PairStream],
-    files: Sequence[Path],
-    screen: Screen,
-    settings: Mapping[str, Any],
-    found: Mapping[str, Any] | None,
+    job: Job, settings: Mapping[str, Any], found: Mapping[str, Any] | None
 ) -> list[CorpusScan]:
     """Returns the counts of the first pass. It makes the pass unless inputs.json has its result."""
-    quarantine = how.output / "quarantine.jsonl"
+    how = job.how
     if found:
-        return check_scans(found["corpora"], how.config.max_bad_share, quarantine)
-    scans, inputs = scan_corpora(
-        streams,
-        files,
-        screen,
-        block_size=how.block_size,
-        workers=workers,
-        quarantine=quarantine,
-        max_bad_share=how.config.max_bad_share,
-        show_progress=how.show_progress,
-    )
+        return check_scans(found["corpora"], how.config.max_bad_share, how.quarantine)
+    scans, inputs = scan_corpora(job)
     corpora = [vars(scan) for scan in scans]
     first_pass = {"settings": settings, "shard_size": how.shard_size, "inputs": inputs}
     write_json(how.output / INPUTS, first_pass | {"corpora": corpora})
     return scans
 
 
-def _encode(
-    how: Preparation,
-    workers: Workers,
-    streams: Sequence[PairStream],
-    scans: Sequence[CorpusScan],
-    screen: Screen,
-    tokenizer: Tokenizer,
-    states: Mapping[Path, Any],
-) -> list[list[ShardCounts]]:
-    """Writes the missing shards, while the files stay in these states; returns all counts."""
+def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list[list[ShardCounts]]:
+    """Writes the missing shards, while the files stay as they are; returns all counts."""
+    how = job.how
     total, numbers = ShardCounts(), itertools.count()
     shards: list[list[ShardCounts]] = []
     unfinished: list[tuple[list[ShardCounts], Callable[[], Iterator[EncodeTask]]]] = []
-    for stream, scan in zip(streams, scans, strict=True):
+    for stream, scan in zip(job.streams, scans, strict=True):
         count = -(-len(scan.block_sizes) // how.blocks_per_shard)
         of_stream = list(itertools.islice(numbers, count))
         found = (read_counts(shard_directory(how.output, number)) for number in of_stream)
@@ -230,13 +180,13 @@ def _encode(
             unfinished.append((done, tasks))
     work = functools.partial(
         encode,
-        screen=screen,
+        screen=job.screen,
         tokenizer=tokenizer,
         max_source_length=how.config.max_source_length,
         max_target_length=how.config.max_target_length,
         with_text=how.config.tokenizer.sampling_alpha > 0,
     )
-    results = workers.map_each(work, [tasks for _, tasks in unfinished])
+    results = job.workers.map_each(work, [tasks for _, tasks in unfinished])
     with tqdm(
         desc="tokenizing",
         initial=total.records,
@@ -258,7 +208,7 @@ def _encode(
                 for block in blocks:
                     writer.append(block, total.pairs_with_unknown)
                     progress.update(block.num_records)
-                counts = writer.finish(lambda: _check_same(state_changes(states), how.output))
+                counts = writer.finish(lambda: _check_same(state_changes(job.states), how.output))
                 done.append(counts)
                 total.add(counts)
                 if how.after_part:

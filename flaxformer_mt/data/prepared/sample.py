@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
-from flaxformer_mt.data.prepared.blocks import Block, PairStream
+from flaxformer_mt.data.prepared.job import Job
 from flaxformer_mt.data.prepared.scanning import CorpusScan
-from flaxformer_mt.data.prepared.work import Screen, pick
-from flaxformer_mt.data.sources.corpora import CorpusConfig, choose_pairs, numbers_between
+from flaxformer_mt.data.prepared.work import pick
+from flaxformer_mt.data.sources.blocks import Block, PairStream
+from flaxformer_mt.data.sources.corpora import choose_pairs, numbers_between
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.worker_processes import Workers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,27 +34,22 @@ class SampledText:
             yield from itertools.chain.from_iterable(one_pass())
 
 
-def sample_text(
-    config: CorpusConfig,
-    streams: Sequence[PairStream],
-    scans: Sequence[CorpusScan],
-    screen: Screen,
-    *,
-    max_lines: int,
-    block_size: int,
-    workers: Workers,
-) -> SampledText:
-    """Returns up to `max_lines` good pairs of the streams; 0 = all."""
+def sample_text(job: Job, scans: Sequence[CorpusScan]) -> SampledText:
+    """Returns the good pairs to learn a vocabulary from: some, or all."""
+    config = job.how.config
+    max_lines = config.tokenizer.max_lines if config.tokenizer.kind == "sentencepiece" else 0
     ends = list(itertools.accumulate((scan.good for scan in scans), initial=0))
     chosen = choose_pairs(ends[-1], max_lines)
     readers = []
-    for stream, scan, (start, end) in zip(streams, scans, itertools.pairwise(ends), strict=True):
+    for stream, scan, (start, end) in zip(
+        job.streams, scans, itertools.pairwise(ends), strict=True
+    ):
         inside = None if chosen is None else numbers_between(chosen, start, end)
-        readers.append(partial(_blocks, stream, scan.block_sizes, inside, block_size))
+        readers.append(partial(_blocks, stream, scan.block_sizes, inside, job.how.block_size))
     return SampledText(
         num_pairs=ends[-1],
-        languages=tuple(dict.fromkeys(config.target_languages)),
-        passes=workers.map_each(partial(pick, screen), readers),
+        languages=tuple(dict.fromkeys(config.train.target_languages)),
+        passes=job.workers.map_each(partial(pick, job.screen), readers),
     )
 
 

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
@@ -12,11 +12,11 @@ from typing import Any, TextIO
 import numpy as np
 from tqdm import tqdm
 
-from flaxformer_mt.data.prepared.blocks import PairStream, num_text_bytes
+from flaxformer_mt.data.prepared.job import Job
 from flaxformer_mt.data.prepared.manifest import fingerprint_file
-from flaxformer_mt.data.prepared.work import Scanned, Screen
+from flaxformer_mt.data.prepared.work import Scanned
+from flaxformer_mt.data.sources.blocks import num_text_bytes
 from flaxformer_mt.data.sources.quarantine import check_bad_share, quarantine_line
-from flaxformer_mt.data.worker_processes import Workers
 from flaxformer_mt.storage.paths import naming
 
 
@@ -38,34 +38,26 @@ class CorpusScan:
         return sum(self.block_sizes)
 
 
-def scan_corpora(
-    streams: Sequence[PairStream],
-    files: Sequence[Path],
-    screen: Screen,
-    *,
-    block_size: int,
-    workers: Workers,
-    quarantine: Path,
-    max_bad_share: str,
-    show_progress: bool,
-) -> tuple[list[CorpusScan], dict[str, Any]]:
-    """Reads all corpora once; returns their counts, and the fingerprint of each of `files`.
+def scan_corpora(job: Job) -> tuple[list[CorpusScan], dict[str, Any]]:
+    """Reads all corpora once; returns their counts, and the fingerprint of each file.
 
     Raises ValueError if a corpus has too many bad records, and as `open_corpus`.
     """
+    how, streams, quarantine = job.how, job.streams, job.how.quarantine
+    files = [file for file in job.files if file.exists()]
     with contextlib.ExitStack() as stack:
         thread = ThreadPoolExecutor(1)
         stack.callback(thread.shutdown, cancel_futures=True)
-        prints = [thread.submit(fingerprint_file, file) for file in files if file.exists()]
+        prints = [thread.submit(fingerprint_file, file) for file in files]
         with (
             naming(quarantine),
             open(quarantine, "w", encoding="utf-8") as bad_lines,
             tqdm(
-                desc="reading", unit=" pairs", unit_scale=True, disable=not show_progress
+                desc="reading", unit=" pairs", unit_scale=True, disable=not how.show_progress
             ) as progress,
         ):
-            readers = [functools.partial(stream.blocks, block_size) for stream in streams]
-            results = workers.map_each(screen, readers)
+            readers = [functools.partial(stream.blocks, how.block_size) for stream in streams]
+            results = job.workers.map_each(job.screen, readers)
             sizes = [max(num_text_bytes(stream), 1) for stream in streams]
             starts = np.cumsum([0, *sizes]) / sum(sizes)
             scans = [
@@ -75,7 +67,7 @@ def scan_corpora(
         inputs = {str(file): found.result() for file, found in zip(files, prints, strict=True)}
     if not any(scan.bad for scan in scans):
         quarantine.unlink()
-    check_scans(map(vars, scans), max_bad_share, quarantine)
+    check_scans(map(vars, scans), how.config.max_bad_share, quarantine)
     return scans, inputs
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flaxformer_mt.data.prepared.blocks import Block
 from flaxformer_mt.data.report import unknown_words
+from flaxformer_mt.data.sources.blocks import Block
 from flaxformer_mt.data.sources.language_tags import TaggedPairs
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.quarantine import BadRecord, screen

@@ -1,12 +1,13 @@
 """Corpora: the sentence pairs of the training, validation and test text."""
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int
 
-from flaxformer_mt.data.sources.files import matching_pairs
+from flaxformer_mt.data.sources.blocks import PairStream, open_random_access, open_stream
 from flaxformer_mt.data.sources.language_tags import TaggedPairs, check_language
 from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.sources.quarantine import (
@@ -16,10 +17,9 @@ from flaxformer_mt.data.sources.quarantine import (
     screen,
     write_quarantine,
 )
-from flaxformer_mt.data.sources.registry import find_source_kind, matching_specs, open_source
-from flaxformer_mt.data.sources.selection import SelectedPairs, join_pairs
-from flaxformer_mt.data.sources.text_files import read_text_pair
-from flaxformer_mt.storage.paths import AnyPath, as_path, join
+from flaxformer_mt.data.sources.registry import find_source_kind
+from flaxformer_mt.data.sources.selection import join_pairs
+from flaxformer_mt.storage.paths import AnyPath
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -181,31 +181,16 @@ def open_corpus(
       ValueError: a file that is empty, damaged or UTF-16, sides of unequal length, an unknown TFDS
         name, split or language.
     """
-    base = as_path(directory)
-    languages = config.languages(source_language, target_language)
-    opened: list[list[tuple[PairSource, str]]] = [
-        [
-            (read_text_pair(join(base, one), join(base, other)), f"{one} | {other}")
-            for one, other in matching_pairs(base, source, target)
-        ]
-        for source, target in zip(config.source, config.target, strict=True)
-    ]
-    for spec in config.pairs:
-        of = languages[len(opened)]
-        opened.append([(open_source(one, base, of), one) for one in matching_specs(spec, base)])
-    if config.limit:
-        opened = [_first(parts, config.limit) for parts in opened]
     bad: list[Sequence[BadRecord]] = []
     sources: list[PairSource] = []
-    for parts in opened:
+    for stream in open_streams(config, directory, (source_language, target_language)):
+        parts = [(block.load(), block.name) for block in stream.blocks(sys.maxsize)]  # of each file
         if screened:
             found = [screen(*part) for part in parts]
             bad.append([record for _, records in found for record in records])
             parts = [(good, "") for good, _ in found]
-        sources.append(join_pairs([source for source, _ in parts]))
-    if config.target_languages:
-        tagged = zip(sources, config.target_languages, strict=True)
-        sources = [TaggedPairs(source, language) for source, language in tagged]
+        source = join_pairs([part for part, _ in parts])
+        sources.append(TaggedPairs(source, stream.tag) if stream.tag else source)
     return Corpus(
         sources=tuple(sources),
         weights=config.weights or (1.0,) * len(config.names),
@@ -215,14 +200,21 @@ def open_corpus(
     )
 
 
-def _first(parts: Sequence[tuple[PairSource, str]], limit: int) -> list[tuple[PairSource, str]]:
-    """Returns sources, with their names, that have the first `limit` pairs of all together."""
-    found, left = [], limit
-    for source, name in parts:
-        count = min(left, len(source))
-        found.append((SelectedPairs(source, range(count)), name))
-        left -= count
-    return found
+def open_streams(
+    config: CorpusConfig, directory: str, languages: tuple[str, str]
+) -> list[PairStream]:
+    """Returns all sources of a configuration as streams.
+
+    It downloads public corpora. It raises as `open_corpus`; some errors occur only during reading.
+    """
+    open_random_access.cache_clear()  # a folder may have changed
+    sources = [*zip(config.source, config.target, strict=True), *config.pairs]
+    tags = config.target_languages or ("",) * len(sources)
+    of = config.languages(*languages)
+    return [
+        open_stream(*one, config.limit, directory=directory)
+        for one in zip(config.names, sources, of, tags, strict=True)
+    ]
 
 
 def set_aside(corpus: Corpus, max_bad_share: str, file: AnyPath | None) -> list[BadRecord]:

@@ -11,7 +11,7 @@ from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
 from flaxformer_mt.data.sources.text_files import record_pair
-from flaxformer_mt.storage.paths import AnyPath, local_file
+from flaxformer_mt.storage.paths import AnyPath
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,31 +39,14 @@ class RecordPairs:
             raise BadRecordError(bad) from error
 
 
-def open_parquet(path: AnyPath, languages: tuple[str, str]) -> RecordPairs:
-    """Opens a Parquet file; its columns are named as the keys of `jsonl_pairs`.
-
-    Raises FileNotFoundError, or ValueError for an empty or damaged file.
-    """
-    import pyarrow
-    import pyarrow.parquet
-
-    _check_is_file(path)
-    try:
-        table = pyarrow.parquet.read_table(local_file(path))
-        table.validate(full=True)  # UTF-8
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
-    table = table.select(_needed(table.schema.names, languages))
-    return _checked(RecordPairs(_Rows(table), languages, str(path)))
-
-
 def parquet_parts(
     path: Path, languages: tuple[str, str], size: int
 ) -> Iterator[tuple[int, float, Callable[[], RecordPairs]]]:
     """Yields parts of `size` rows of a Parquet file.
 
     A part is its number of rows, the fraction of the file up to its end, and a function that
-    returns its pairs. Raises as `open_parquet`.
+    returns its pairs; the columns are named as the keys of `jsonl_pairs`.
+    Raises FileNotFoundError, or ValueError for an empty or damaged file.
     """
     import pyarrow
     import pyarrow.parquet
@@ -119,24 +102,6 @@ def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> Reco
         records = datasets.load_dataset(path, configuration or None, split=split)
     except (ValueError, OSError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(f"hf:{name}:{split} cannot be read: {error}") from error
-    return _checked(RecordPairs(records, languages, f"hf:{name}:{split}"))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Rows:
-    """The rows of a PyArrow table, as dicts."""
-
-    table: Any
-
-    def __len__(self) -> int:
-        return self.table.num_rows
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return {name: self.table[name][index].as_py() for name in self.table.column_names}
-
-
-def _checked(pairs: RecordPairs) -> RecordPairs:
-    """Returns the pairs. Raises ValueError if there are none."""
-    if not len(pairs):
-        raise ValueError(f"{pairs.name} is empty; expected one pair a row.")
-    return pairs
+    if not len(records):
+        raise ValueError(f"hf:{name}:{split} is empty; expected one pair a row.")
+    return RecordPairs(records, languages, f"hf:{name}:{split}")

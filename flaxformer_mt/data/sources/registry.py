@@ -6,7 +6,7 @@ To add a source, write a function that opens it as a `PairSource` and add a `Sou
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from flaxformer_mt.data.sources.demo_text import open_demo
@@ -17,12 +17,10 @@ from flaxformer_mt.data.sources.public.multi30k import multi30k_text
 from flaxformer_mt.data.sources.public.opus import opus_text, zip_text
 from flaxformer_mt.data.sources.public.test_sets import sacrebleu_text
 from flaxformer_mt.data.sources.public.wmt import wmt_text
-from flaxformer_mt.data.sources.records import open_hugging_face, open_parquet
+from flaxformer_mt.data.sources.records import open_hugging_face, parquet_parts
 from flaxformer_mt.data.sources.text_files import (
     PackedText,
     jsonl_pairs,
-    read_lines,
-    read_text_pair,
     tsv_pairs,
 )
 from flaxformer_mt.data.sources.tfds import TfdsPairs
@@ -48,7 +46,7 @@ class SourceRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceKind:
-    """One kind of pair source. It has one of `text_files`, `parse` and `open`.
+    """One kind of pair source. It has one of `text_files`, `parse`, `blocks` and `open`.
 
     These functions raise ValueError or FileNotFoundError, with a remedy in the message.
     """
@@ -61,6 +59,8 @@ class SourceKind:
     """Returns the two local text files of the source, one sentence a line. It may download them."""
     parse: Callable[[PackedText, SourceRequest], PairSource] | None = None
     """Returns the pairs in some lines of the source, which is one file with a pair a line."""
+    blocks: Callable[[Path, tuple[str, str], int], Iterator] | None = None
+    """Yields the blocks of a file in another form; see `blocks.Part`."""
     open: Callable[[SourceRequest], PairSource] | None = None
     """Opens a source of any other form."""
     is_file: bool = False
@@ -148,7 +148,7 @@ SOURCE_KINDS = (
         pattern=r".*\.parquet",
         form='"file.parquet"',
         is_file=True,
-        open=lambda request: open_parquet(request.file, request.languages),
+        blocks=parquet_parts,
     ),
     SourceKind(
         pattern=rf".*\.tsv{_PACKED}",
@@ -188,14 +188,3 @@ def find_source(
     """Returns the kind of a specification, and the request for its functions."""
     kind, match = find_source_kind(spec)
     return kind, SourceRequest(match=match, directory=directory, languages=languages)
-
-
-def open_source(spec: str, directory: AnyPath, languages: tuple[str, str]) -> PairSource:
-    """Opens the source that a specification names."""
-    kind, request = find_source(spec, directory, languages)
-    if kind.text_files:
-        return read_text_pair(*kind.text_files(request))
-    if kind.parse:
-        return kind.parse(read_lines(request.file, check=False), request)
-    assert kind.open is not None
-    return kind.open(request)

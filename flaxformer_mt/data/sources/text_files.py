@@ -100,16 +100,6 @@ def _bad_line(text: PackedText, index: int, file: AnyPath, kind: str, reason: st
     return BadRecord(kind, str(file), index + 1, reason, shown)
 
 
-def read_text_pair(source: AnyPath, target: AnyPath) -> TextPairs:
-    """Reads two files; line i of one is the translation of line i of the other.
-
-    Raises ValueError if the numbers of lines differ, and as `read_lines` with `check=False`.
-    """
-    sides = read_lines(source, check=False), read_lines(target, check=False)
-    check_equal_counts((source, target), [side.num_sentences for side in sides])
-    return TextPairs(*sides, (source, target))
-
-
 def check_equal_counts(files: tuple[AnyPath, AnyPath], counts: Sequence[int]) -> None:
     """Raises ValueError if two parallel files have different numbers of lines."""
     if counts[0] != counts[1]:
@@ -149,7 +139,7 @@ def pack_lines(blob: bytes) -> PackedText:
 def read_tsv(path: AnyPath) -> TextPairs:
     """Reads a file of lines `source<TAB>target`. A line without exactly one tab is a bad record.
 
-    Raises ValueError as `read_text_pair`.
+    Raises ValueError as `read_lines` with `check=False`.
     """
     return tsv_pairs(read_lines(path, check=False), path)
 

@@ -18,7 +18,8 @@ from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.prepared import beam, preparing, shards
 from flaxformer_mt.data.prepared.beam import BeamWorkers
-from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
+from flaxformer_mt.data.prepared.job import Preparation
+from flaxformer_mt.data.prepared.preparing import prepare_corpus
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.storage.paths import as_path, file_sizes

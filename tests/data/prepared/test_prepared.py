@@ -18,10 +18,11 @@ from tiers import slow_after
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import BATCHES
 from flaxformer_mt.data.prepared import preparing
-from flaxformer_mt.data.prepared.blocks import Block
+from flaxformer_mt.data.prepared.job import Preparation
 from flaxformer_mt.data.prepared.manifest import Manifest
-from flaxformer_mt.data.prepared.preparing import Preparation, prepare_corpus
+from flaxformer_mt.data.prepared.preparing import prepare_corpus
 from flaxformer_mt.data.prepared.work import Screen
+from flaxformer_mt.data.sources.blocks import Block
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.records import RecordPairs
 from flaxformer_mt.data.sources.selection import SelectedPairs

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.prepared.blocks import open_streams
+from flaxformer_mt.data.held_out import training_streams
 from flaxformer_mt.data.sources import registry
 from flaxformer_mt.data.sources.corpora import (
     Corpus,
@@ -141,7 +141,7 @@ def test_changes_of_the_file_of_a_new_kind_are_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "SOURCE_KINDS", (*registry.SOURCE_KINDS, kind))
     (tmp_path / "a.count").write_text("1 2")
     train = CorpusConfig(pairs=("a.count",))
-    (stream,) = open_streams(DataConfig(directory=str(tmp_path), train=train))
+    (stream,) = training_streams(DataConfig(directory=str(tmp_path), train=train))
     assert list(stream.files) == [tmp_path / "a.count"]
 
 

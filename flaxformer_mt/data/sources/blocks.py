@@ -6,10 +6,9 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.files import (
     PACKED,
     existing_file,
@@ -18,12 +17,10 @@ from flaxformer_mt.data.sources.files import (
     unpacked,
 )
 from flaxformer_mt.data.sources.pair import PairSource
-from flaxformer_mt.data.sources.records import parquet_parts
 from flaxformer_mt.data.sources.registry import (
     SourceRequest,
     find_source,
     matching_specs,
-    open_source,
 )
 from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.sources.text_files import (
@@ -34,7 +31,7 @@ from flaxformer_mt.data.sources.text_files import (
     empty_file,
     pack_lines,
 )
-from flaxformer_mt.storage.paths import AnyPath, as_path, join, local_file, local_folder
+from flaxformer_mt.storage.paths import AnyPath, as_path, join
 
 Languages = tuple[str, str]
 
@@ -111,29 +108,14 @@ class PairStream:
                 first += count
 
 
-def open_streams(config: DataConfig) -> list[PairStream]:
-    """Returns all sources of the training text as streams.
-
-    It downloads public corpora. It raises as `open_corpus`; some errors occur only during reading.
-    """
-    _open.cache_clear()  # a folder may have changed
-    train = config.train
-    languages = train.languages(config.source_language, config.target_language)
-    sources = [*zip(train.source, train.target, strict=True), *train.pairs]
-    tags = train.target_languages or ("",) * len(sources)
-    return [
-        _open_stream(name, source, config.directory, of, tag, train.limit)
-        for name, source, of, tag in zip(train.names, sources, languages, tags, strict=True)
-    ]
-
-
-def _open_stream(
+def open_stream(
     name: str,
     source: str | tuple[str, str],
-    directory: str,
     languages: Languages,
     tag: str,
     limit: int,
+    *,
+    directory: str,
 ) -> PairStream:
     """Opens a source: a specification, or the text files of both sides."""
     base = as_path(directory)
@@ -149,20 +131,10 @@ def _open_stream(
         tag=tag,
         limit=limit,
         parts=tuple(parts),
-        reopen=functools.partial(_open_stream, name, source, directory, languages, tag, limit),
+        reopen=functools.partial(
+            open_stream, name, source, languages, tag, limit, directory=directory
+        ),
     )
-
-
-def files_of(config: DataConfig, streams: Sequence[PairStream]) -> list[Path]:
-    """Returns the files of streams and of existing vocabularies (of Marian: of its folder)."""
-    files = [file for stream in streams for file in stream.files]
-    for name in filter(None, config.tokenizer.existing_files()):
-        path = join(config.directory, name)
-        if path.is_dir():
-            files += sorted(file for file in local_folder(path).iterdir() if file.is_file())
-        elif path.is_file():
-            files.append(local_file(path))
-    return list(dict.fromkeys(files))
 
 
 def num_text_bytes(stream: PairStream) -> int:
@@ -186,10 +158,11 @@ def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
     if kind.parse:
         blocks = functools.partial(_line_parts, request, spec)
         return Part(name=spec, files=(existing_file(request.file),), blocks=blocks)
-    if spec.endswith(".parquet"):
+    if kind.blocks:
         file = existing_file(request.file)
-        blocks = functools.partial(parquet_parts, file, languages)
-        return Part(name=spec, files=(file,), blocks=blocks)
+        return Part(
+            name=spec, files=(file,), blocks=functools.partial(kind.blocks, file, languages)
+        )
     blocks = functools.partial(_range_parts, spec, base, languages)
     files = (existing_file(request.file),) if kind.is_file else _files_of(request)
     return Part(name=spec, files=files, blocks=blocks)
@@ -261,7 +234,7 @@ def _parsed_pairs(blob: bytes, spec: str, base: AnyPath, languages: Languages) -
 
 def _range_parts(spec: str, base: AnyPath, languages: Languages, size: int) -> Iterator:
     """Yields blocks of a source with random access. Each process opens the source itself."""
-    total = len(_open(spec, base, languages))
+    total = len(open_random_access(spec, base, languages))
     for start in range(0, total, size):
         count = min(size, total - start)
         read = functools.partial(_range_pairs, spec, base, languages, start, count)
@@ -271,7 +244,12 @@ def _range_parts(spec: str, base: AnyPath, languages: Languages, size: int) -> I
 def _range_pairs(
     spec: str, base: AnyPath, languages: Languages, start: int, count: int
 ) -> PairSource:
-    return SelectedPairs(_open(spec, base, languages), range(start, start + count))
+    return SelectedPairs(open_random_access(spec, base, languages), range(start, start + count))
 
 
-_open = functools.lru_cache(maxsize=4)(open_source)
+@functools.lru_cache(maxsize=4)
+def open_random_access(spec: str, base: AnyPath, languages: Languages) -> PairSource:
+    """Returns a source with random access."""
+    kind, request = find_source(spec, base, languages)
+    assert kind.open is not None
+    return kind.open(request)
