@@ -209,6 +209,7 @@ def test_another_seed_is_another_order_of_the_data(files, tmp_path, without_comp
         train(other, str(tmp_path / "run"), quiet=True)
 
 
+@pytest.mark.slow
 def test_a_missing_newest_checkpoint_is_named(short, tmp_path, caplog):
     shutil.copytree(short, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "4")
@@ -351,6 +352,7 @@ def test_a_full_disk_is_one_message_and_the_run_resumes(
     assert steps_of(tmp_path / "run") == [40, 60]
 
 
+@pytest.mark.slow
 def test_another_training_state_is_refused_by_field(short):
     changes = {"optimizer": "lion", "ema_decay": 0.9, "weight_decay": 0.1}
     with pytest.raises(
@@ -360,6 +362,7 @@ def test_another_training_state_is_refused_by_field(short):
         train(changed(SHORT, training=changes), str(short), quiet=True)
 
 
+@pytest.mark.slow
 def test_kernels_may_change_between_starts(short):
     check_workdir(short, changed(SHORT, model={"kernels": "reference", "remat": "full"}))
     with pytest.raises(ValueError, match=r"model\.norm: 'post' -> 'pre'"):
@@ -375,6 +378,7 @@ def test_a_prepared_corpus_is_no_workdir(tmp_path):
     assert (tmp_path / "tokenizer").exists()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_whole_if_the_next_update_fails(tmp_path, without_compilation, monkeypatch):
     """The save is still running at the error."""
     make = make_train_step
@@ -409,6 +413,7 @@ def test_endless_skipping_is_refused(tmp_path, monkeypatch, without_compilation)
         train(config, str(tmp_path), quiet=True)
 
 
+@pytest.mark.slow
 def test_a_nonfinite_update_stops_the_run_and_names_the_batch(tmp_path):
     config = changed(SHORT, training={"learning_rate": 1e30, "clip_norm": 0.0, "warmup_steps": 1})
     message = r"update of step \d+: .* batch \d+ of epoch 0\. .* --training.on-nonfinite skip skips"

@@ -79,6 +79,7 @@ def test_a_finished_run_shows_its_result_again_and_trains_no_more(uninterrupted,
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_pictures_of_a_run_with_odd_sentences(uninterrupted, tmp_path):
     """A line separator in a sample, a blank source, and one that is too long for the model."""
     assert example_sentence((Pair(" ", "x"), Pair("a dog", "ein Hund"))) == "a dog"

@@ -99,6 +99,7 @@ def test_train_changes_nothing_in_the_process_of_its_caller(tmp_path, monkeypatc
     assert dict(os.environ) == environment
 
 
+@pytest.mark.slow
 def test_train_replaces_the_handlers_only_if_asked_and_restores_them(tmp_path, monkeypatch):
     numbers = (signal.SIGINT, signal.SIGTERM)
     before, seen = [signal.getsignal(number) for number in numbers], []

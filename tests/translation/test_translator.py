@@ -326,7 +326,7 @@ def has_words(text: str, phrase: str) -> bool:
 @pytest.mark.parametrize(
     ("vocabulary", "letters", "more"),
     [
-        (WordVocabulary, "ab1.", {}),
+        pytest.param(WordVocabulary, "ab1.", {}, marks=pytest.mark.slow),
         pytest.param(
             WordVocabulary,
             "ab1.",
