@@ -24,8 +24,10 @@ checkpoints (cased, tok:13a; chrF):
 The model was trained on an H100 that other trainings used too; its parameters were rounded to
 float16 before these scores. On two CPU cores an update takes 1.0 s (measured over 24 updates), so
 9,000 updates (2.5 epochs) take about two and a half hours. Two other models for the same time were
-worse on Tatoeba's valid and newstest2014 together (10.7 BLEU): d_model 256 with 5,800 updates (9.2)
-and Muon with 5,100 updates (9.9). Muon takes 1.8 times as long for an update of this size.
+worse on Tatoeba's valid and newstest2014, joined into one set. There, this model has 10.7 BLEU, one
+with d_model 256 (5,800 updates) 9.2, and one with Muon (5,100 updates) 9.9. Muon takes 1.8 times as
+long for an update of this size.
+
 This CPU has no bfloat16 instructions. On CPUs that have them (Zen 4 and 5 in
 `benchmarks/README.md`), `--model.dtype bfloat16` is faster.
 

@@ -6,8 +6,8 @@
 The data directory has four folders: `mixed-en-de` (Europarl, manuals and user interfaces of KDE,
 the PHP manual, chat), `tatoeba-en-de`, `multi30k` and `newstest-en-de`. The model is `base` in
 bfloat16, with dropout 0.3 because there is little text. A shared BPE vocabulary has 16,000 pieces.
-A batch has 25,000 source and 25,000 target tokens. An epoch has 247 batches, and the run has 32
-epochs. The validation set is Tatoeba's. The test set, newstest2014, is another kind of text:
+A batch has at most 25,000 source and 25,000 target tokens. An epoch has 247 batches, and the run
+has 32 epochs. The validation set is Tatoeba's. The test set, newstest2014, is another kind of text:
 
     python -m flaxformer_mt.evaluate --workdir runs/mixed_gpu
     python -m flaxformer_mt.evaluate --workdir runs/mixed_gpu \
@@ -15,8 +15,8 @@ epochs. The validation set is Tatoeba's. The test set, newstest2014, is another 
         --reference PATH/TO/data/multi30k/test_2016_flickr.de
 
 Not trained yet. An H100 trains a model of this size with 391,000 target tokens/s
-(`benchmarks/README.md`). An update has about 23,000, so 8,000 updates take about 8 minutes, and the
-compilation of 16 shapes some minutes more (estimated).
+(`benchmarks/README.md`). An update has about 23,000 without padding, so 8,000 updates take about 8
+minutes, and the compilation of 16 shapes some minutes more (estimated).
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """English constituency parsing as translation into bracketed trees (section 6.3).
 
     python examples/parsing.py                                # a small grammar that writes trees
-    python examples/parsing.py --treebank PATH --output data/wsj   # text for configs/parsing_wsj.py
+    python examples/parsing.py --treebank PATH --output data/wsj/train   # text of parsing_wsj.py
     python examples/parsing.py --workdir runs/wsj < words.txt      # trees by a trained model
 
 The target is the tree as a sequence, with the words of the sentence in their places:

@@ -159,10 +159,13 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
     """Returns `args` (None: the process's) as the dataclass `kind`; see `command` for its defaults.
 
     Exits with code 2 and the nearest right flag if they do not fit, and with 0 after --help.
-    Raises ValueError for a flag with an old name.
+    Raises ValueError for a flag with an old name, or an empty file name.
     """
     words = list(map(_expand_home, sys.argv[1:] if args is None else args))
     refuse_old_flags(words)
+    for flag in ("--config", "--workdir", "--input", "--output"):
+        if "" in (option_values(words, flag) or ()):
+            raise ValueError(f'{flag} "" names no file: is a variable of the shell unset?')
     make_defaults = getattr(kind, "defaults", None)
     defaults = make_defaults(lambda flag: option_values(words, flag)) if make_defaults else {}
     parsed = tyro.cli(
@@ -184,14 +187,11 @@ def _expand_home(word: str) -> str:
 
 def _with_defaults(kind: type[T], values: dict[str, Any]) -> type[T]:
     """Returns a subclass of `kind` whose fields have other default values."""
-    if not values:
-        return kind
     types = typing.get_type_hints(kind)
     fields = [(name, types[name], dataclasses.field(default=new)) for name, new in values.items()]
-    made: Any = dataclasses.make_dataclass(
+    return dataclasses.make_dataclass(  # pyright: ignore[reportReturnType]
         kind.__name__, fields, bases=(kind,), frozen=True, kw_only=True
     )
-    return made
 
 
 def option_values(args: list[str], flag: str) -> list[str] | None:

@@ -273,8 +273,9 @@ def _without_replaced_text(
     """Returns the data of a config file without text that the command line replaces.
 
     Text of the command line replaces all text of its set: a set has several fields for text, and
-    text of two origins would mix. `own` text also replaces the demo's text in every other set.
-    Weights and languages of a set stay if the number of its corpora does.
+    text of two origins would mix. Training text also replaces a prepared corpus. `own` text also
+    replaces the demo's text in every other set. Weights and languages of a set stay if the number
+    of its corpora does.
     """
     sets: dict[str, CorpusConfig] = {}
     dropped = []
@@ -291,8 +292,12 @@ def _without_replaced_text(
     if dropped:
         names = ", ".join(f"data.{split}" for split in dropped)
         print(f"own text: the demo's text in {names} is left out", file=sys.stderr)
+    prepared = data.prepared
+    if prepared and "train" in sets:
+        print(f"own text: the prepared corpus {prepared} is left out", file=sys.stderr)
+        prepared = ""
     exclude = tuple(split for split in data.exclude if split not in dropped)
-    return dataclasses.replace(data, exclude=exclude, **sets)
+    return dataclasses.replace(data, exclude=exclude, prepared=prepared, **sets)
 
 
 def _line_of(file: Path, error: Exception) -> str:

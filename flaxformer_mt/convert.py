@@ -42,7 +42,8 @@ class ConvertArguments:
     Export: --to marian|ctranslate2 --workdir DIR --output DIR
 
     marian: a directory of Hugging Face's MarianMTModel and MarianTokenizer (OPUS-MT). The workdir
-    translates as `generate` does with the model's generation config, and you can train it further:
+    searches as `generate` does with the model's generation config (`translate` also splits lines
+    into sentences and copies unknown words), and you can train it further:
     python -m flaxformer_mt.train --config WORKDIR/config.json --workdir WORKDIR ...
     ctranslate2: a model directory of CTranslate2.
     """

@@ -47,8 +47,8 @@ class TranslateArguments(LineOutputArguments):
     Each input line becomes exactly one output line, in order; a blank line stays blank.
     With --num-hypotheses N above 1, each becomes up to N lines "index ||| text ||| score", best
     first. The index counts the input lines from 0 (the n-best format of Moses and Marian). All
-    texts of a line differ. There are fewer than N if some hypotheses have equal texts.
-    (Strategy mbr orders by utility; samples are not ordered.)
+    texts of a line differ, so there are fewer than N if some hypotheses have equal texts.
+    Strategy mbr orders by utility. Strategy sample writes all N samples, in the order of sampling.
     With --json, each becomes one object {"source": "...", "hypotheses": [{"text": "...",
     "score": -1.2}, ...]}; with --details each hypothesis also has "source_tokens", "tokens",
     "token_log_probs" and "alignment" (pairs of source and target token), and with --attention

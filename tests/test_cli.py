@@ -264,6 +264,13 @@ class TestMain:
         assert stop.value.code == 2
         assert "--beam-size" in capsys.readouterr().err
 
+    @pytest.mark.parametrize("words", ["train --config", "translate --workdir", "train --workdir"])
+    def test_an_empty_file_name_is_refused(
+        self, words: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main([*words.split(), ""]) == 2
+        assert f'{words.split()[1]} "" names no file' in capsys.readouterr().err
+
     def test_commands_start_without_jax(self) -> None:
         commands = "from flaxformer_mt import average, cli, evaluate, score, translate"
         check = f"import sys; {commands}; sys.exit('jax' in sys.modules)"

@@ -210,6 +210,18 @@ class TestText:
         data = parse("--config", "demo", *prepared).data
         assert data.train == data.validation == data.test == CorpusConfig()
 
+    def test_text_of_the_command_line_replaces_the_prepared_corpus_of_a_config(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        file = tmp_path / "config.json"
+        file.write_text(to_json(parse(*OWN_TEXT, "--data.prepared", "corpus").as_config()))
+        assert parse("--config", str(file)).data.prepared == "corpus"
+        data = parse("--config", str(file), "--data.train.pairs", "new.tsv").data
+        assert (data.train.pairs, data.prepared) == (("new.tsv",), "")
+        assert "the prepared corpus corpus is left out" in capsys.readouterr().err
+        both = ("--data.train.pairs", "new.tsv", "--data.prepared", "other")
+        assert parse("--config", str(file), *both).data.prepared == "other"
+
     def test_an_empty_name_is_no_prepared_corpus(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

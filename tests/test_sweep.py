@@ -99,7 +99,7 @@ def test_a_changed_variant_is_refused(file, tmp_path, capsys):
         (["--only", "bse"], "no variant 'bse' in .*: base, C d_ff/16"),
         (["--variants", "missing"], "must define `missing`, a dict of name to Config"),
         (["--variants", "wrong"], "must define `wrong`, a dict of name to Config"),
-        (["--workdir", ""], "needs --workdir"),
+        (["--workdir", ""], '--workdir "" names no file'),
         (["--variants", "twice"], "two variants have the workdir .*x/a_b: change the name"),
         (["--variants", "blind"], "variant 'base': .* the config needs data.validation"),
     ],

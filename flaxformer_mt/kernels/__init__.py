@@ -1,4 +1,4 @@
-"""Kernels: the operations of `model.kernels.Kernels` as a CPU, a GPU or a TPU computes them best.
+"""Faster implementations of the operations of `model.kernels.Kernels` for CPUs, GPUs and TPUs.
 
 The model works without this package. To add a set for another device, write a subpackage with a
 `Kernels` record, and add its name to `KernelChoice` in `model/config.py`.

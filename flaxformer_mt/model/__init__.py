@@ -4,5 +4,5 @@ Read in this order: `attention` (equation 1), `masks`, `multi_head_attention` (s
 `layers` (feed-forward network, embeddings, norms, residuals), `positions` (section 3.5),
 `encoder_decoder` (the two layers of figure 1), `transformer`, `cache` (decoding token by token).
 
-`config` names every choice. `kernels` is the seam for hardware. `stack` loops over layers.
+`config` names every choice. `kernels` is the interface for hardware. `stack` loops over layers.
 """

@@ -28,9 +28,9 @@ class Cache:
 
     The hypotheses of a sentence share C = K * T slots for keys and values. Keys and values stay in
     the slot where they were written. When a beam search continues a hypothesis from another one,
-    only `seen` changes: it says which slots hold the past of each hypothesis. A slot that no
-    hypothesis sees any more is used again. So a prefix that hypotheses have in common is stored
-    and read once.
+    only `seen` changes: it says which slots hold the past of each hypothesis. So a prefix that
+    hypotheses have in common is stored and read once. A slot that no hypothesis sees any more is
+    used again.
 
     Attributes:
       index: position of the next token of each sentence.

@@ -76,8 +76,8 @@ class TransformerConfig:
     dtype: Dtype = "float32"
     """Type of the matrix products; parameters, softmax, norms and logits stay in float32."""
     kernels: KernelChoice = "auto"
-    """Implementation of attention, products and dropout: the one for the device ("auto"), the plain
-    "reference", or one by name. It changes speed and rounding, not the model."""
+    """Implementation of the operations of `model.kernels.Kernels`: the set for the device ("auto"),
+    the plain "reference", or a set by name. It changes speed and rounding, not the model."""
     layer_loop: LayerLoop = "unrolled"
     """Training: "scan" compiles one layer and loops over it. Use it for deep models."""
     remat: Remat = "none"

@@ -1,4 +1,4 @@
-"""The seam for hardware: the operations for which a device may have its own implementation.
+"""The interface for hardware: the operations for which a device may have its own implementation.
 
 `Kernels` is a frozen record of functions, a static field of `Transformer`. Its defaults are the
 reference: they follow the paper, in plain JAX, on every device. The sets for CPU, GPU

@@ -1,8 +1,8 @@
-"""A stack of equal layers: unrolled, scanned or rematerialised, with the same result.
+"""A stack of equal layers: unrolled, scanned or rematerialised.
 
-All three have the same parameters, one subtree for each layer. So they read each other's
-checkpoints. Unrolled layers have other dropout masks than scanned or rematerialised ones. Decoding
-always runs layer by layer.
+All three have the same parameters, one subtree for each layer, and read each other's checkpoints.
+Their results are equal up to rounding, but in training, unrolled layers have other dropout masks
+than scanned or rematerialised ones. Decoding always runs layer by layer.
 """
 
 from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ With these options the search is that of Hugging Face's `generate`, tokens and s
 
 - `length_normalization="average"`: the penalty is length ** alpha, where "gnmt" has
   ((5 + length) / 6) ** alpha. The length includes EOS.
-- `early_stopping` replaces rule 5; K is the beam, not `num_hypotheses`:
+- `early_stopping` replaces rule 5. Here K is `beam_size`, not `num_hypotheses`:
   "heuristic": a sentence stops when K hypotheses have finished and the best live log-probability,
   divided by the penalty of the tokens chosen *so far*, is not above the worst of those K (Hugging
   Face's False). For alpha above 0 this may miss a better, longer hypothesis.

@@ -101,7 +101,8 @@ class RepetitionPenalty:
 class Completion:
     """Allows tokens that spell a text of up to C characters. The last token may be longer.
 
-    Pieces in alphabetical order have ranks. The pieces that begin with a text are a range of ranks.
+    The rank of a piece is its index in alphabetical order, so the pieces that begin with the same
+    text have consecutive ranks.
     """
 
     lengths: Int[Array, " B"]

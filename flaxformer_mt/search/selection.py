@@ -1,8 +1,8 @@
 """Selections: which extensions of its hypotheses a beam search keeps.
 
-`Selection` keeps the best ones. Of its subclasses, `sampling.WithoutReplacement` samples, and
-`constraints.Banks` keeps hypotheses that contain required phrases in the beam. Each is a pytree, an
-argument of the compiled program.
+`Selection` keeps the best ones. It has two subclasses: `sampling.WithoutReplacement` samples, and
+`constraints.Banks` keeps hypotheses that contain parts of required phrases in the beam. Each is a
+pytree, an argument of the compiled program.
 """
 
 from typing import Any, NamedTuple

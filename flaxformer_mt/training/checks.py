@@ -1,4 +1,7 @@
-"""Checks of settings at the start of a training. Saved configs may fail them and still load."""
+"""Checks of settings at the start of a training.
+
+Loading a saved config does not run them, so a model with settings that fail them still translates.
+"""
 
 from collections.abc import Iterable, Iterator
 

@@ -42,10 +42,10 @@ class TrainingConfig:
     """Schedules "cosine" and "wsd": learning rate at the end."""
     optimizer: OptimizerName = "adam"
     """The paper's Adam; AdamW, Adafactor (little memory), Lion (needs a smaller learning rate), or
-    Muon for the kernels with Adam for the rest; see training/optimizer.py."""
+    Muon for the weight matrices with Adam for the rest; see training/optimizer.py."""
     weight_decay: float = 0.0
-    """Decoupled weight decay of the kernels, times the learning rate; biases, norms and embeddings
-    do not decay. Not for Adam: use AdamW."""
+    """Decoupled weight decay of the weight matrices, times the learning rate; biases, norms and
+    embeddings do not decay. Not for Adam: use AdamW."""
     adam_b1: float = 0.9
     """Adam's decay rate of the mean of the gradients (section 5.3)."""
     adam_b2: float = 0.98
@@ -94,11 +94,11 @@ class TrainingConfig:
     """Regular expressions for the whole paths of the trained parameters, such as
     decoder_0/.*/kernel; the others are frozen. Empty = all (with lora_rank: adapters only)."""
     lora_rank: int = 0
-    """Train low-rank adapters of this rank instead of the kernels (Hu et al. 2021); 0 = none."""
+    """Train low-rank adapters of this rank instead of the matrices (Hu et al. 2021); 0 = none."""
     lora_alpha: float = 0.0
     """Adapters are scaled by lora_alpha / lora_rank; 0 means lora_rank, a scale of 1."""
     lora_target: tuple[str, ...] = (".*attention/.*/kernel",)
-    """Regular expressions for the whole paths of the kernels with adapters."""
+    """Regular expressions for the whole paths of the weight matrices with adapters."""
 
     def __post_init__(self) -> None:
         check_bounds(self, "training", _BOUNDS)
@@ -138,7 +138,7 @@ def _problems(config: TrainingConfig) -> Iterator[str]:
             "are no adapters; give a rank, such as 8"
         )
     if config.lora_rank and not config.lora_target:
-        yield "training.lora_target is empty: name the kernels that get adapters"
+        yield "training.lora_target is empty: name the weight matrices that get adapters"
     for name in ("trainable", "lora_target"):
         for pattern in getattr(config, name):
             try:

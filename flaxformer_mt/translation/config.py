@@ -61,10 +61,9 @@ class DecodingConfig:
     also grows with beam_size and num_samples."""
     max_rows_per_batch: int = 64
     """Limit of sentences that a device translates at the same time; finished ones are replaced by
-    others. A CPU translates at most 160 hypotheses at the same time (32 sentences with beam_size
-    5). If no more sentences than that are given, it translates at most 10 hypotheses at the same
-    time. Batches are always padded to their full size: set 1 to translate single sentences with
-    little delay."""
+    others. A CPU translates at most 160 hypotheses at the same time (with beam_size 5: 32
+    sentences), and at most 10 if there are at most 32 sentences in all. Batches are always padded
+    to their full size: set 1 to translate single sentences with little delay."""
     allow_unknown: bool = False
     """Let translations contain the unknown word, which the text shows as "<unk>" or "⁇"."""
     allow_special: bool = False

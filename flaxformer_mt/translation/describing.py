@@ -34,8 +34,8 @@ def describe(
 ) -> list[list[Hypothesis]]:
     """Returns the hypotheses with their unknown words, and flags and details if requested.
 
-    Details, flags and the places of copied words need a second pass over the hypotheses. Without
-    details and flags, only those of requests with unknown words take it.
+    Details, flags and the places of copied words need a second pass over the hypotheses. If neither
+    details nor flags are requested, only requests with unknown words get this pass.
     """
     config = setup.config
     every = with_details or config.flag_faults

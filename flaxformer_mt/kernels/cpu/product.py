@@ -42,8 +42,8 @@ def sum_of_outer_products(a: Array, b: Array, leading: int) -> Array:
 def transpose_in_memory(x: Float[Array, "M N"]) -> Float[Array, "N M"]:
     """Returns x^T; M must be divisible by 8.
 
-    It goes by way of three dimensions. XLA would make a plain transpose part of the product again,
-    which is the slow form.
+    It transposes an array of three dimensions. XLA would fuse a plain transpose into the product,
+    and the product would be slow again.
     """
     rows, columns = x.shape
     blocks = x.reshape(rows // BLOCK, BLOCK, columns)
