@@ -225,6 +225,10 @@ def _checked(config: Config, where: str) -> Config:
 def _read_json(path: AnyPath) -> Config:
     try:
         return from_json(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path} is no JSON ({error}): restore it from a copy, or train again"
+        ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

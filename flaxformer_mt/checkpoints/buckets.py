@@ -4,8 +4,11 @@ The first process of a run writes a checkpoint with Orbax to a temporary local f
 the files. To read a checkpoint, each process copies the files it needs to a temporary folder.
 """
 
+import shutil
 import tempfile
+import threading
 import uuid
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,16 +67,24 @@ def readable(checkpoint: AnyPath, items: Collection[str]) -> Path:
     return folder
 
 
-_copies: dict[str, "tempfile.TemporaryDirectory[str]"] = {}
+class _TemporaryFolder:
+    """A folder that is deleted with this object."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="flaxformer_mt."))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+_copies = threading.local()
 
 
 def _folder_of_copies(checkpoint: str) -> Path:
-    """Returns the folder for copies from a checkpoint. Removes the copies from any other."""
-    if checkpoint not in _copies:
-        while _copies:
-            _copies.popitem()[1].cleanup()
-        _copies[checkpoint] = tempfile.TemporaryDirectory(prefix="flaxformer_mt.")
-    return Path(_copies[checkpoint].name)
+    """Returns the folder for copies from a checkpoint. Removes this thread's copies of others."""
+    folders: dict[str, _TemporaryFolder] = _copies.__dict__
+    if checkpoint not in folders:
+        folders.clear()
+        folders[checkpoint] = _TemporaryFolder()
+    return folders[checkpoint].path
 
 
 class UploadingManager:

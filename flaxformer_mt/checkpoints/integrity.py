@@ -6,6 +6,7 @@ gives long tracebacks. So this module writes a list of all files, with size and 
 renaming. Damage then gives a short message.
 """
 
+import functools
 import itertools
 import json
 import logging
@@ -41,7 +42,7 @@ def unfinished_checkpoints(directory: AnyPath) -> list[AnyPath]:
 def seal(checkpoint: Path) -> None:
     """Writes the list of a checkpoint's files, with size and CRC-32, into its directory."""
     listing = {
-        name: [size, _crc32(checkpoint / name)]
+        name: [size, _crc32(path := checkpoint / name, path.stat().st_mtime_ns)]
         for name, size in file_sizes(checkpoint).items()
         if "/" in name  # later, Orbax adds its own files to the top directory
     }
@@ -66,7 +67,7 @@ def find_damage(checkpoint: AnyPath, *, contents: bool = True) -> str:
             return f"{name} is missing"
         if sizes[name] != size:
             return f"{name} has {sizes[name]} bytes instead of {size}"
-        if contents and _crc32(checkpoint / name) != crc:
+        if contents and _crc32(path := checkpoint / name, path.stat().st_mtime_ns) != crc:
             return f"the contents of {name} have changed since it was written"
     return ""
 
@@ -160,7 +161,10 @@ def write_failure(what: str, where: AnyPath, error: Exception, newest: str = "")
     )
 
 
-def _crc32(path: AnyPath) -> int:
+@functools.lru_cache(maxsize=4096)
+def _crc32(path: AnyPath, changed: int) -> int:
+    """Returns the CRC-32 of a file that was `changed` at this time; it reads the file once."""
+    del changed
     crc = 0
     with path.open("rb") as file:
         while chunk := file.read(1 << 22):

@@ -91,8 +91,11 @@ def choose_checkpoint(workdir: AnyPath, which: str) -> AnyPath:
         raise FileNotFoundError(
             f"no checkpoint {which!r} in {workdir}: found {', '.join(found) or 'none'}"
             + (" (the best is known after a validation)" if which == "best" else "")
+            + ("" if found else "; train a model there, or choose another workdir")
         )
-    raise OSError(f"checkpoint {which!r} of {workdir} is damaged, and there is no other")
+    raise OSError(
+        f"checkpoint {which!r} of {workdir} is damaged, and there is no other; restore a copy"
+    )
 
 
 def _candidates(workdir: AnyPath, which: str) -> Iterator[AnyPath]:

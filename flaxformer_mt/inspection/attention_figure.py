@@ -38,9 +38,7 @@ def figure_class() -> "type[Figure]":
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ValueError(
-            "drawing needs the package matplotlib: pip install -e '.[plots]'"
-        ) from error
+        raise ValueError("drawing needs the package matplotlib: pip install matplotlib") from error
     return Figure
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Array
 from flaxformer_mt.model.config import KernelChoice, TransformerConfig
 from flaxformer_mt.model.initialization import Params, init_params
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
+from flaxformer_mt.model.positions import RELATIVE_SCHEMES, RelativeScheme
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import BATCH_AXES, num_shards
 
@@ -109,6 +110,6 @@ def _refusals(
         jax.eval_shape(forward, params, (source, target) * 3)  # tokens, positions, segments
     if config.attention_dropout:
         refusals["attention_dropout needs the weights"] = None
-    elif config.positions == "relative":
-        refusals["positions=relative needs the weights"] = None
+    elif RELATIVE_SCHEMES.get(config.positions, RelativeScheme).needs_weights:
+        refusals[f"positions={config.positions} needs the weights"] = None
     return refusals, served > 0

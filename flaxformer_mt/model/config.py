@@ -49,8 +49,8 @@ class TransformerConfig:
     max_positions: int = 512
     """Number of learned positions: the longest source and target that the model can process."""
     max_distance: int = 0
-    """Relative positions: larger distances count as this one (k); 0 = 16. Bucketed: the distance at
-    which the last bucket begins; 0 = 128."""
+    """Relative positions: larger distances count as this one (k); 0 = 16. Bucketed: T5's
+    `max_distance`: larger distances share the last bucket; 0 = 128."""
     num_position_buckets: int = 32
     """Bucketed positions: number of buckets (half for each direction in the encoder)."""
     local_window: int = 0

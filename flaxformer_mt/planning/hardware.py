@@ -150,9 +150,9 @@ def _describe(
     from jax.experimental import topologies
 
     if importlib.util.find_spec(plugin) is None:
-        extra = {"tpu": "tpu", "cuda": "gpu"}[platform]
+        extra = {"tpu": "tpu", "cuda": "cuda13"}[platform]
         raise ValueError(
-            f"compiling for {name} needs {plugin} (but no such device): pip install -e '.[{extra}]'"
+            f"compiling for {name} needs {plugin} (but no such device): pip install 'jax[{extra}]'"
         )
     for variable, value in environment.items():
         given = os.environ.get(variable, "")

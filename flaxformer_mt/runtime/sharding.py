@@ -171,8 +171,11 @@ def _name(path: Any) -> str:
 
 
 def _spec(shape: tuple[int, ...], axes: Sequence[str | None], mesh: Mesh) -> PartitionSpec:
-    """Applies the rules to one parameter. An axis that does not divide evenly is not split."""
-    split = [SHARDING_RULES[axis] if axis else None for axis in axes]
+    """Applies the rules to one parameter. An axis that does not divide evenly is not split.
+
+    Nor is an axis without a rule.
+    """
+    split = [SHARDING_RULES.get(axis or "") for axis in axes]
     sizes = [mesh.shape[over] if over else 1 for over in split]
     return PartitionSpec(
         *(

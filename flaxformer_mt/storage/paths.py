@@ -69,7 +69,7 @@ def write_file(path: AnyPath, content: bytes) -> None:
     if isinstance(path, UPath):
         path.fs.pipe_file(path.path, content)
         return
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
     try:
         with naming(path):
             partial.write_bytes(content)
@@ -109,7 +109,7 @@ def lock_file(file: Any) -> bool:
 
 def contains(folder: AnyPath, path: AnyPath) -> bool:
     """Returns whether `path` is `folder` itself, or inside it."""
-    return f"{path.resolve()}/".startswith(f"{folder.resolve()}/")
+    return f"{path.resolve()}/".startswith(f"{str(folder.resolve()).rstrip('/')}/")
 
 
 def make_folder(path: AnyPath) -> None:

@@ -19,6 +19,7 @@ from flaxformer_mt.runtime.processes import map_over_processes
 from flaxformer_mt.runtime.sharding import BatchPlacement, copier
 from flaxformer_mt.training.reporting import Sample
 from flaxformer_mt.training.step import EvalStep, Metrics
+from flaxformer_mt.translation.config import SAMPLING
 from flaxformer_mt.translation.translator import Translator
 
 NUM_SAMPLES = 5
@@ -68,8 +69,7 @@ class Validation:
         With the usual settings it has the programs of `Translator.load`, which can then use them.
         """
         # One translation, not sampled: BLEU decides which checkpoints are the best.
-        options = {"strategy": "beam", "temperature": 1.0, "top_k": 0, "top_p": 1.0}
-        options |= {"num_hypotheses": 1, "flag_faults": False}
+        options = {"strategy": "beam", "num_hypotheses": 1, "flag_faults": False, **SAMPLING}
         decoding = dataclasses.replace(self.config.decoding, **options)
         whole = jax.tree.map(lambda x: x.addressable_data(0), copier(self.placement.mesh)(params))
         return Translator(

@@ -163,6 +163,8 @@ def changed_config(
     return dataclasses.replace(config, **given)
 
 
+SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+"""The options that only sampling uses, with their defaults."""
 _BOUNDS: dict[str, tuple[float, float, str]] = {
     "length_penalty": (0, 10, "0 compares plain log-probabilities, 0.6 to 1 is usual"),
     "num_hypotheses": (1, math.inf, ""),
@@ -228,8 +230,7 @@ def _check_combinations(config: DecodingConfig) -> None:
             f"coverage_penalty ranks the hypotheses of a beam search, but strategy is "
             f"{config.strategy!r}: set coverage_penalty to 0"
         )
-    without_effect = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
-    changed = [name for name, value in without_effect.items() if getattr(config, name) != value]
+    changed = [name for name, value in SAMPLING.items() if getattr(config, name) != value]
     if changed and config.strategy == "beam":
         raise ValueError(
             f"{' and '.join(changed)} would change nothing: a beam search does not sample; choose "

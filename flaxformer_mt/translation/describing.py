@@ -71,7 +71,8 @@ def _describe_one(
     flags = None
     if config.flag_faults:
         at_limit = len(hypothesis.tokens) >= request.limit(config)
-        flags = _flags(request.inputs, text, details, setup, at_limit, request.num_unread)
+        ending = {"at_limit": at_limit, "num_unread": request.num_unread}
+        flags = _flags(request.inputs, text, details, setup, **ending)
     if copies:
         tokens, attention = hypothesis.tokens, details.attention
         text = copy_unknown_words(text, tokens, attention, request.unknown, target)
@@ -83,8 +84,9 @@ def _flags(
     text: str,
     details: TokenDetails,
     setup: Setup,
-    at_limit: bool = False,
-    num_unread: int = 0,
+    *,
+    at_limit: bool,
+    num_unread: int,
 ) -> tuple[Flag, ...]:
     """Returns the faults of a translation."""
     source = setup.tokenizer.source.detokenize(inputs)
@@ -112,9 +114,12 @@ def make_details(example: Example, score: TargetScore, tokenizer: Tokenizer) -> 
 
 
 def describe_pair(
-    example: Example, score: TargetScore, setup: Setup, *, with_details: bool
+    example: Example, score: TargetScore, num_unread: int, setup: Setup, *, with_details: bool
 ) -> PairScore:
-    """Returns the score of a given translation, with details and flags if requested."""
+    """Returns the score of a given translation, with details and flags if requested.
+
+    `num_unread` tokens of the source were truncated.
+    """
     tokens, log_probs = example.targets.tolist(), score.token_log_probs
     result = PairScore(score.score, sum(log_probs), tokens, log_probs)
     details = NO_DETAILS
@@ -123,8 +128,9 @@ def describe_pair(
     elif score.attention is not None:
         details = make_details(example, score, setup.tokenizer)
     if setup.config.flag_faults:
-        text = setup.tokenizer.target.detokenize(tokens)
-        result = result._replace(flags=_flags(example.inputs, text, details, setup))
+        text, ending = setup.tokenizer.target.detokenize(tokens), {"num_unread": num_unread}
+        flags = _flags(example.inputs, text, details, setup, at_limit=False, **ending)
+        result = result._replace(flags=flags)
     return result._replace(details=details) if with_details else result
 
 
@@ -133,8 +139,11 @@ def make_example(
     target: Any,  # text or tokens
     line: int,
     setup: Setup,
-) -> Example:
-    """Returns a pair as token ids, truncated to the limits with a warning."""
+) -> tuple[Example, int]:
+    """Returns a pair as token ids, and how many source tokens are too many.
+
+    It truncates both sides to their limits, with a warning.
+    """
     read, vocabulary = setup.tokenizer.source, setup.tokenizer.target
     inputs = _tokenize(source, read)
     is_right = isinstance(target, str | Iterable) and not isinstance(target, bytes)
@@ -145,10 +154,11 @@ def make_example(
     if targets or len(inputs) > 1:  # the translation of a blank line has no tokens
         check_target_tokens(targets, vocabulary.size, vocabulary.eos_id, line)
     longest, max_target_length = setup.ensemble.max_source_length, setup.config.max_target_length
-    return Example(
+    example = Example(
         truncate(inputs, longest, read.eos_id, line=line, side="source"),
         truncate(targets, max_target_length, vocabulary.eos_id, line=line, side="target"),
     )
+    return example, len(inputs) - len(example.inputs)
 
 
 def _tokenize(text: str, vocabulary: Vocabulary) -> list[int]:

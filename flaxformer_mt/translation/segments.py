@@ -188,9 +188,10 @@ def truncate(
 
 
 def _warn(line: int, length: int, side: str, limit: int, what: str) -> None:
-    # Without a registry, no text is kept, and equal texts of two calls are both shown.
+    # Without a registry, no text is kept, and equal texts of two calls are both shown. Python shows
+    # no line of code, because there is no file of this name.
     text = f"line {line}: {length:,} {side} tokens, but max_{side}_length is {limit}; {what}."
-    warnings.warn_explicit(text, UserWarning, __file__, 1)
+    warnings.warn_explicit(text, UserWarning, "flaxformer_mt", 1)
 
 
 # sentencex knows the codes of ISO 639-1 (two letters) only. Those of ISO 639-2 and 639-3:

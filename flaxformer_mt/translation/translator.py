@@ -207,12 +207,7 @@ class Translator:
         model's scores are not finite.
         """
         setup, lines, requests = self._prepare(
-            sentences,
-            prefixes=prefixes,
-            constraints=constraints,
-            target_language=target_language,
-            first_line=first_line,
-            **changes,
+            sentences, prefixes, constraints, target_language, changes, first_line=first_line
         )
         config = setup.config
         # ------------------------------------------------------------------ search
@@ -230,10 +225,21 @@ class Translator:
             results = list(map(distinct, results))
         return results[0] if isinstance(sentences, str) else results
 
-    def check(self, sentences: Any, *, details: bool = False, **options: Any) -> None:
+    def check(
+        self,
+        sentences: Any,
+        *,
+        prefixes: Any = None,
+        constraints: Any = None,
+        target_language: str | None = None,
+        details: bool = False,
+        first_line: int = 1,
+        **changes: Any,
+    ) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
         del details
-        setup, _, requests = self._prepare(sentences, quiet=True, **options)
+        given = sentences, prefixes, constraints, target_language, changes
+        setup, _, requests = self._prepare(*given, first_line=first_line, quiet=True)
         schedule(requests, setup)
 
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
@@ -277,10 +283,11 @@ class Translator:
         check_same_number(len(lines), targets, "target")
         tagged = tag_lines(lines, self.tokenizer, target_language, first_line=first_line)
         pairs = zip(tagged, targets, strict=True)
-        examples = [
+        made = [
             make_example(source, target, line, setup)
             for line, (source, target) in enumerate(pairs, start=first_line)
         ]
+        examples = [example for example, _ in made]
         limits = [setup.config.length_limit(len(example.inputs)) for example in examples]
         with_attention = details or setup.config.flag_faults
         numbers = range(first_line, first_line + len(examples))
@@ -288,8 +295,8 @@ class Translator:
             examples, limits, setup, with_attention=with_attention, lines=numbers
         )
         results = [
-            describe_pair(*pair, setup, with_details=details)
-            for pair in zip(examples, scores, strict=True)
+            describe_pair(example, score, num_unread, setup, with_details=details)
+            for (example, num_unread), score in zip(made, scores, strict=True)
         ]
         return results[0] if is_one else results
 
@@ -301,13 +308,13 @@ class Translator:
     def _prepare(
         self,
         sentences: Any,
+        prefixes: Any,
+        constraints: Any,
+        target_language: str | None,
+        changes: Mapping[str, Any],
         *,
-        prefixes: Any = None,
-        constraints: Any = None,
-        target_language: str | None = None,
-        first_line: int = 1,
+        first_line: int,
         quiet: bool = False,
-        **changes: Any,
     ) -> tuple[Setup, list[str], list[Request]]:
         """Returns the setup, the lines and their requests, after all checks."""
         sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)

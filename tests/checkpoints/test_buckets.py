@@ -1,12 +1,14 @@
 """Checkpoints in a bucket: exact, whole or absent, and the right ones are kept."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from flaxformer_mt.checkpoints.averaging import average_checkpoints
-from flaxformer_mt.checkpoints.buckets import COMMITTED, publish
+from flaxformer_mt.checkpoints.buckets import COMMITTED, publish, readable
 from flaxformer_mt.checkpoints.integrity import saved_steps
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.checkpoints.reading import choose_checkpoint, read_extras, read_params
@@ -109,3 +111,17 @@ def test_late_metrics_and_an_average(bucket):
     np.testing.assert_allclose(read_params(path)["kernel"], expected, rtol=1e-6)
     average_checkpoints(bucket, last=1)  # a second average replaces the first one's copy too
     np.testing.assert_array_equal(read_params(path)["kernel"], make_state(2).params["kernel"])
+
+
+def test_threads_keep_their_own_copies(bucket, tmp_path):
+    write_file(as_path(bucket) / "a" / "item" / "file", b"1")
+    write_file(as_path(bucket) / "b" / "item" / "file", b"2")
+    for name in ("a", "b"):
+        write_file(as_path(bucket) / name / COMMITTED, name.encode())
+    first = readable(as_path(bucket) / "a", ["item"])
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(readable, as_path(bucket) / "b", ["item"]).result()
+        assert (second / "item" / "file").read_bytes() == b"2"
+    assert (first / "item" / "file").read_bytes() == b"1"
+    readable(as_path(bucket) / "b", ["item"])
+    assert not first.exists()

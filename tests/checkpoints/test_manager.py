@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
@@ -205,6 +206,21 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_previous_one_used(
     assert_identical(checkpoints.restore(make_state(0)).state, make_state(3))
     checkpoints.close()
     assert {path.name for path in (tmp_path / "damaged").iterdir()} == {"3-0", "3-1"}
+
+
+def test_a_start_reads_the_newest_checkpoint_once_to_check_it(tmp_path, monkeypatch):
+    checkpoints = open_checkpoints(tmp_path)
+    save(checkpoints, 1)
+    checkpoints.close()
+    read = []
+    monkeypatch.setattr("zlib.crc32", lambda chunk, *crc: read.append(chunk) or crc32(chunk, *crc))
+    check_workdir(tmp_path, CONFIG, "abc")
+    checkpoints = open_checkpoints(tmp_path)
+    checkpoints.extras()
+    checkpoints.restore(make_state(0))
+    checkpoints.close()
+    files = json.loads((tmp_path / "checkpoints" / "1" / "files.json").read_text())
+    assert sum(map(len, read)) == sum(size for size, _ in files.values()) > 0
 
 
 def test_when_all_are_damaged_nothing_is_moved_and_nothing_starts(tmp_path):

@@ -1,5 +1,6 @@
 """CTranslate2 computes the same for every supported variant of the model; others are refused."""
 
+import copy
 import dataclasses
 import functools
 import json
@@ -168,6 +169,13 @@ def test_all_reasons_are_given_in_one_message(tmp_path):
     assert "model.local_window is 5" in str(error.value)
     assert "model.num_position_buckets is 8 and model.max_distance 200" in str(error.value)
     assert not (tmp_path / "export").exists()
+
+
+def test_new_positions_and_activations_are_refused():
+    for field in ("positions", "activation"):
+        new = copy.copy(TINY)  # as if the model had another choice
+        object.__setattr__(new, field, "new")
+        assert any(f"model.{field} is new, expected" in reason for reason in unsupported(new))
 
 
 def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from flaxformer_mt.data.sources.text_files import read_lines
 from flaxformer_mt.storage import paths
 from flaxformer_mt.storage.paths import (
     as_path,
+    contains,
     download,
     file_sizes,
     is_remote,
@@ -119,3 +121,21 @@ def test_a_failed_request_is_repeated(bucket, failed_requests):
     assert as_path(bucket).joinpath("one").read_bytes() == b"1"
     assert file_sizes(as_path(bucket)) == {"one": 1}
     assert len(failed_requests) >= 3  # writing, reading and listing
+
+
+def test_threads_write_the_same_file_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+
+    def write(number: int) -> bytes:
+        write_file(path, bytes([number]) * 100_000)
+        return path.read_bytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        contents = list(pool.map(write, range(200)))
+    assert all(len(content) == 100_000 and len(set(content)) == 1 for content in contents)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_root_contains_every_path(tmp_path: Path) -> None:
+    assert contains(Path("/"), tmp_path) and contains(tmp_path, tmp_path / "a")
+    assert not contains(tmp_path, Path("/")) and not contains(tmp_path / "a", tmp_path / "ab")

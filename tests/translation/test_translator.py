@@ -32,6 +32,7 @@ from tiers import slow_after
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.evaluation import mbr
+from flaxformer_mt.evaluation.quality_flags import Flag
 from flaxformer_mt.inference.programs import search_batch
 from flaxformer_mt.inspection.capture import capture
 from flaxformer_mt.model.initialization import init_params
@@ -382,7 +383,7 @@ def test_texts_are_distinct_even_if_several_tokens_spell_them(strategy):
     )
     config = dataclasses.replace(CONFIG, strategy=strategy)
     translator = Translator(made.model, params, made.tokenizer, config, max_source_length=24)
-    _, _, requests = translator._prepare(SHORT)
+    _, _, requests = translator._prepare(SHORT, None, None, None, {}, first_line=1)
     searched = translator.search(requests, config)
     assert any(len({one.text for one in found}) < 3 for found in searched)  # or this is hollow
     translated = [found for found in translator.translate(SHORT) if found[0].tokens]
@@ -786,6 +787,7 @@ def test_impossible_configs_are_refused(given, message):
         ({"constraints": [["a"]] * 3}, "2 sources and 3 constraint lists"),
         ({"beem_size": 3}, "no field 'beem_size': did you mean beam_size?"),
         ({"prefix": ["a", "b"]}, "no field 'prefix': did you mean prefixes?"),
+        ({"quiet": True}, "no field 'quiet'"),
     ],
 )
 def test_impossible_prefixes_and_constraints_are_refused(translator, given, message):
@@ -817,6 +819,16 @@ def test_truncated_sources_are_flagged(translator):
         (found,) = translator.translate(["ab" * 20], over_long="truncate", flag_faults=True)
     reasons = [flag.reason for flag in found[0].flags if flag.kind == "truncation"]
     assert "the last 17 tokens of the source were not read" in reasons
+    with pytest.warns(UserWarning, match="only the first 23 are read"):
+        score = translator.score("ab" * 20, "b", flag_faults=True)
+    assert Flag("truncation", reasons[-1]) in score.flags
+
+
+def test_warnings_show_no_line_of_code(translator):
+    with pytest.warns(UserWarning) as caught:
+        translator.translate(["ab" * 20], over_long="truncate")
+    shown = warnings.formatwarning(caught[0].message, UserWarning, caught[0].filename, 1)
+    assert shown.count("\n") == 1
 
 
 def test_score_finds_faults_too(translator):

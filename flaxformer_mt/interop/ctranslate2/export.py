@@ -18,12 +18,17 @@ from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.interop import Quantization, empty_directory, optional, parameter_table
 from flaxformer_mt.interop.ctranslate2.vocabulary import register_vocabularies, sentencepiece_models
 from flaxformer_mt.interop.parameter_table import Row, layer_rows, linear
+from flaxformer_mt.model import layers
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.positions import sinusoids
 
 # CTranslate2 truncates a source to 1,024 tokens by default, and then appends EOS.
 MIN_POSITIONS = 1025
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "geglu": "GELU", "swiglu": "SWISH"}
+POSITIONS = (
+    *("sinusoidal", "sinusoidal_half_split", "learned", "none"),
+    *("relative", "bucketed", "rotary"),
+)
 T5_BUCKETS = (32, 128)
 
 
@@ -58,6 +63,9 @@ def write_ctranslate2(
 
 def unsupported(config: TransformerConfig) -> Iterator[str]:
     """Yields the reasons why CTranslate2 does not support a model, one for each field."""
+    for name, supported in (("positions", POSITIONS), ("activation", ACTIVATIONS)):
+        if (value := getattr(config, name)) not in supported:
+            yield f"model.{name} is {value}, expected {', '.join(supported)}"
     if config.local_window:
         yield (
             f"model.local_window is {config.local_window}, expected 0: every position of its "
@@ -81,7 +89,7 @@ def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> 
         "pre_norm": config.norm == "pre",
         "rms_norm": config.norm_type == "rms",
         "activation": specs.common_spec.Activation[ACTIVATIONS[config.activation]],
-        "ffn_glu": config.activation in ("geglu", "swiglu"),
+        "ffn_glu": layers.ACTIVATIONS[config.activation][1],
         "relative_position": config.positions == "relative",
         "relative_attention_bias": config.positions == "bucketed",
         "rotary_dim": key_width if config.positions == "rotary" else None,
