@@ -66,7 +66,7 @@ def count(config: Config) -> Cost:
     parameters = sum(x.size for x in jax.tree.leaves(shapes))
     updates = config.training.num_steps
     flops = training_flops(model, shape, r_drop=config.training.r_drop) * rows * updates
-    return Cost(parameters, rows * shape.target_length, updates, flops)
+    return Cost(parameters, rows * target, updates, flops)
 
 
 def main() -> None:

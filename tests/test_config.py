@@ -196,7 +196,7 @@ class TestText:
         arguments = parse(*text)
         assert arguments.config == "demo"
         assert arguments.data.test == CorpusConfig(pairs=("demo:test",))
-        assert arguments.data.train.pairs == (text[1:] or ("demo:train",))
+        assert arguments.data.train.pairs == (text[1:] or ("demo:train", "demo:everyday"))
 
     def test_a_list_without_values_is_an_empty_list_and_not_the_demo(self) -> None:
         data = parse("--data.train.source", "--data.train.target").data

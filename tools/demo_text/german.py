@@ -152,4 +152,4 @@ def _command(verb: Verb) -> str:
     stem, changed = infinitive.removesuffix("n").removesuffix("e"), third.removesuffix("t")
     if "e" in stem and "i" in changed and "i" not in stem:
         return changed
-    return stem + ("e" if stem.endswith(("d", "t", "n", "lg", "nk", "tz", "er")) else "")
+    return stem + ("e" if stem.endswith(("d", "t", "n", "lg", "dank", "tz", "er")) else "")

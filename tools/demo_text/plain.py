@@ -114,10 +114,12 @@ def quality(dice: Dice) -> Sentence:
         degree = dice.choose(DEGREES)
         predicate = Adverbial(f"{degree[0]} {word.english}", f"{degree[1]} {word.german}")
     tense = dice.choose(("now", "now", "now", "now", "past"))
-    return _asked(dice, Clause(subject, BE, tense, negated=negated, predicate=predicate))
+    return as_question_or_statement(
+        dice, Clause(subject, BE, tense, negated=negated, predicate=predicate)
+    )
 
 
-def _asked(dice: Dice, clause: Clause) -> Sentence:
+def as_question_or_statement(dice: Dice, clause: Clause) -> Sentence:
     """The clause as a statement or, sometimes, a question."""
     if dice.chance(15):
         return english.question(clause) + "?", german.question(clause) + "?"
@@ -132,7 +134,7 @@ def place(dice: Dice) -> Sentence:
     if dice.chance(25):
         clause = clause._replace(negated=False)
         return english.question(clause, "where") + "?", german.question(clause, "wo") + "?"
-    return _asked(dice, clause._replace(place=draw_spot(dice)))
+    return as_question_or_statement(dice, clause._replace(place=draw_spot(dice)))
 
 
 THIS_IS = Phrase("this", ("das", "das", "das"), gender="n")
@@ -153,10 +155,11 @@ def identity(dice: Dice) -> Sentence:
         of_gender = tuple(p for p in (HE, SHE, *NAME_PHRASES) if p.gender == gender)
         twin = draw_phrase(dice, noun, (THE,))
         subject = dice.choose((SPEAKER, YOU, *of_gender, *of_gender, twin, WE, THEY))
-    return _identified(dice, subject, noun)
+    return identified(dice, subject, noun)
 
 
-def _identified(dice: Dice, subject: Phrase, noun: Noun) -> Sentence:
+def identified(dice: Dice, subject: Phrase, noun: Noun) -> Sentence:
+    """This is not my dog. / Das ist nicht mein Hund."""
     plural = subject.person == 2
     if plural and not noun.english_plural:
         subject, plural = HE if noun.gender == "m" else SHE, False
@@ -192,7 +195,7 @@ def weather(dice: Dice) -> Sentence:
         clause = clause._replace(time=dice.choose(times_in(clause.tense)))
     elif dice.chance(30):
         clause = clause._replace(place=draw_spot(dice))
-    return _asked(dice, clause)
+    return as_question_or_statement(dice, clause)
 
 
 MANNERS = tuple(a for a in ADJECTIVES if a.english in ("quiet", "friendly", "polite", "happy"))

@@ -158,7 +158,7 @@ def draw_somebody(dice: Dice, kinds: str = LIVING) -> Phrase:
 # ------------------------------------------------------------------ verbs
 
 
-def _object(dice: Dice, verb: Verb, subject: Phrase, negated: bool) -> Phrase:
+def draw_object(dice: Dice, verb: Verb, subject: Phrase, negated: bool) -> Phrase:
     """What it is done to: a noun, or a pronoun unless the verb is phrasal ("picks him up")."""
     kinds = verb.objects or ANYTHING
     if _base(verb) in OF_THINGS + OF_ANYTHING and dice.chance(60):
@@ -197,7 +197,7 @@ def complete(dice: Dice, clause: Clause) -> Clause:
         recipient = dice.choose(others) if dice.chance(50) else draw_phrase(dice, noun)
         clause = clause._replace(recipient=recipient)
     if verb in TRANSITIVE:
-        clause = clause._replace(object=_object(dice, verb, subject, negated))
+        clause = clause._replace(object=draw_object(dice, verb, subject, negated))
     extra = dice.choose(tuple(range(20)))
     if verb.destination:
         if dice.chance(60):

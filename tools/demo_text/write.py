@@ -6,8 +6,9 @@ The pairs ask of a model what real translation asks: agreement of gender, case a
 order that depends on the clause, verbs that split, negation that moves into the noun. The package
 contains the files, so that the generator itself need not be installed.
 
-The training text has two parts: varied sentences, as in the other splits, and then plain short ones
-as people type them. None of the sentences in `HAND_WRITTEN`, which measure those, is in it.
+The training text has three parts: varied sentences, as in the other splits; plain short ones as
+people type them; and, in a file of its own, everyday sentences. None of the sentences in
+`HAND_WRITTEN`, which measure those, is in it.
 """
 
 import itertools
@@ -18,12 +19,13 @@ from functools import cache
 from pathlib import Path
 
 from tools.demo_text.draw import Dice
+from tools.demo_text.everyday import FIXED, draw_everyday
 from tools.demo_text.plain import draw_plain
 from tools.demo_text.sentences import Sentence, draw_sentence
 from tools.demo_text.typed import as_typed, contract
 
 VARIED = 40_000
-SIZES = {"train": VARIED + 40_000, "validation": 500, "test": 1_000}
+SIZES = {"train": VARIED + 40_000, "everyday": 30_000, "validation": 500, "test": 1_000}
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "flaxformer_mt/data/sources/demo"
 HAND_WRITTEN = ROOT / "tests/tools/demo_text/plain_sentences.tsv"
@@ -42,13 +44,22 @@ def make_pair(split: str, index: int, *, seed: int = 0) -> Sentence:
         raise ValueError(f"the splits are {', '.join(SIZES)}; got {split!r}.")
     for attempt in itertools.count():
         dice = Dice(f"{seed} {split} {index} {attempt}")
-        plain = index >= VARIED
-        pair = draw_plain(dice) if plain else draw_sentence(dice)
-        if split_of(pair[0]) != split:
-            continue
-        if split != "train" or words_of(pair[0]) not in hand_written():
-            return as_typed(dice, pair) if plain else pair
+        varied = split != "everyday" and index < VARIED
+        draw = draw_sentence if varied else draw_everyday if split == "everyday" else draw_plain
+        pair = draw(dice)
+        if split in ("validation", "test"):
+            if split_of(pair[0]) == split:
+                return pair
+        elif _is_fixed(pair[0]) or (
+            split_of(pair[0]) == "train" and words_of(pair[0]) not in hand_written()
+        ):
+            return pair if varied else as_typed(dice, pair)
     raise AssertionError("an endless loop ended")
+
+
+def _is_fixed(english: str) -> bool:
+    text = english.rstrip(".!").lower()
+    return text in {phrase.rstrip("!").lower() for phrase in FIXED}
 
 
 @cache

@@ -103,8 +103,9 @@ SOURCE_KINDS = (
         ),
     ),
     SourceKind(
-        pattern=r"demo:(?P<split>train|validation|test)(:(?P<count>[1-9]\d*))?",
-        form='"demo:train", "demo:validation", "demo:test", or the first pairs, "demo:train:1000"',
+        pattern=r"demo:(?P<split>train|everyday|validation|test)(:(?P<count>[1-9]\d*))?",
+        form='"demo:train", "demo:everyday", "demo:validation", "demo:test", or the first pairs, '
+        '"demo:train:1000"',
         open=lambda request: open_demo(
             request.match["split"], int(request.match["count"] or 0), request.languages
         ),

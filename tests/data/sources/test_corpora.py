@@ -91,7 +91,7 @@ def test_files_of_unequal_length_are_reported_with_counts_and_names(folder):
         ({"pairs": ("a.tsv",), "weights": (float("nan"),)}, "weights must be positive"),
         ({"limit": -1}, "limit must be 0"),
         ({"pairs": ("a.csv",)}, "'a.csv' is not a source of sentence pairs; expected one of"),
-        ({"pairs": ("demo:dev",)}, 'demo:dev.* is not .*"demo:train", "demo:validation"'),
+        ({"pairs": ("demo:dev",)}, 'demo:dev.* is not .*"demo:train", "demo:everyday"'),
         ({"pairs": ("demo:train:0",)}, "not a source of sentence pairs"),
         ({"pairs": ("tfds:wmt14_translate/de-en",)}, '"tfds:NAME:SPLIT"'),
     ],

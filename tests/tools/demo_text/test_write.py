@@ -86,8 +86,9 @@ def test_splits_are_disjoint_by_construction() -> None:
         split: {make_pair(split, index, seed=seed)[0] for index in range(20) for seed in (0, 1)}
         for split in SIZES
     }
-    for split, sentences in english.items():
-        assert {split_of(sentence) for sentence in sentences} == {split}
+    for split in ("train", "validation", "test"):
+        assert {split_of(sentence) for sentence in english[split]} == {split}
+    assert not english["everyday"] & (english["test"] | english["validation"])
     assert not english["train"] & (english["test"] | english["validation"])
     assert not english["test"] & english["validation"]
 
@@ -138,5 +139,5 @@ def test_lengths_are_moderate(sample) -> None:
 
 
 def test_an_unknown_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="train, validation, test; got 'dev'"):
+    with pytest.raises(ValueError, match="train, everyday, validation, test; got 'dev'"):
         make_pair("dev", 0)

@@ -1,0 +1,78 @@
+"""Everyday sentences: hand-written translations of some that are drawn, and whole sentences."""
+
+import pytest
+
+from tools.demo_text.draw import Dice
+from tools.demo_text.everyday import EVERYDAY, FIXED, SOMEONE, described, draw_everyday
+from tools.demo_text.lexicon import ADJECTIVES, NOUNS
+from tools.demo_text.phrases import BARE, THE, A
+
+# Translated by hand: articles, endings of two adjectives, cases after prepositions, verb positions.
+TRANSLATIONS = {
+    "Who is that?": "Wer ist das?",
+    "She is at home.": "Sie ist zu Hause.",
+    "The door is open.": "Die Tür ist offen.",
+    "The window is closed.": "Das Fenster ist geschlossen.",
+    "He is a doctor.": "Er ist Arzt.",
+    "She is a doctor.": "Sie ist Ärztin.",
+    "My mother is a teacher.": "Meine Mutter ist Lehrerin.",
+    "I drink coffee.": "Ich trinke Kaffee.",
+    "I do not know where they are.": "Ich weiß nicht, wo sie sind.",
+    "Do you know where she is?": "Weißt du, wo sie ist?",
+    "We are going to school.": "Wir gehen zur Schule.",
+    "Do you know her?": "Kennst du sie?",
+    "Who are you?": "Wer bist du?",
+}
+
+
+@pytest.fixture(scope="module")
+def drawn() -> list[tuple[str, str]]:
+    return [draw_everyday(Dice(f"everyday {index}")) for index in range(30_000)]
+
+
+def test_sentences_are_translated_as_by_hand(drawn) -> None:
+    found = dict(drawn)
+    assert {english: found.get(english) for english in TRANSLATIONS} == TRANSLATIONS
+
+
+def test_sentences_are_whole_and_short(drawn) -> None:
+    for pair in drawn:
+        for text in pair:
+            assert text[0].isupper() and text[-1] in ".?!" and "  " not in text, pair
+        assert len(pair[0].split()) <= 20, pair
+        assert pair[0][-1] == pair[1][-1], pair
+
+
+def test_an_english_sentence_has_one_german_one(drawn) -> None:
+    german: dict[str, str] = {}
+    for ours, theirs in drawn:
+        assert german.setdefault(ours, theirs) == theirs, ours
+
+
+@pytest.mark.parametrize(
+    ("determiner", "word", "plural", "ours", "theirs"),
+    [
+        (A, "bird", False, "a small red bird", "ein kleiner roter Vogel/einen kleinen roten Vogel"),
+        (A, "horse", False, "a small red horse", "ein kleines rotes Pferd/ein kleines rotes Pferd"),
+        (THE, "cat", False, "the small red cat", "die kleine rote Katze/die kleine rote Katze"),
+        (THE, "dog", True, "the small red dogs", "die kleinen roten Hunde/die kleinen roten Hunde"),
+        (BARE, "cup", True, "small red cups", "kleine rote Tassen/kleine rote Tassen"),
+    ],
+)
+def test_two_adjectives_have_the_same_ending(determiner, word, plural, ours, theirs) -> None:
+    noun = next(noun for noun in NOUNS if noun.english == word)
+    adjectives = {one.english: one for one in ADJECTIVES}
+    phrase = described(determiner, (adjectives["small"], adjectives["red"]), noun, plural)
+    assert phrase.english == ours
+    assert "/".join(phrase.german[:2]) == theirs
+
+
+@pytest.mark.parametrize("draw", dict.fromkeys(EVERYDAY), ids=lambda draw: draw.__name__)
+def test_every_kind_draws_many_sentences(draw) -> None:
+    found = {draw(Dice(f"{draw.__name__} {index}")) for index in range(300)}
+    assert len(found) >= (12 if draw.__name__ == "who_are_you" else 60)
+
+
+def test_names_and_fixed_phrases_are_named_once() -> None:
+    assert len({one.english for one in SOMEONE}) == len(SOMEONE)
+    assert len(FIXED) >= 80
