@@ -4,23 +4,52 @@ Each function draws one: (English, German), uncapitalised, as in `sentences`.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 from tools.demo_text import english, german, phrases
-from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of
+from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of, times_in
+from tools.demo_text.everyday_basics import (
+    DRINK,
+    DRINKS,
+    FOODS,
+    LIVE,
+    SOMEONE,
+    SWIM,
+    THAT_IS,
+    WRITE,
+    because,
+    doing,
+    feeling,
+    fixed,
+    home,
+    irregular,
+    job,
+    know_where,
+    name,
+    opinion,
+    said,
+    sometimes,
+    state,
+    substance,
+    that,
+    there_is,
+    two_adjectives,
+    verb,
+    verbs_of,
+    where,
+    who_are_you,
+)
 from tools.demo_text.lexicon import (
     BE,
-    DATIVE,
-    FREQUENCIES,
+    DEGREES,
     HAVE,
-    LIKE,
     LIVING,
+    MODALS,
     NOMINATIVE,
-    PEOPLE,
     PLACES,
     PORTABLE,
+    RAIN,
     REPORTS,
-    STATES,
+    WANT,
     Adjective,
     Adverbial,
     Noun,
@@ -31,441 +60,277 @@ from tools.demo_text.phrases import (
     HE,
     IT,
     NO,
-    QUANTITIES,
     SHE,
     SPEAKER,
-    STRONG,
     THE,
     THIS,
     WE,
-    WEAK_ADJECTIVE,
     YOU,
     A,
     Clause,
-    Determiner,
     Phrase,
     noun_phrase,
 )
-from tools.demo_text.plain import THIS_IS, as_question_or_statement, identified
+from tools.demo_text.plain import THESE_ARE, THIS_IS, as_question_or_statement
 from tools.demo_text.plain_clauses import (
-    ANYTHING,
-    INTRANSITIVE,
+    COMMANDS,
     OWNERS,
-    PLAIN_VERBS,
     PRONOUNS,
-    TRANSPORT,
     complete,
     draw_adjective,
     draw_deed,
     draw_object,
     draw_phrase,
     draw_somebody,
-    draw_spot,
 )
 from tools.demo_text.sentences import Sentence
 
-THAT = Determiner(("that", "those"), "dies", STRONG, WEAK_ADJECTIVE, definite=True)
-THAT_IS = Phrase("that", ("das", "das", "das"), gender="n")
-THOSE_ARE = Phrase("those", ("das", "das", "das"), person=2, gender="n")
-
-KNOW = Verb("know knew knowing", "kennen kennt gekannt", f"{LIVING} {PLACES}", simple=True)
-LOOK_AT = Verb("look looked looking at", "an|sehen sieht angesehen", ANYTHING)
-CLEAN = Verb("clean cleaned cleaning", "putzen putzt geputzt", "room part vehicle furniture")
-WRITE = Verb("write wrote writing", "schreiben schreibt geschrieben", "text")
-COME = Verb("come came coming", "kommen kommt gekommen", perfect="sein")
-SWIM = Verb("swim swam swimming", "schwimmen schwimmt geschwommen", perfect="sein")
-DRINK = Verb("drink drank drinking", "trinken trinkt getrunken")
-SPEAK = Verb("speak spoke speaking", "sprechen spricht gesprochen")
-LEARN = Verb("learn learned learning", "lernen lernt gelernt")
-LIVE = Verb("live lived living", "wohnen wohnt gewohnt")
-SOURCES = (KNOW, KNOW, KNOW, LOOK_AT, CLEAN, WRITE, COME, COME, SWIM)
-
-
-def _verbs(*bases: str) -> tuple[Verb, ...]:
-    return tuple(verb for verb in PLAIN_VERBS if verb.english.split()[0] in bases)
-
-
-# Verbs whose forms a learner gets wrong: du siehst, hilf, vergiss, ich liebe.
-IRREGULAR = _verbs("see", "help", "forget", "love", "eat", "read", "give", "see", "need", "find")
-FORGET = _verbs("forget")
-WILLING = FORGET + _verbs(
-    "help", "forget", "eat", "read", "give", "take", "bring", "wait", "open", "close"
+GOOD = (
+    *(Adjective("good", "gut", ""), Adjective("good", "gut", ""), Adjective("bad", "schlecht", "")),
+    *(Adjective("warm", "warm", ""), Adjective("cold", "kalt", ""), Adjective("hot", "heiß", "")),
 )
-MOTION = (*_verbs("go", "drive", "run"), COME)
+DAYS = (
+    *(Noun("time", "day", "days", "m", "Tag", "Tage"), Noun("time", "week", "", "f", "Woche", "")),
+    *(
+        Noun("time", "evening", "", "m", "Abend", ""),
+        Noun("time", "morning", "", "m", "Morgen", ""),
+    ),
+)
+SNOW = Verb("snow snowed snowing", "schneien schneit geschneit")
+FUTURE = next(modal for modal in MODALS if modal.english == "will")
+HERE = (Adverbial("here", "hier"), Adverbial("here", "hier"), Adverbial("there", "dort"))
+GREETINGS = (
+    *(("hello", "hallo"), ("good morning", "guten Morgen"), ("good evening", "guten Abend")),
+    *(("good night", "gute Nacht"), ("goodbye", "auf Wiedersehen"), ("thank you", "danke")),
+    *(("thanks", "danke"), ("I am sorry", "es tut mir leid")),
+)
+OPENERS = (
+    *(("excuse me", "Entschuldigung"), ("excuse me", "Entschuldigung"), ("hello", "hallo")),
+    *(("yes", "ja"), ("no", "nein"), ("I am sorry", "es tut mir leid"), ("thank you", "danke")),
+)
+EVERYONE = (*SOMEONE, *NAME_PHRASES, *NAME_PHRASES)
 
 
-def _said(dice: Dice, clause: Clause) -> Sentence:
-    """A statement, a question or a command."""
-    if clause.subject is YOU and not clause.verb.simple and dice.chance(40):
-        clause = clause._replace(tense="habit", modal=None, time=None, frequency=None)
-        mark = "!" if dice.chance(40) else ""
-        ours, theirs = english.imperative(clause), german.imperative(clause)
-        if dice.chance(20):
-            ours, theirs = f"please {ours}", f"bitte {theirs}"
-        return ours + mark, theirs + mark
-    return as_question_or_statement(dice, clause)
+def greeting(dice: Dice) -> Sentence:
+    """Good evening, Anna! Excuse me, where is the station? / Guten Abend, Anna! ..."""
+    if dice.chance(50):
+        (ours, theirs), name = dice.choose(GREETINGS), dice.choose(EVERYONE).english
+        mark = dice.choose(("", "!"))
+        return f"{ours}, {name}{mark}", f"{theirs}, {name}{mark}"
+    ours, theirs = dice.choose(OPENERS)
+    if ours == "excuse me":
+        subject = draw_phrase(dice, dice.choose(nouns_of(f"room {PLACES}")), (THE, THE, A, *OWNERS))
+        clause = Clause(subject, BE, "now")
+        question = english.question(clause, "where"), german.question(clause, "wo")
+        return f"{ours}, {question[0]}?", f"{theirs}, {question[1]}?"
+    clause = doing(dice, ()) if dice.chance(50) else feeling(dice, draw_somebody(dice))
+    return f"{ours}, {english.statement(clause)}", f"{theirs}, {german.statement(clause)}"
 
 
-def _doing(dice: Dice, verbs: tuple[Verb, ...], object_: Phrase | None = None) -> Clause:
-    """Somebody does something; verbs of the lexicon get their object by themselves."""
-    subject = dice.choose((YOU, YOU, SPEAKER, None, None, None))
-    clause = draw_deed(dice, verbs=verbs, subject=subject)
-    if object_ is None and clause.verb.objects and clause.object is None:
-        object_ = draw_object(dice, clause.verb, clause.subject, clause.negated)
-    return clause._replace(object=object_) if object_ else clause
-
-
-def verb(dice: Dice) -> Sentence:
-    """Do you know her? Clean the kitchen! / Kennst du sie? Putz die Küche!"""
-    return _said(dice, _doing(dice, SOURCES))
-
-
-def irregular(dice: Dice) -> Sentence:
-    """Do you see the dog? Help us! / Siehst du den Hund? Hilf uns!"""
+def very(dice: Dice) -> Sentence:
+    """My aunt has a very small house. / Meine Tante hat ein sehr kleines Haus."""
+    noun = dice.choose(nouns_of(f"animal {PORTABLE} food vehicle furniture home room"))
+    graded = tuple(a for a in (draw_adjective(dice, noun), *GOOD[:1]) if a.graded)
+    adjective, plural = dice.choose(graded), dice.chance(20)
+    phrase = noun_phrase(BARE if plural else A, adjective, noun, plural)
+    *_, last, end = phrase.english.split()
+    degree = dice.choose(DEGREES)
+    german_forms = []
+    for form in phrase.german:
+        *rest, word, name = form.split()
+        german_forms.append(" ".join([*rest, degree.german, word, name]))
+    nominative, accusative, dative = german_forms
+    words = f"{degree.english} {last} {end}" if plural else f"a {degree.english} {last} {end}"
+    phrase = phrase._replace(english=words, german=(nominative, accusative, dative))
     if dice.chance(40):
-        verb_ = dice.choose(WILLING)
-        negated = dice.chance(60 if verb_ in FORGET else 30)
-        clause = complete(dice, Clause(YOU, verb_, "habit", negated=negated))
-        clause = clause._replace(time=None, frequency=None)
-        ours, theirs = english.imperative(clause), german.imperative(clause)
-        mark = "!" if dice.chance(40) else ""
-        please = dice.chance(20)
-        return ("please " * please + ours + mark), ("bitte " * please + theirs + mark)
-    clause = _doing(dice, IRREGULAR)
-    if clause.subject is YOU and dice.chance(50):
-        return english.question(clause) + "?", german.question(clause) + "?"
-    return as_question_or_statement(dice, clause)
-
-
-def that(dice: Dice) -> Sentence:
-    """That is my car. That house is old. Who is that man? / Das ist mein Auto. ..."""
-    noun = dice.choose(nouns_of(ANYTHING))
-    kind = dice.choose(tuple(range(10)))
-    if kind < 4:
-        return identified(dice, dice.choose((THAT_IS, THAT_IS, THAT_IS, THOSE_ARE)), noun)
-    if kind < 5:
-        ask, frage = dice.choose((("who is", "wer ist"), ("what is", "was ist")))
-        return f"{ask} that?", f"{frage} das?"
-    person = kind < 6
-    noun = dice.choose(nouns_of(f"{PEOPLE}")) if person else noun
-    determiners = (THAT, THAT, THIS, THE) if person else (THAT,)
-    phrase = draw_phrase(dice, noun, determiners)
-    if person:
-        ask, frage = ("who are", "wer sind") if phrase.person == 2 else ("who is", "wer ist")
-        return f"{ask} {phrase.english}?", f"{frage} {phrase.german[NOMINATIVE]}?"
-    if kind < 9:
-        word = draw_adjective(dice, noun)
-        predicate = Adverbial(word.english, word.german)
-        clause = Clause(phrase, BE, "now", negated=dice.chance(12), predicate=predicate)
-        return as_question_or_statement(dice, clause)
-    return as_question_or_statement(dice, _doing(dice, _verbs("see", "buy", "need"), phrase))
-
-
-def who_are_you(dice: Dice) -> Sentence:
-    """Who are you? / Wer bist du?"""
-    subject = dice.choose((*PRONOUNS, *NAME_PHRASES[:2]))
-    clause = Clause(subject, BE, dice.choose(("now", "now", "past")))
-    ask, frage = dice.choose((("who", "wer"), ("where", "wo")))
-    return english.question(clause, ask) + "?", german.question(clause, frage) + "?"
-
-
-DEFINITE = (THE, THE, THE, THE, THIS, THAT, *OWNERS)
-
-
-def state(dice: Dice) -> Sentence:
-    """Is the door open? / Ist die Tür offen?"""
-    noun = dice.choose(nouns_of("part container shop eatery sight public"))
-    word = dice.choose((Adverbial("open", "offen"), Adverbial("closed", "geschlossen")))
-    subject = draw_phrase(dice, noun, DEFINITE)
-    tense = dice.choose(("now", "now", "past"))
-    clause = Clause(subject, BE, tense, negated=dice.chance(12), predicate=word)
-    return as_question_or_statement(dice, clause)
-
-
-SITUATIONS = (  # English, German, kinds of nouns
-    ("on", "auf", "furniture"),
-    ("on", "auf", "furniture"),
-    ("under", "unter", "furniture vehicle"),
-    ("behind", "hinter", "home part vehicle shop sight"),
-    ("in front of", "vor", "home vehicle shop eatery sight public"),
-    ("next to", "neben", "furniture home vehicle device animal"),
-    ("in", "in", "container vehicle"),
-    ("in", "in", "container vehicle"),
-)
-IN_THINGS = ("bag", "cup", "glass")
-
-
-def _situation(dice: Dice) -> Adverbial:
-    ours, theirs, kinds = dice.choose(SITUATIONS)
-    nouns = nouns_of(kinds)
-    if ours == "in":
-        nouns += tuple(noun for noun in nouns_of("thing") if noun.english in IN_THINGS)
-    noun = dice.choose(nouns)
-    phrase = noun_phrase(dice.choose((THE, THE, THE, A, *OWNERS)), None, noun, False)
-    words = phrases.prepositional(theirs, phrase.german[DATIVE])
-    return Adverbial(f"{ours} {phrase.english}", words)
-
-
-AT = (
-    *(Adverbial("at home", "zu Hause"), Adverbial("at school", "in der Schule")),
-    *(Adverbial("at work", "bei der Arbeit"), Adverbial("in bed", "im Bett")),
-    *(Adverbial("here", "hier"), Adverbial("there", "dort"), Adverbial("outside", "draußen")),
-)
-TO = (
-    *(Adverbial("home", "nach Hause"), Adverbial("home", "nach Hause")),
-    *(Adverbial("to school", "zur Schule"), Adverbial("to work", "zur Arbeit")),
-    Adverbial("to bed", "ins Bett"),
-)
-
-
-def where(dice: Dice) -> Sentence:
-    """The book is on the table. Anna is at home. / Das Buch ist auf dem Tisch. ..."""
-    tense, negated = dice.choose(("now", "now", "now", "past")), dice.chance(12)
-    if dice.chance(35):
-        subject, place = draw_somebody(dice), dice.choose(AT)
-    else:
-        kinds = dice.choose((LIVING, f"{PORTABLE} food device {TRANSPORT}"))
-        subject, place = draw_somebody(dice, kinds), _situation(dice)
-    clause = Clause(subject, BE, tense, negated=negated, place=place)
-    return as_question_or_statement(dice, clause)
-
-
-def home(dice: Dice) -> Sentence:
-    """We go to school. Go home! / Wir gehen zur Schule. Geh nach Hause!"""
-    subject = dice.choose((YOU, SPEAKER, None, None))
-    clause = draw_deed(dice, verbs=MOTION, subject=subject)
-    return _said(dice, clause._replace(place=dice.choose(TO)))
-
-
-def there_is(dice: Dice) -> Sentence:
-    """There is a dog in the garden. / Es gibt einen Hund im Garten."""
-    noun = dice.choose(nouns_of(f"{LIVING} {PORTABLE} food {TRANSPORT} device furniture"))
-    phrase = draw_phrase(dice, noun, (A, A, A, A, BARE, BARE, NO, *QUANTITIES))
-    place = draw_spot(dice) if dice.chance(60) else _situation(dice)
-    past, plural = dice.chance(20), phrase.person == 2
-    be = (("was", "were") if past else ("is", "are"))[plural]
-    rest, words = f"{phrase.english} {place.english}", f"{phrase.german[1]} {place.german}"
-    if dice.chance(25):
-        return f"{be} there {rest}?", f"{'gab' if past else 'gibt'} es {words}?"
-    return f"there {be} {rest}", f"es {'gab' if past else 'gibt'} {words}"
-
-
-def sometimes(dice: Dice) -> Sentence:
-    """Sometimes she dreams. / Manchmal träumt sie."""
-    clause = draw_deed(dice, negated=False)
-    clause = clause._replace(tense="habit", modal=None, frequency=None, time=None)
-    often = dice.choose((FREQUENCIES[2], FREQUENCIES[2], FREQUENCIES[0]))
-    ours, theirs = english.statement(clause), clause._replace(time=often)
-    return f"{often.english} {ours}", german.statement(theirs, fronted=True)
-
-
-def _feeling(dice: Dice, subject: Phrase) -> Clause:
-    living = nouns_of("person child")
-    word = dice.choose(STATES) if dice.chance(40) else draw_adjective(dice, dice.choose(living))
-    predicate = Adverbial(word.english, word.german)
-    return Clause(subject, BE, "now", negated=dice.chance(15), predicate=predicate)
-
-
-def opinion(dice: Dice) -> Sentence:
-    """I think that she is clever. / Ich glaube, dass sie klug ist."""
-    speaker = dice.choose((SPEAKER, SPEAKER, SPEAKER, HE, SHE, WE, *NAME_PHRASES[:4]))
-    says, that_word, dass = dice.choose(REPORTS[:4])
-    main = Clause(speaker, says, "habit", negated=says is not REPORTS[0][0] and dice.chance(15))
-    subject = draw_somebody(dice)
-    inner = _feeling(dice, subject) if dice.chance(60) else draw_deed(dice, subject=subject)
-    that_word = "" if dice.chance(30) and not main.negated else that_word
-    ours = phrases.join_words(english.statement(main), that_word, english.statement(inner))
-    return ours, f"{german.statement(main)}, {german.subordinate(inner, dass)}"
-
-
-def because(dice: Dice) -> Sentence:
-    """I sleep because I am tired. / Ich schlafe, weil ich müde bin."""
-    subject = dice.choose((*PRONOUNS, SPEAKER, HE, SHE))
-    main = draw_deed(dice, verbs=INTRANSITIVE if dice.chance(70) else (), subject=subject)
-    inner = _feeling(dice, subject)
-    return (
-        f"{english.statement(main)} because {english.statement(inner)}",
-        f"{german.statement(main)}, {german.subordinate(inner, 'weil')}",
-    )
-
-
-def know_where(dice: Dice) -> Sentence:
-    """Do you know where Anna is? / Weißt du, wo Anna ist?"""
-    ask, frage = dice.choose((("where", "wo"), ("where", "wo"), ("who", "wer")))
-    kinds = PEOPLE if ask == "who" else f"{LIVING} {PORTABLE} {TRANSPORT}"
-    inner = Clause(draw_somebody(dice, kinds), BE, dice.choose(("now", "now", "past")))
-    ours, theirs = english.statement(inner), german.subordinate(inner, frage)
-    start = dice.choose(
-        (
-            ("do you know", "weißt du", "?"),
-            ("I do not know", "ich weiß nicht", ""),
-            ("I know", "ich weiß", ""),
-        )
-    )
-    return f"{start[0]} {ask} {ours}{start[2]}", f"{start[1]}, {theirs}{start[2]}"
-
-
-def two_adjectives(dice: Dice) -> Sentence:
-    """A small red bird is singing. / Ein kleiner roter Vogel singt."""
-    noun = dice.choose(nouns_of(f"animal {PORTABLE} vehicle furniture home"))
-    first, second = draw_adjective(dice, noun), draw_adjective(dice, noun)
-    plural, determiner = dice.chance(25), dice.choose((THE, THE, THAT, *OWNERS))
-    if not plural and dice.chance(50):
-        determiner = A
-    phrase = described(determiner, (first, second), noun, plural)
-    if noun.kind == "animal" and dice.chance(60):
-        return as_question_or_statement(dice, draw_deed(dice, subject=phrase))
-    if dice.chance(40):
-        word = draw_adjective(dice, noun)
-        predicate = Adverbial(word.english, word.german)
-        return as_question_or_statement(dice, Clause(phrase, BE, "now", predicate=predicate))
-    verbs = (*_verbs("see", "buy", "need", "love", "find", "draw"), HAVE, LIKE)
-    clause = draw_deed(dice, verbs=verbs, negated=False)
+        subject = THESE_ARE if plural else dice.choose((THIS_IS, THAT_IS, IT))
+        predicate = Adverbial(words, nominative)
+        return as_question_or_statement(dice, Clause(subject, BE, "now", predicate=predicate))
+    clause = draw_deed(dice, verbs=(HAVE, HAVE, *verbs_of("see", "buy", "need")), negated=False)
     return as_question_or_statement(dice, clause._replace(object=phrase))
 
 
-def described(
-    determiner: Determiner, adjectives: tuple[Adjective, Adjective], noun: Noun, plural: bool
-) -> Phrase:
-    """Determiner, two adjectives and noun, in agreement: "a small red bird"."""
-    first, second = adjectives
-    phrase = noun_phrase(determiner, first, noun, plural)
-    if first is second:
-        return phrase
-    *start, end = phrase.english.split()
-    stem, german_forms = second.stem or second.german, []
-    for form in phrase.german:
-        *rest, adjective, word = form.split()
-        ending = adjective.removeprefix(first.stem or first.german)  # the same for both
-        german_forms.append(" ".join([*rest, adjective, stem + ending, word]))
-    nominative, accusative, dative = german_forms
-    words = " ".join([*start, second.english, end])
-    return phrase._replace(english=words, german=(nominative, accusative, dative))
-
-
-JOBS = (  # English, German for a man and for a woman
-    *(("teacher", "Lehrer", "Lehrerin"), ("doctor", "Arzt", "Ärztin")),
-    ("student", "Student", "Studentin"),
-)
-ROLES = {
-    "f": (("waitress", "Kellnerin"), ("actress", "Schauspielerin")),
-    "m": (("waiter", "Kellner"),),
-}
-
-
-def job(dice: Dice) -> Sentence:
-    """She is a teacher. My father is a teacher. / Sie ist Lehrerin. Mein Vater ist Lehrer."""
-    gender, pronoun = dice.choose((("f", SHE), ("m", HE)))
-    jobs = (*((ours, her if gender == "f" else his) for ours, his, her in JOBS), *ROLES[gender])
-    ours, theirs = dice.choose(jobs)
-    relatives = tuple(n for n in nouns_of("family") if n.gender == gender)
-    names = tuple(name for name in (*NAME_PHRASES, *SOMEONE) if name.gender == gender)
-    subject = dice.choose((pronoun, pronoun, dice.choose(names)))
-    if dice.chance(45):
-        subject = noun_phrase(dice.choose(OWNERS), None, dice.choose(relatives), False)
-    article = "an" if ours[0] in "aeiou" else "a"
-    clause = Clause(subject, BE, "now", predicate=Adverbial(f"{article} {ours}", theirs))
+def good(dice: Dice) -> Sentence:
+    """The coffee is very good. It was a good day. / Der Kaffee ist sehr gut. ..."""
+    word, tense = dice.choose(GOOD), dice.choose(("now", "now", "past"))
+    degree = dice.choose(DEGREES) if dice.chance(40) else Adverbial("", "")
+    negated = dice.chance(12)
+    if dice.chance(30):
+        phrase = noun_phrase(A, word, dice.choose(DAYS), False)
+        subject = dice.choose((IT, THIS_IS, THAT_IS))
+        predicate = Adverbial(phrase.english, phrase.german[NOMINATIVE])
+        return as_question_or_statement(dice, Clause(subject, BE, tense, predicate=predicate))
+    nouns = (*DRINKS, *FOODS, *DRINKS, *FOODS, *nouns_of(f"food text room {PLACES}"))
+    determiner = dice.choose((THE, THE, THE, THIS, *OWNERS))
+    subject = noun_phrase(determiner, None, dice.choose(nouns), False)
+    if dice.chance(20):
+        subject = IT
+    predicate = Adverbial(
+        phrases.join_words(degree.english, word.english),
+        phrases.join_words(degree.german, word.german),
+    )
+    clause = Clause(subject, BE, tense, negated=negated, predicate=predicate)
     return as_question_or_statement(dice, clause)
 
 
-def _substance(ours: str, theirs: str, gender: str) -> Noun:
-    return Noun("substance", ours, "", gender, theirs, "")
+def _portion(dice: Dice) -> Phrase:
+    drink = dice.choose(DRINKS)
+    hot = drink.english in ("coffee", "tea")
+    one, two = (("cup", "cups"), ("glass", "glasses"))[not hot]
+    if dice.chance(25):
+        german_ = f"zwei {'Tassen' if hot else 'Gläser'} {drink.german}"
+        return Phrase(f"two {two} of {drink.english}", (german_, german_, german_), definite=False)
+    words = f"{'eine Tasse' if hot else 'ein Glas'} {drink.german}"
+    dative = f"{'einer Tasse' if hot else 'einem Glas'} {drink.german}"
+    return Phrase(f"a {one} of {drink.english}", (words, words, dative), definite=False)
 
 
-DRINKS = (
-    *(_substance("coffee", "Kaffee", "m"), _substance("tea", "Tee", "m")),
-    *(_substance("water", "Wasser", "n"), _substance("milk", "Milch", "f")),
-)
-FOODS = (
-    *(_substance("bread", "Brot", "n"), _substance("soup", "Suppe", "f")),
-    *(_substance("cheese", "Käse", "m"), _substance("pizza", "Pizza", "f")),
-)
-LANGUAGES = (_substance("English", "Englisch", "n"), _substance("German", "Deutsch", "n"))
-ONES = Determiner(("", None), "", phrases.UNDECLINED, phrases.STRONG_ADJECTIVE)
-NONES = Determiner(("", None), "kein", phrases.POSSESSIVE, phrases.MIXED_ADJECTIVE, negative=True)
-
-
-def substance(dice: Dice) -> Sentence:
-    """I drink coffee. She does not eat bread. / Ich trinke Kaffee. Sie isst kein Brot."""
-    wishes = (HAVE, LIKE, LIKE, *_verbs("buy", "need", "bring"))
-    verbs, nouns = dice.choose(
-        (
-            ((DRINK,), DRINKS),
-            ((DRINK,), DRINKS),
-            (_verbs("eat"), FOODS),
-            (wishes, DRINKS + FOODS),
-            ((SPEAK, LEARN), LANGUAGES),
+def wish(dice: Dice) -> Sentence:
+    """I would like a cup of tea. / Ich möchte eine Tasse Tee."""
+    roll = dice.choose(tuple(range(10)))
+    if roll < 4:
+        thing = _portion(dice)
+    else:
+        nouns = nouns_of("food text clothes thing device animal")
+        thing = draw_phrase(dice, dice.choose(nouns), (A, A, A, THIS, THE))
+    if roll in (0, 1):
+        verbs = (HAVE, *verbs_of("need", "bring", "buy"), DRINK, DRINK)
+        clause = doing(dice, verbs, thing)._replace(negated=False, recipient=None)
+        return said(dice, clause)
+    subject = dice.choose((SPEAKER, SPEAKER, YOU, WE, HE, SHE, dice.choose(EVERYONE)))
+    form = ("möchte", "möchte", "möchten", "möchtest")[subject.person]
+    rest = thing.german[1]
+    if subject is YOU or dice.chance(15):
+        return f"would {subject.english} like {thing.english}?", (
+            f"{form} {subject.german[0]} {rest}?"
         )
+    please, bitte = dice.choose((("", ""), ("", ""), (", please", ", bitte")))
+    return f"{subject.english} would like {thing.english}{please}", (
+        f"{subject.german[0]} {form} {rest}{bitte}"
     )
-    clause = _doing(dice, verbs, IT)._replace(recipient=None)
-    noun = dice.choose(nouns)
-    determiner = dice.choose((ONES, ONES, THE)) if nouns is not LANGUAGES else ONES
-    if clause.negated and determiner is ONES:
-        determiner = NONES
-    return _said(dice, clause._replace(object=noun_phrase(determiner, None, noun, False)))
 
 
-WOMEN = (
-    *("Alice", "Amy", "Barbara", "Betty", "Carol", "Clara", "Diana", "Eva", "Fatima", "Grace"),
-    *("Hannah", "Helen", "Ida", "Irina", "Jane", "Jenny", "Karen", "Kate", "Lena", "Linda"),
-    *("Lisa", "Lucy", "Mary", "Mia", "Nina", "Olga", "Petra", "Rosa", "Ruth", "Sarah", "Susan"),
-    *("Tina", "Vera", "Yuki", "Zoe"),
-)
-MEN = (
-    *("Adam", "Ahmed", "Alex", "Ben", "Bob", "Carlos", "Chris", "Daniel", "Eric", "Frank"),
-    *("George", "Hans", "Harry", "Ivan", "Jack", "James", "Jim", "John", "Karl", "Kevin", "Leo"),
-    *("Lukas", "Mark", "Martin", "Mike", "Nick", "Oliver", "Otto", "Pablo", "Robert", "Sam"),
-    *("Simon", "Stefan", "Tom", "Tim", "Victor", "Walter", "Yusuf"),
-)
-CITIES = (
-    *("Amsterdam", "Berlin", "Boston", "Dresden", "Dublin", "Frankfurt", "Hamburg", "Istanbul"),
-    *("Kiel", "Leipzig", "London", "Lyon", "Madrid", "Oslo", "Oxford", "Paris", "Salzburg"),
-    *("Seattle", "Stuttgart", "Toronto"),
-)
-SOMEONE = (
-    *(phrases.name_phrase(name, "f") for name in WOMEN),
-    *(phrases.name_phrase(name, "m") for name in MEN),
-)
+def well(dice: Dice) -> Sentence:
+    """She sings well. / Sie singt gut."""
+    verbs = (*verbs_of("sing", "dance", "cook", "sleep", "work", "play"), SWIM)
+    clause = draw_deed(dice, verbs=verbs, subject=dice.choose((YOU, SPEAKER, None, None)))
+    clause = clause._replace(place=None, company=None, predicate=Adverbial("well", "gut"))
+    if dice.chance(20):
+        speaker = dice.choose((SPEAKER, WE, HE, SHE))
+        says, _, dass = dice.choose(REPORTS[:4])
+        main = Clause(speaker, says, "habit")
+        ours = f"{english.statement(main)} {english.statement(clause)}"
+        return ours, f"{german.statement(main)}, {german.subordinate(clause, dass)}"
+    return as_question_or_statement(dice, clause)
 
 
-def name(dice: Dice) -> Sentence:
-    """My name is Tom. I live in Berlin. / Mein Name ist Tom. Ich wohne in Berlin."""
-    somebody, city = dice.choose(SOMEONE), dice.choose(CITIES)
-    kind = dice.choose(tuple(range(8)))
-    if kind == 0:
-        owner = dice.choose(OWNERS)
-        rest = somebody.english
-        return f"{owner.english[0]} name is {rest}", f"{owner.german} Name ist {rest}"
-    if kind == 1:
-        subject = dice.choose((THIS_IS, THAT_IS, SPEAKER, HE, SHE))
-        clause = Clause(subject, BE, "now", predicate=Adverbial(*2 * (somebody.english,)))
-        return as_question_or_statement(dice, clause)
-    if kind == 2:
-        place = Adverbial(f"in {city}", f"in {city}")
-        verbs = (LIVE, LIVE, LIVE, *_verbs("work", "sing"))
-        return as_question_or_statement(dice, _doing(dice, verbs)._replace(place=place))
-    if kind == 3:
-        place = Adverbial(f"to {city}", f"nach {city}")
-        clause = draw_deed(dice, verbs=_verbs("drive"))._replace(place=place)
-        return as_question_or_statement(dice, clause)
-    if kind == 4:
-        place = Adverbial(f"in {city}", f"in {city}")
-        clause = Clause(draw_somebody(dice), BE, "now", negated=dice.chance(10), place=place)
-        return as_question_or_statement(dice, clause)
-    if kind < 7:
-        return as_question_or_statement(dice, draw_deed(dice, subject=somebody))
-    verbs = (KNOW, *_verbs("see", "love", "help", "call", "visit", "meet", "invite"))
-    return _said(dice, _doing(dice, verbs, somebody))
+def for_somebody(dice: Dice) -> Sentence:
+    """I am buying a cake for my mother. / Ich kaufe einen Kuchen für meine Mutter."""
+    verbs = verbs_of("buy", "read", "draw", "open", "cook", "sing", "translate", "work", "bring")
+    clause = draw_deed(dice, verbs=(*verbs, WRITE), subject=dice.choose((YOU, SPEAKER, None)))
+    if clause.verb is WRITE:
+        thing = draw_object(dice, WRITE, clause.subject, clause.negated)
+        clause = clause._replace(object=thing)
+    somebody = dice.choose(tuple(p for p in PRONOUNS if p is not clause.subject))
+    if dice.chance(70):
+        somebody = draw_phrase(dice, dice.choose(nouns_of("family child person")), (THE, *OWNERS))
+    ours = phrases.ENGLISH_OBJECT.get(somebody.english, somebody.english)
+    company = Adverbial(f"for {ours}", f"für {somebody.german[1]}")
+    return said(dice, clause._replace(company=company, place=None))
 
 
-_LINES = (Path(__file__).parent / "fixed_phrases.tsv").read_text(encoding="utf-8").splitlines()
-FIXED: dict[str, str] = dict(line.split("\t") for line in _LINES)
+def here(dice: Dice) -> Sentence:
+    """I work here. Is there a restaurant here? / Ich arbeite hier. ..."""
+    place = dice.choose(HERE)
+    if dice.chance(40):
+        noun = dice.choose(nouns_of(f"{LIVING} {PORTABLE} {PLACES} room"))
+        phrase = draw_phrase(dice, noun, (A, A, A, BARE, NO))
+        be = ("is", "are")[phrase.person == 2]
+        rest, words = f"{phrase.english} {place.english}", f"{phrase.german[1]} {place.german}"
+        if dice.chance(50):
+            return f"{be} there {rest}?", f"gibt es {words}?"
+        return f"there {be} {rest}", f"es gibt {words}"
+    verbs = (LIVE, *verbs_of("work", "sleep", "play", "sing", "dance", "cook", "eat"))
+    clause = draw_deed(dice, verbs=verbs, subject=dice.choose((SPEAKER, YOU, None)))
+    return said(dice, clause._replace(place=place, object=None))
 
 
-def fixed(dice: Dice) -> Sentence:
-    """How are you? / Wie geht es dir?"""
-    ours, theirs = dice.choose(tuple(FIXED.items()))
-    return (ours.rstrip("!"), theirs.rstrip("!")) if dice.chance(40) else (ours, theirs)
+def if_(dice: Dice) -> Sentence:
+    """If you are hungry, eat an apple. / Wenn du hungrig bist, iss einen Apfel."""
+    rains = Clause(IT, dice.choose((RAIN, RAIN, SNOW)), "habit")
+    if dice.chance(40):
+        inner = feeling(dice, YOU)
+        main = complete(dice, Clause(YOU, dice.choose(COMMANDS), "habit", negated=dice.chance(12)))
+        main = main._replace(time=None, frequency=None)
+        ours, theirs = english.imperative(main), german.imperative(main)
+    else:
+        subject = dice.choose((*PRONOUNS, *NAME_PHRASES[:3]))
+        inner = feeling(dice, subject) if dice.chance(50) else rains
+        main = draw_deed(dice, subject=subject)._replace(time=None)
+        if dice.chance(60):
+            main = main._replace(tense="modal", modal=FUTURE, frequency=None)
+        elif main.tense == "past":
+            main = main._replace(tense="habit")
+        ours, theirs = english.statement(main), german.question(main)
+    return (
+        f"if {english.statement(inner)}, {ours}",
+        f"{german.subordinate(inner, 'wenn')}, {theirs}",
+    )
+
+
+def why(dice: Dice) -> Sentence:
+    """Why didn't you call me? When does he work? / Warum hast du mich nicht angerufen? ..."""
+    ask, frage = dice.choose((("why", "warum"), ("why", "warum"), ("when", "wann")))
+    subject = dice.choose((YOU, YOU, None, None))
+    if ask == "why" and dice.chance(40):
+        clause = feeling(dice, subject or draw_somebody(dice))
+    else:
+        clause = draw_deed(dice, subject=subject, negated=ask == "why" and dice.chance(35))
+        clause = clause._replace(time=None, frequency=None)
+        if dice.chance(35) and clause.tense != "modal" and not clause.verb.simple:
+            clause = clause._replace(tense="past")
+    return english.question(clause, ask) + "?", german.question(clause, frage) + "?"
+
+
+def know_what(dice: Dice) -> Sentence:
+    """I do not know where he lives. / Ich weiß nicht, wo er wohnt."""
+    ask, frage = dice.choose((("where", "wo"), ("what", "was"), ("why", "warum")))
+    verbs = (LIVE, LIVE, *verbs_of("work", "sleep", "play")) if ask == "where" else ()
+    if ask == "what":
+        verbs = (*verbs_of("see", "buy", "eat", "read", "need", "find"), WANT)
+    clause = draw_deed(dice, verbs=verbs, negated=False)._replace(time=None, frequency=None)
+    if ask != "why":
+        clause = clause._replace(place=None, object=None, company=None)
+    starts = (("do you know", "weißt du", "?"), ("I do not know", "ich weiß nicht", ""))
+    start = dice.choose((*starts, ("I know", "ich weiß", "")))
+    ours, theirs = english.statement(clause), german.subordinate(clause, frage)
+    return f"{start[0]} {ask} {ours}{start[2]}", f"{start[1]}, {theirs}{start[2]}"
+
+
+def snow(dice: Dice) -> Sentence:
+    """It is snowing. / Es schneit."""
+    clause = Clause(IT, SNOW, dice.choose(("now", "habit", "past")), negated=dice.chance(15))
+    if dice.chance(50):
+        clause = clause._replace(time=dice.choose(times_in(clause.tense)))
+    return as_question_or_statement(dice, clause)
+
+
+WORK = verbs_of("work")
+
+
+def going_to(dice: Dice) -> Sentence:
+    """I am going to buy a car. / Ich werde ein Auto kaufen."""
+    clause = draw_deed(dice, subject=dice.choose((SPEAKER, YOU, None, None)))
+    if clause.verb.simple or clause.verb in WORK:  # "going to work" is also zur Arbeit gehen
+        clause = draw_deed(dice, verbs=verbs_of("sing", "sleep", "cook"), subject=clause.subject)
+    clause = clause._replace(tense="modal", modal=FUTURE, frequency=None, time=None)
+    be, subject = english.ARE[clause.subject.person], clause.subject.english
+    rest = english.infinitive(clause)
+    negation = "not" if clause.negated else ""
+    if dice.chance(20):
+        ours = phrases.join_words(be, subject, negation, "going", rest)
+        return ours + "?", german.question(clause) + "?"
+    return phrases.join_words(subject, be, negation, "going", rest), german.statement(clause)
 
 
 EVERYDAY: tuple[Callable[[Dice], Sentence], ...] = (
@@ -481,21 +346,28 @@ EVERYDAY: tuple[Callable[[Dice], Sentence], ...] = (
     *(opinion,) * 4,
     *(because,) * 4,
     *(know_where,) * 2,
-    *(two_adjectives,) * 4,
-    *(job,) * 3,
+    *(two_adjectives,) * 5,
+    *(job,) * 4,
     *(substance,) * 4,
     *(name,) * 6,
-    *(fixed,) * 5,
+    *(fixed,) * 4,
+    *(greeting,) * 3,
+    *(very,) * 3,
+    *(good,) * 4,
+    *(wish,) * 3,
+    *(well,) * 2,
+    *(for_somebody,) * 2,
+    *(here,) * 2,
+    *(if_,) * 3,
+    *(why,) * 4,
+    *(know_what,) * 3,
+    snow,
+    *(going_to,) * 3,
 )
 
 
 def draw_everyday(dice: Dice) -> Sentence:
-    """One everyday sentence in both languages, with its capital letter and its stop.
-
-    Sometimes each English word has a capital letter, as in titles.
-    """
+    """One everyday sentence in both languages, with its capital letter and its stop."""
     ours, theirs = (text[0].upper() + text[1:] for text in dice.choose(EVERYDAY)(dice))
-    if dice.chance(4):
-        ours = " ".join(word[0].upper() + word[1:] for word in ours.split())
     stop = "" if ours.endswith(("?", "!")) else "."
     return ours + stop, theirs + stop

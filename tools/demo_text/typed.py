@@ -33,6 +33,14 @@ def as_typed(dice: Dice, pair: Sentence) -> Sentence:
     return ours, theirs
 
 
+def as_title(dice: Dice, pair: Sentence) -> Sentence:
+    """The pair; sometimes each English word has a capital letter, as in titles."""
+    ours, theirs = pair
+    if dice.chance(4):
+        ours = " ".join(word[0].upper() + word[1:] for word in ours.split())
+    return ours, theirs
+
+
 def contract(text: str) -> str:
     """The text with short forms: "isn't", "I'm"."""
     for long, short in CONTRACTIONS:

@@ -19,13 +19,14 @@ from functools import cache
 from pathlib import Path
 
 from tools.demo_text.draw import Dice
-from tools.demo_text.everyday import FIXED, draw_everyday
+from tools.demo_text.everyday import draw_everyday
+from tools.demo_text.everyday_basics import FIXED
 from tools.demo_text.plain import draw_plain
 from tools.demo_text.sentences import Sentence, draw_sentence
-from tools.demo_text.typed import as_typed, contract
+from tools.demo_text.typed import as_title, as_typed, contract
 
 VARIED = 40_000
-SIZES = {"train": VARIED + 40_000, "everyday": 30_000, "validation": 500, "test": 1_000}
+SIZES = {"train": VARIED + 40_000, "everyday": 40_000, "validation": 500, "test": 1_000}
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "flaxformer_mt/data/sources/demo"
 HAND_WRITTEN = ROOT / "tests/tools/demo_text/plain_sentences.tsv"
@@ -53,7 +54,8 @@ def make_pair(split: str, index: int, *, seed: int = 0) -> Sentence:
         elif _is_fixed(pair[0]) or (
             split_of(pair[0]) == "train" and words_of(pair[0]) not in hand_written()
         ):
-            return pair if varied else as_typed(dice, pair)
+            typed = pair if varied else as_typed(dice, pair)
+            return as_title(dice, typed) if split == "everyday" else typed
     raise AssertionError("an endless loop ended")
 
 

@@ -37,8 +37,9 @@ def trained() -> Translator:
 @pytest.fixture(scope="module")
 def training_text() -> list[str]:
     """The English training sentences."""
-    lines = lzma.decompress((DIRECTORY / "train.tsv.xz").read_bytes()).decode().splitlines()
-    return [line.split("\t")[0] for line in lines]
+    files = (DIRECTORY / f"{split}.tsv.xz" for split in ("train", "everyday"))
+    lines = [line for file in files for line in lzma.decompress(file.read_bytes()).splitlines()]
+    return [line.decode().split("\t")[0] for line in lines]
 
 
 def documented_sentences() -> dict[str, str]:
