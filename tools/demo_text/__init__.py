@@ -5,5 +5,5 @@
 
 Read `lexicon` (the words), `phrases` (agreement of gender, case and number), `english` and `german`
 (word order and verb forms), `draw` (random choices), `sentences` (varied sentences), `plain` (short
-ones) and `write` (splits and files).
+ones), `everyday` (more constructions, names, fixed phrases) and `write` (splits and files).
 """
