@@ -18,6 +18,7 @@ FASTER = {
     "NUM_STEPS = 600": "NUM_STEPS = 4",
     "ABLATION_STEPS = 200": "ABLATION_STEPS = 2",
     "NUM_STEPS = 120": "NUM_STEPS = 12",
+    '"configs/demo.py", "--data.train.pairs", "demo:train"': '"configs/demo.py"',
     '"configs/demo.py"': (
         '"configs/demo.py", "--data.train.pairs", "demo:train:500", '
         '"--data.validation.pairs", "demo:validation:5", "--data.test.pairs", "demo:test:5", '
