@@ -16,7 +16,7 @@ import pytest
 from flaxformer_mt import prepare
 from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.prepared import beam, preparing, shards
+from flaxformer_mt.data.prepared import beam, job, shards
 from flaxformer_mt.data.prepared.beam import BeamWorkers
 from flaxformer_mt.data.prepared.job import Preparation
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
@@ -95,7 +95,7 @@ def assert_same(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("kind", ["subwords with text", "unknown words"])
 def test_every_file_is_that_of_the_local_engine(config, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(preparing, "BLOCK_SIZE", 32)
+    monkeypatch.setattr(job, "BLOCK_SIZE", 32)
     tokenizer = dataclasses.replace(config.tokenizer, sampling_alpha=0.2)
     if kind == "unknown words":
         # The limit is reached in the second shard, on each side.
@@ -138,7 +138,7 @@ def write_twice(group, folder):
 
 
 def test_repeated_work_and_a_second_start_change_nothing(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(preparing, "BLOCK_SIZE", 32)
+    monkeypatch.setattr(job, "BLOCK_SIZE", 32)
     monkeypatch.setattr(beam, "_GROUP", 3)
     expected = run(config, tmp_path / "local")
     monkeypatch.setattr(beam, "_write", write_twice)

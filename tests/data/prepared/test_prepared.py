@@ -17,7 +17,7 @@ from tiers import slow_after
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import BATCHES
-from flaxformer_mt.data.prepared import preparing
+from flaxformer_mt.data.prepared import job
 from flaxformer_mt.data.prepared.job import Preparation
 from flaxformer_mt.data.prepared.manifest import Manifest
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
@@ -155,7 +155,7 @@ def test_batches_and_report_are_those_of_the_text(config, tmp_path, name):
 
 @pytest.mark.slow
 def test_processes_change_nothing(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(preparing, "BLOCK_SIZE", 64)
+    monkeypatch.setattr(job, "BLOCK_SIZE", 64)
     alone = prepare(config, tmp_path / "alone")
     shared = prepare(config, tmp_path / "shared", num_processes=2)
     assert alone == shared
