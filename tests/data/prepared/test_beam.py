@@ -16,7 +16,7 @@ import pytest
 from flaxformer_mt import prepare
 from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.prepared import beam, job, shards
+from flaxformer_mt.data.prepared import beam, job, preparing, shards
 from flaxformer_mt.data.prepared.beam import BeamWorkers
 from flaxformer_mt.data.prepared.job import Preparation
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
