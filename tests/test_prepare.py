@@ -281,7 +281,6 @@ import resource, sys
 from pathlib import Path
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.pipeline import build_data
-from flaxformer_mt.data.prepared import preparing
 from flaxformer_mt.data.prepared.job import Preparation
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
 from flaxformer_mt.data.sources.corpora import CorpusConfig

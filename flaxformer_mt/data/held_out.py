@@ -1,8 +1,7 @@
 """Held-out text: the validation and test sets, in memory."""
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.sources.blocks import PairStream
-from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus, open_streams
+from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus
 from flaxformer_mt.data.sources.pair import Pair
 
 
@@ -21,9 +20,3 @@ def open_set(config: DataConfig, corpus: CorpusConfig, *, screened: bool = False
         target_language=config.target_language,
         screened=screened,
     )
-
-
-def training_streams(config: DataConfig) -> list[PairStream]:
-    """Returns the training text as streams; see `open_streams`."""
-    languages = config.source_language, config.target_language
-    return open_streams(config.train, config.directory, languages)

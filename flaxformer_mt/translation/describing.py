@@ -71,8 +71,10 @@ def _describe_one(
     flags = None
     if config.flag_faults:
         at_limit = len(hypothesis.tokens) >= request.limit(config)
-        ending = {"at_limit": at_limit, "num_unread": request.num_unread}
-        flags = _flags(request.inputs, text, details, setup, **ending)
+        num_unread = request.num_unread
+        flags = _flags(
+            request.inputs, text, details, setup, at_limit=at_limit, num_unread=num_unread
+        )
     if copies:
         tokens, attention = hypothesis.tokens, details.attention
         text = copy_unknown_words(text, tokens, attention, request.unknown, target)
@@ -128,8 +130,8 @@ def describe_pair(
     elif score.attention is not None:
         details = make_details(example, score, setup.tokenizer)
     if setup.config.flag_faults:
-        text, ending = setup.tokenizer.target.detokenize(tokens), {"num_unread": num_unread}
-        flags = _flags(example.inputs, text, details, setup, at_limit=False, **ending)
+        text = setup.tokenizer.target.detokenize(tokens)
+        flags = _flags(example.inputs, text, details, setup, at_limit=False, num_unread=num_unread)
         result = result._replace(flags=flags)
     return result._replace(details=details) if with_details else result
 

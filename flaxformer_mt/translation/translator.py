@@ -238,8 +238,15 @@ class Translator:
     ) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
         del details
-        given = sentences, prefixes, constraints, target_language, changes
-        setup, _, requests = self._prepare(*given, first_line=first_line, quiet=True)
+        setup, _, requests = self._prepare(
+            sentences,
+            prefixes,
+            constraints,
+            target_language,
+            changes,
+            first_line=first_line,
+            quiet=True,
+        )
         schedule(requests, setup)
 
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:

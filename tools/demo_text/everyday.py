@@ -18,12 +18,14 @@ from tools.demo_text.everyday_basics import (
     WRITE,
     because,
     doing,
+    existence,
     feeling,
     fixed,
     home,
     irregular,
     job,
     know_where,
+    known,
     name,
     opinion,
     said,
@@ -39,11 +41,11 @@ from tools.demo_text.everyday_basics import (
     who_are_you,
 )
 from tools.demo_text.lexicon import (
+    ACCUSATIVE,
     BE,
     DEGREES,
     HAVE,
     LIVING,
-    MODALS,
     NOMINATIVE,
     PLACES,
     PORTABLE,
@@ -71,7 +73,7 @@ from tools.demo_text.phrases import (
     Phrase,
     noun_phrase,
 )
-from tools.demo_text.plain import THESE_ARE, THIS_IS, as_question_or_statement
+from tools.demo_text.plain import THESE_ARE, THIS_IS, WILL, as_question_or_statement
 from tools.demo_text.plain_clauses import (
     COMMANDS,
     OWNERS,
@@ -97,7 +99,6 @@ DAYS = (
     ),
 )
 SNOW = Verb("snow snowed snowing", "schneien schneit geschneit")
-FUTURE = next(modal for modal in MODALS if modal.english == "will")
 HERE = (Adverbial("here", "hier"), Adverbial("here", "hier"), Adverbial("there", "dort"))
 GREETINGS = (
     *(("hello", "hallo"), ("good morning", "guten Morgen"), ("good evening", "guten Abend")),
@@ -178,8 +179,8 @@ def _portion(dice: Dice) -> Phrase:
     hot = drink.english in ("coffee", "tea")
     one, two = (("cup", "cups"), ("glass", "glasses"))[not hot]
     if dice.chance(25):
-        german_ = f"zwei {'Tassen' if hot else 'Gläser'} {drink.german}"
-        return Phrase(f"two {two} of {drink.english}", (german_, german_, german_), definite=False)
+        words = f"zwei {'Tassen' if hot else 'Gläser'} {drink.german}"
+        return Phrase(f"two {two} of {drink.english}", (words, words, words), definite=False)
     words = f"{'eine Tasse' if hot else 'ein Glas'} {drink.german}"
     dative = f"{'einer Tasse' if hot else 'einem Glas'} {drink.german}"
     return Phrase(f"a {one} of {drink.english}", (words, words, dative), definite=False)
@@ -199,7 +200,7 @@ def wish(dice: Dice) -> Sentence:
         return said(dice, clause)
     subject = dice.choose((SPEAKER, SPEAKER, YOU, WE, HE, SHE, dice.choose(EVERYONE)))
     form = ("möchte", "möchte", "möchten", "möchtest")[subject.person]
-    rest = thing.german[1]
+    rest = thing.german[ACCUSATIVE]
     if subject is YOU or dice.chance(15):
         return f"would {subject.english} like {thing.english}?", (
             f"{form} {subject.german[0]} {rest}?"
@@ -235,7 +236,7 @@ def for_somebody(dice: Dice) -> Sentence:
     if dice.chance(70):
         somebody = draw_phrase(dice, dice.choose(nouns_of("family child person")), (THE, *OWNERS))
     ours = phrases.ENGLISH_OBJECT.get(somebody.english, somebody.english)
-    company = Adverbial(f"for {ours}", f"für {somebody.german[1]}")
+    company = Adverbial(f"for {ours}", f"für {somebody.german[ACCUSATIVE]}")
     return said(dice, clause._replace(company=company, place=None))
 
 
@@ -245,11 +246,7 @@ def here(dice: Dice) -> Sentence:
     if dice.chance(40):
         noun = dice.choose(nouns_of(f"{LIVING} {PORTABLE} {PLACES} room"))
         phrase = draw_phrase(dice, noun, (A, A, A, BARE, NO))
-        be = ("is", "are")[phrase.person == 2]
-        rest, words = f"{phrase.english} {place.english}", f"{phrase.german[1]} {place.german}"
-        if dice.chance(50):
-            return f"{be} there {rest}?", f"gibt es {words}?"
-        return f"there {be} {rest}", f"es gibt {words}"
+        return existence(phrase, place, past=False, asked=dice.chance(50))
     verbs = (LIVE, *verbs_of("work", "sleep", "play", "sing", "dance", "cook", "eat"))
     clause = draw_deed(dice, verbs=verbs, subject=dice.choose((SPEAKER, YOU, None)))
     return said(dice, clause._replace(place=place, object=None))
@@ -268,7 +265,7 @@ def if_(dice: Dice) -> Sentence:
         inner = feeling(dice, subject) if dice.chance(50) else rains
         main = draw_deed(dice, subject=subject)._replace(time=None)
         if dice.chance(60):
-            main = main._replace(tense="modal", modal=FUTURE, frequency=None)
+            main = main._replace(tense="modal", modal=WILL, frequency=None)
         elif main.tense == "past":
             main = main._replace(tense="habit")
         ours, theirs = english.statement(main), german.question(main)
@@ -301,10 +298,7 @@ def know_what(dice: Dice) -> Sentence:
     clause = draw_deed(dice, verbs=verbs, negated=False)._replace(time=None, frequency=None)
     if ask != "why":
         clause = clause._replace(place=None, object=None, company=None)
-    starts = (("do you know", "weißt du", "?"), ("I do not know", "ich weiß nicht", ""))
-    start = dice.choose((*starts, ("I know", "ich weiß", "")))
-    ours, theirs = english.statement(clause), german.subordinate(clause, frage)
-    return f"{start[0]} {ask} {ours}{start[2]}", f"{start[1]}, {theirs}{start[2]}"
+    return known(dice, clause, ask, frage)
 
 
 def snow(dice: Dice) -> Sentence:
@@ -323,7 +317,7 @@ def going_to(dice: Dice) -> Sentence:
     clause = draw_deed(dice, subject=dice.choose((SPEAKER, YOU, None, None)))
     if clause.verb.simple or clause.verb in WORK:  # "going to work" is also zur Arbeit gehen
         clause = draw_deed(dice, verbs=verbs_of("sing", "sleep", "cook"), subject=clause.subject)
-    clause = clause._replace(tense="modal", modal=FUTURE, frequency=None, time=None)
+    clause = clause._replace(tense="modal", modal=WILL, frequency=None, time=None)
     be, subject = english.ARE[clause.subject.person], clause.subject.english
     rest = english.infinitive(clause)
     negation = "not" if clause.negated else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from tools.demo_text import english, german, phrases
 from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of
 from tools.demo_text.lexicon import (
+    ACCUSATIVE,
     BE,
     DATIVE,
     FREQUENCIES,
@@ -77,7 +78,7 @@ DRINK = Verb("drink drank drinking", "trinken trinkt getrunken")
 SPEAK = Verb("speak spoke speaking", "sprechen spricht gesprochen")
 LEARN = Verb("learn learned learning", "lernen lernt gelernt")
 LIVE = Verb("live lived living", "wohnen wohnt gewohnt")
-SOURCES = (KNOW, KNOW, KNOW, LOOK_AT, CLEAN, WRITE, COME, COME, SWIM)
+NEW_VERBS = (KNOW, KNOW, KNOW, LOOK_AT, CLEAN, WRITE, COME, COME, SWIM)
 
 
 def verbs_of(*bases: str) -> tuple[Verb, ...]:
@@ -86,10 +87,10 @@ def verbs_of(*bases: str) -> tuple[Verb, ...]:
 
 
 # Verbs whose forms a learner gets wrong: du siehst, hilf, vergiss, ich liebe.
-IRREGULAR = verbs_of("see", "help", "forget", "love", "eat", "read", "give", "see", "need", "find")
+IRREGULAR = verbs_of("see", "help", "forget", "love", "eat", "read", "give", "need", "find")
 FORGET = verbs_of("forget")
 WILLING = FORGET + verbs_of(
-    "help", "forget", "eat", "read", "give", "take", "bring", "wait", "open", "close"
+    "help", "forget", "eat", "read", "give", "bring", "wait", "open", "close"
 )
 MOTION = (*verbs_of("go", "drive", "run"), COME)
 
@@ -97,13 +98,18 @@ MOTION = (*verbs_of("go", "drive", "run"), COME)
 def said(dice: Dice, clause: Clause) -> Sentence:
     """A statement, a question or a command."""
     if clause.subject is YOU and not clause.verb.simple and dice.chance(40):
-        clause = clause._replace(tense="habit", modal=None, time=None, frequency=None)
-        mark = "!" if dice.chance(40) else ""
-        ours, theirs = english.imperative(clause), german.imperative(clause)
-        if dice.chance(20):
-            ours, theirs = f"please {ours}", f"bitte {theirs}"
-        return ours + mark, theirs + mark
+        return commanded(dice, clause._replace(tense="habit", modal=None))
     return as_question_or_statement(dice, clause)
+
+
+def commanded(dice: Dice, clause: Clause) -> Sentence:
+    """Please help us! / Bitte hilf uns!"""
+    clause = clause._replace(time=None, frequency=None)
+    mark = "!" if dice.chance(40) else ""
+    ours, theirs = english.imperative(clause), german.imperative(clause)
+    if dice.chance(20):
+        ours, theirs = f"please {ours}", f"bitte {theirs}"
+    return ours + mark, theirs + mark
 
 
 def doing(dice: Dice, verbs: tuple[Verb, ...], object_: Phrase | None = None) -> Clause:
@@ -117,7 +123,7 @@ def doing(dice: Dice, verbs: tuple[Verb, ...], object_: Phrase | None = None) ->
 
 def verb(dice: Dice) -> Sentence:
     """Do you know her? Clean the kitchen! / Kennst du sie? Putz die Küche!"""
-    return said(dice, doing(dice, SOURCES))
+    return said(dice, doing(dice, NEW_VERBS))
 
 
 def irregular(dice: Dice) -> Sentence:
@@ -125,12 +131,7 @@ def irregular(dice: Dice) -> Sentence:
     if dice.chance(40):
         verb_ = dice.choose(WILLING)
         negated = dice.chance(60 if verb_ in FORGET else 30)
-        clause = complete(dice, Clause(YOU, verb_, "habit", negated=negated))
-        clause = clause._replace(time=None, frequency=None)
-        ours, theirs = english.imperative(clause), german.imperative(clause)
-        mark = "!" if dice.chance(40) else ""
-        please = dice.chance(20)
-        return ("please " * please + ours + mark), ("bitte " * please + theirs + mark)
+        return commanded(dice, complete(dice, Clause(YOU, verb_, "habit", negated=negated)))
     clause = doing(dice, IRREGULAR)
     if clause.subject is YOU and dice.chance(50):
         return english.question(clause) + "?", german.question(clause) + "?"
@@ -147,7 +148,7 @@ def that(dice: Dice) -> Sentence:
         ask, frage = dice.choose((("who is", "wer ist"), ("what is", "was ist")))
         return f"{ask} that?", f"{frage} das?"
     person = kind < 6
-    noun = dice.choose(nouns_of(f"{PEOPLE}")) if person else noun
+    noun = dice.choose(nouns_of(PEOPLE)) if person else noun
     determiners = (THAT, THAT, THIS, THE) if person else (THAT,)
     phrase = draw_phrase(dice, noun, determiners)
     if person:
@@ -242,12 +243,18 @@ def there_is(dice: Dice) -> Sentence:
     noun = dice.choose(nouns_of(f"{LIVING} {PORTABLE} food {TRANSPORT} device furniture"))
     phrase = draw_phrase(dice, noun, (A, A, A, A, BARE, BARE, NO, *QUANTITIES))
     place = draw_spot(dice) if dice.chance(60) else _situation(dice)
-    past, plural = dice.chance(20), phrase.person == 2
+    return existence(phrase, place, past=dice.chance(20), asked=dice.chance(25))
+
+
+def existence(phrase: Phrase, place: Adverbial, *, past: bool, asked: bool) -> Sentence:
+    """Is there a dog in the garden? / Gibt es einen Hund im Garten?"""
+    plural, gibt = phrase.person == 2, "gab" if past else "gibt"
     be = (("was", "were") if past else ("is", "are"))[plural]
-    rest, words = f"{phrase.english} {place.english}", f"{phrase.german[1]} {place.german}"
-    if dice.chance(25):
-        return f"{be} there {rest}?", f"{'gab' if past else 'gibt'} es {words}?"
-    return f"there {be} {rest}", f"es {'gab' if past else 'gibt'} {words}"
+    ours = f"{phrase.english} {place.english}"
+    theirs = f"{phrase.german[ACCUSATIVE]} {place.german}"
+    if asked:
+        return f"{be} there {ours}?", f"{gibt} es {theirs}?"
+    return f"there {be} {ours}", f"es {gibt} {theirs}"
 
 
 def sometimes(dice: Dice) -> Sentence:
@@ -298,15 +305,22 @@ def know_where(dice: Dice) -> Sentence:
     ask, frage = dice.choose((("where", "wo"), ("where", "wo"), ("who", "wer")))
     kinds = PEOPLE if ask == "who" else f"{LIVING} {PORTABLE} {TRANSPORT}"
     inner = Clause(draw_somebody(dice, kinds), BE, dice.choose(("now", "now", "past")))
-    ours, theirs = english.statement(inner), german.subordinate(inner, frage)
-    start = dice.choose(
+    return known(dice, inner, ask, frage)
+
+
+def known(dice: Dice, inner: Clause, ask: str, frage: str) -> Sentence:
+    """The clause after "do you know where" or the like; `frage` is the German question word."""
+    ours, theirs, mark = dice.choose(
         (
             ("do you know", "weißt du", "?"),
             ("I do not know", "ich weiß nicht", ""),
             ("I know", "ich weiß", ""),
         )
     )
-    return f"{start[0]} {ask} {ours}{start[2]}", f"{start[1]}, {theirs}{start[2]}"
+    return (
+        f"{ours} {ask} {english.statement(inner)}{mark}",
+        f"{theirs}, {german.subordinate(inner, frage)}{mark}",
+    )
 
 
 def two_adjectives(dice: Dice) -> Sentence:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.held_out import training_streams
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
     Manifest,
@@ -16,6 +15,7 @@ from flaxformer_mt.data.prepared.manifest import (
     files_of,
     read_json,
     settings_of,
+    training_streams,
 )
 from flaxformer_mt.data.sources.blocks import PairStream, num_text_bytes
 from flaxformer_mt.data.sources.pair import Pair

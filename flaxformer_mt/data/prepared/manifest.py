@@ -11,6 +11,7 @@ from typing import Any
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.report import Side, SplitCounts
 from flaxformer_mt.data.sources.blocks import PairStream
+from flaxformer_mt.data.sources.corpora import open_streams
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.selection import source_lines
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
@@ -155,6 +156,12 @@ def setting_changes(before: Any, now: Any, name: str = "data") -> list[str]:
     if name.startswith("data.exclude."):
         return [f"the lines that data.exclude drops (of {name.rpartition('.')[2]}) have changed"]
     return [f"{name} was {before!r} and is now {now!r}"]
+
+
+def training_streams(config: DataConfig) -> list[PairStream]:
+    """Returns the training text as streams; see `open_streams`."""
+    languages = config.source_language, config.target_language
+    return open_streams(config.train, config.directory, languages)
 
 
 def files_of(config: DataConfig, streams: Sequence[PairStream]) -> list[Path]:

@@ -20,7 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.held_out import read_pairs, training_streams
+from flaxformer_mt.data.held_out import read_pairs
 from flaxformer_mt.data.prepared.job import Job, Preparation
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
@@ -33,6 +33,7 @@ from flaxformer_mt.data.prepared.manifest import (
     setting_changes,
     settings_of,
     state_changes,
+    training_streams,
     write_json,
 )
 from flaxformer_mt.data.prepared.reader import check_whole, fingerprint_shards

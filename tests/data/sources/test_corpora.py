@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.held_out import training_streams
+from flaxformer_mt.data.prepared.manifest import training_streams
 from flaxformer_mt.data.sources import registry
 from flaxformer_mt.data.sources.corpora import (
     Corpus,
