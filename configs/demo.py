@@ -8,12 +8,12 @@ than several.
 
 Score on the held-out pairs, with beam 4 and the mean of the last 5 checkpoints:
 
-    BLEU 97.86   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+    BLEU 97.26   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 
     python -m tools.demo_text.check --workdir runs/demo
 
 This command translates 200 hand-written short sentences and the examples of the documentation, and
-prints the mistakes. 198 of the 200 sentences were correct.
+prints the mistakes. 196 of the 200 sentences were correct.
 """
 
 import dataclasses
@@ -39,10 +39,10 @@ config = Config(
     ),
     model=dataclasses.replace(preset("tiny"), dropout=0.0),
     training=TrainingConfig(
-        num_steps=1500,
+        num_steps=1300,
         learning_rate=4e-3,
         warmup_steps=300,
-        validate_every=750,
+        validate_every=650,
         validation_beam_size=4,
         validation_pairs=200,
         checkpoint_every=50,
