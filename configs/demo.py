@@ -2,18 +2,23 @@
 
     python -m flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
-An epoch has 1,134 batches, so training sees each of the 120,000 pairs once or twice. It needs no
-dropout. A row of a batch holds several pairs: all batches have one shape, which compiles sooner
-than several.
+An epoch has 628 batches: training sees nearly one epoch, with more of the everyday sentences than
+their share. It needs no dropout. A row of a batch holds several pairs: all batches have one shape,
+which compiles sooner than several.
+
+Muon and the cosine schedule are as in configs/multi30k_en_de.py. On an earlier version of the text,
+Adam (1,200 updates of 1,024 tokens, learning rate 5e-3) reached 95.7 BLEU in the same time, Muon
+97.6.
 
 Score on the held-out pairs, with beam 4 and the mean of the last 5 checkpoints:
 
-    BLEU 97.26   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+    BLEU 97.51   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 
     python -m tools.demo_text.check --workdir runs/demo
 
-This command translates 200 hand-written short sentences and the examples of the documentation, and
-prints the mistakes. 196 of the 200 sentences were correct.
+This command translates hand-written short sentences and the examples of the documentation, and
+prints the mistakes. All 200 sentences of the first list were correct. The text was improved with
+this list. 177 of 200 other sentences, which were written later, were correct.
 """
 
 import dataclasses
@@ -28,24 +33,26 @@ from flaxformer_mt.translation.config import DecodingConfig
 
 config = Config(
     data=DataConfig(
-        train=CorpusConfig(pairs=("demo:train", "demo:everyday")),
+        train=CorpusConfig(pairs=("demo:train", "demo:everyday"), weights=(0.8, 1.2)),
         validation=CorpusConfig(pairs=("demo:validation",)),
         test=CorpusConfig(pairs=("demo:test",)),
-        tokenizer=TokenizerConfig(vocab_size=2000, max_lines=0),
+        tokenizer=TokenizerConfig(vocab_size=3000, max_lines=0),
         max_source_length=64,
         max_target_length=64,
-        tokens_per_batch=1024,
+        tokens_per_batch=2048,
         batching="pack",
     ),
     model=dataclasses.replace(preset("tiny"), dropout=0.0),
     training=TrainingConfig(
-        num_steps=1300,
-        learning_rate=4e-3,
-        warmup_steps=300,
-        validate_every=650,
+        num_steps=600,
+        optimizer="muon",
+        learning_rate=7e-3,
+        warmup_steps=100,
+        schedule="cosine",
+        validate_every=300,
         validation_beam_size=4,
         validation_pairs=200,
-        checkpoint_every=50,
+        checkpoint_every=25,
         average_last=5,
     ),
     decoding=DecodingConfig(beam_size=4),

@@ -3,9 +3,10 @@
     python -m tools.demo_text.check --workdir runs/demo
 
 The sentences are in `tests/tools/demo_text`. `plain_sentences.tsv` has short ones, written by hand
-as learners type them; none is in the training text. `shown_sentences.tsv` has the examples in
-README, docs and notebooks. A line is an English sentence and its right translations, separated by
-tabs.
+as learners type them; none is in the training text. `other_sentences.tsv` has more of them, by
+somebody who knew the words of the training text, but not its sentences; it contains a tenth of
+them. `shown_sentences.tsv` has the examples in README, docs and notebooks. A line is an English
+sentence and its right translations, separated by tabs.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--workdir", default="runs/demo")
     translator = Translator.load(parser.parse_args().workdir)
-    for name in ("plain_sentences.tsv", "shown_sentences.tsv"):
+    for name in ("plain_sentences.tsv", "other_sentences.tsv", "shown_sentences.tsv"):
         sentences = read_sentences(name)
         mistakes = find_mistakes(translator, sentences)
         for english, text in mistakes.items():

@@ -45,9 +45,10 @@ T = TypeVar("T")
 class Dice:
     """Choices read off one large random number, digit by digit, each to its own base."""
 
-    def __init__(self, seed: str) -> None:
-        # 512 bits: more than the choices of the longest sentence use up.
-        self._number = int.from_bytes(blake2b(seed.encode()).digest(), "little")
+    def __init__(self, seed: str, blocks: int = 1) -> None:
+        # A block has 512 bits. The choices of a sentence must not use up all of them.
+        digests = [blake2b((seed + " more" * i).encode()).digest() for i in range(blocks)]
+        self._number = int.from_bytes(b"".join(digests), "little")
 
     def choose(self, options: tuple[T, ...]) -> T:
         """One of the options, all equally likely; repeat one to make it likelier."""

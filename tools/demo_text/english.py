@@ -7,6 +7,22 @@ from tools.demo_text.lexicon import BE, Verb
 from tools.demo_text.phrases import ENGLISH_OBJECT, Clause, join_words
 
 ARE = ("am", "is", "are", "are")
+# Verbs before "to" and an infinitive, as modals: their base, third person and, in the past, past.
+BEFORE_TO = {
+    "want": ("want", "wants", ""),
+    "like": ("like", "likes", ""),
+    "have": ("have", "has", ""),
+    "wanted": ("want", "", "wanted"),
+    "had": ("have", "", "had"),
+}
+PARTICIPLES = {
+    word.split()[0]: word.split()[1]
+    for word in (
+        *("see seen", "forget forgotten", "draw drawn", "eat eaten", "give given", "show shown"),
+        *("sing sung", "fall fallen", "come come", "go gone", "drive driven", "run run"),
+        *("know known", "write written", "swim swum", "drink drunk", "speak spoken", "do done"),
+    )
+}
 WERE = ("was", "was", "were", "were")
 
 
@@ -46,16 +62,27 @@ def _group(clause: Clause, inverted: bool) -> VerbGroup:
     """The verb with the auxiliary that tense, negation and question ask for."""
     person, tense = clause.subject.person, clause.tense
     be = (WERE if tense == "past" else ARE)[person]
-    if clause.verb is BE:
-        return VerbGroup(be, "", "")
     forms = verb_forms(clause.verb)
-    if clause.modal and clause.modal.english != "want":
+    infinitive = f"to {forms.base} {forms.particle}".rstrip()
+    if tense == "going":
+        return VerbGroup(be, "going", infinitive)
+    if clause.verb is BE and not clause.modal:
+        return VerbGroup(be, "", "")
+    if tense == "was":
+        return VerbGroup(WERE[person], forms.progressive, forms.particle)
+    if tense == "perfect":
+        participle = PARTICIPLES.get(forms.base, forms.past)
+        return VerbGroup("has" if person == 1 else "have", participle, forms.particle)
+    if clause.modal and clause.modal.english == "would like":
+        return VerbGroup("would", "like", infinitive)
+    if clause.modal and clause.modal.english not in BEFORE_TO:
         return VerbGroup(clause.modal.english, forms.base, forms.particle)
     if tense == "now" and not clause.verb.simple:
         return VerbGroup(be, forms.progressive, forms.particle)
     main, third, past, particle = forms.base, forms.third, forms.past, forms.particle
     if clause.modal:  # "want to" is a verb like others: "does not want to open"
-        main, third, particle = "want", "wants", f"to {forms.base} {forms.particle}".rstrip()
+        main, third, past = BEFORE_TO[clause.modal.english]
+        particle, tense = infinitive, "past" if past else tense
     # Do-support: only negation and inversion need the auxiliary. Else the verb shows the tense.
     if clause.negated or inverted:
         do = "did" if tense == "past" else ("do", "does", "do", "do")[person]

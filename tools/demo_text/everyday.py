@@ -12,6 +12,7 @@ from tools.demo_text.everyday_basics import (
     DRINKS,
     FOODS,
     LIVE,
+    SNOW,
     SOMEONE,
     SWIM,
     THAT_IS,
@@ -40,6 +41,7 @@ from tools.demo_text.everyday_basics import (
     where,
     who_are_you,
 )
+from tools.demo_text.free_sentences import free
 from tools.demo_text.lexicon import (
     ACCUSATIVE,
     BE,
@@ -55,7 +57,6 @@ from tools.demo_text.lexicon import (
     Adjective,
     Adverbial,
     Noun,
-    Verb,
 )
 from tools.demo_text.phrases import (
     BARE,
@@ -98,16 +99,23 @@ DAYS = (
         Noun("time", "morning", "", "m", "Morgen", ""),
     ),
 )
-SNOW = Verb("snow snowed snowing", "schneien schneit geschneit")
 HERE = (Adverbial("here", "hier"), Adverbial("here", "hier"), Adverbial("there", "dort"))
 GREETINGS = (
     *(("hello", "hallo"), ("good morning", "guten Morgen"), ("good evening", "guten Abend")),
     *(("good night", "gute Nacht"), ("goodbye", "auf Wiedersehen"), ("thank you", "danke")),
-    *(("thanks", "danke"), ("I am sorry", "es tut mir leid")),
+    *(("thanks", "danke"), ("I am sorry", "es tut mir leid"), ("good luck", "viel Glück")),
+    *(("happy birthday", "alles Gute zum Geburtstag"), ("have fun", "viel Spaß")),
+    ("see you tomorrow", "bis morgen"),
 )
 OPENERS = (
     *(("excuse me", "Entschuldigung"), ("excuse me", "Entschuldigung"), ("hello", "hallo")),
-    *(("yes", "ja"), ("no", "nein"), ("I am sorry", "es tut mir leid"), ("thank you", "danke")),
+    *(
+        ("yes", "ja"),
+        ("no", "nein"),
+        ("of course", "natürlich"),
+        ("I am sorry", "es tut mir leid"),
+        ("thank you", "danke"),
+    ),
 )
 EVERYONE = (*SOMEONE, *NAME_PHRASES, *NAME_PHRASES)
 
@@ -343,8 +351,8 @@ EVERYDAY: tuple[Callable[[Dice], Sentence], ...] = (
     *(two_adjectives,) * 5,
     *(job,) * 4,
     *(substance,) * 4,
-    *(name,) * 6,
-    *(fixed,) * 4,
+    *(name,) * 8,
+    *(fixed,) * 12,
     *(greeting,) * 3,
     *(very,) * 3,
     *(good,) * 4,
@@ -357,6 +365,7 @@ EVERYDAY: tuple[Callable[[Dice], Sentence], ...] = (
     *(know_what,) * 3,
     snow,
     *(going_to,) * 3,
+    *(free,) * 100,
 )
 
 

@@ -77,6 +77,7 @@ SWIM = Verb("swim swam swimming", "schwimmen schwimmt geschwommen", perfect="sei
 DRINK = Verb("drink drank drinking", "trinken trinkt getrunken")
 SPEAK = Verb("speak spoke speaking", "sprechen spricht gesprochen")
 LEARN = Verb("learn learned learning", "lernen lernt gelernt")
+SNOW = Verb("snow snowed snowing", "schneien schneit geschneit")
 LIVE = Verb("live lived living", "wohnen wohnt gewohnt")
 NEW_VERBS = (KNOW, KNOW, KNOW, LOOK_AT, CLEAN, WRITE, COME, COME, SWIM)
 
@@ -196,7 +197,8 @@ SITUATIONS = (  # English, German, kinds of nouns
 IN_THINGS = ("bag", "cup", "glass")
 
 
-def _situation(dice: Dice) -> Adverbial:
+def draw_situation(dice: Dice) -> Adverbial:
+    """On, under, behind or in a thing."""
     ours, theirs, kinds = dice.choose(SITUATIONS)
     nouns = nouns_of(kinds)
     if ours == "in":
@@ -226,7 +228,7 @@ def where(dice: Dice) -> Sentence:
         subject, place = draw_somebody(dice), dice.choose(AT)
     else:
         kinds = dice.choose((LIVING, f"{PORTABLE} food device {TRANSPORT}"))
-        subject, place = draw_somebody(dice, kinds), _situation(dice)
+        subject, place = draw_somebody(dice, kinds), draw_situation(dice)
     clause = Clause(subject, BE, tense, negated=negated, place=place)
     return as_question_or_statement(dice, clause)
 
@@ -242,7 +244,7 @@ def there_is(dice: Dice) -> Sentence:
     """There is a dog in the garden. / Es gibt einen Hund im Garten."""
     noun = dice.choose(nouns_of(f"{LIVING} {PORTABLE} food {TRANSPORT} device furniture"))
     phrase = draw_phrase(dice, noun, (A, A, A, A, BARE, BARE, NO, *QUANTITIES))
-    place = draw_spot(dice) if dice.chance(60) else _situation(dice)
+    place = draw_spot(dice) if dice.chance(60) else draw_situation(dice)
     return existence(phrase, place, past=dice.chance(20), asked=dice.chance(25))
 
 

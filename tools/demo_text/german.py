@@ -51,7 +51,7 @@ def _brackets(clause: Clause) -> tuple[str, str]:
     """
     person = clause.subject.person
     forms = verb_forms(clause.verb)
-    if clause.verb is BE:
+    if clause.verb is BE and not clause.modal:
         return (WAR if clause.tense == "past" else SEIN)[person], ""
     if clause.modal:
         return clause.modal.german[person], forms.prefix + forms.infinitive

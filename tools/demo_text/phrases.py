@@ -44,7 +44,8 @@ class Clause(NamedTuple):
     subject: Phrase
     verb: Verb
     tense: str
-    """past, now (English progressive), habit (English simple present) or modal."""
+    """past, now (English progressive), habit (English simple present) or modal; in English also
+    was ("was seeing"), perfect ("has seen") and going ("is going to see")."""
     modal: Modal | None = None
     negated: bool = False
     recipient: Phrase | None = None

@@ -59,10 +59,10 @@ def statement(dice: Dice) -> Sentence:
     """The cat sings. / Die Katze singt."""
     clause = draw_deed(dice)
     fronted = clause.time is not None and dice.chance(25)
-    return english.statement(_given_to(dice, clause), fronted), german.statement(clause, fronted)
+    return english.statement(given_to(dice, clause), fronted), german.statement(clause, fronted)
 
 
-def _given_to(dice: Dice, clause: Clause) -> Clause:
+def given_to(dice: Dice, clause: Clause) -> Clause:
     """The clause for English, where a recipient may follow: "gives the book to Anna"."""
     to = clause.recipient
     if to is None or clause.object is None:
@@ -76,7 +76,7 @@ def _given_to(dice: Dice, clause: Clause) -> Clause:
 def question(dice: Dice) -> Sentence:
     """Does the dog sleep? / Schläft der Hund?"""
     clause = draw_deed(dice, subject=YOU if dice.chance(25) else None)
-    return english.question(_given_to(dice, clause)) + "?", german.question(clause) + "?"
+    return english.question(given_to(dice, clause)) + "?", german.question(clause) + "?"
 
 
 def question_word(dice: Dice) -> Sentence:
@@ -210,7 +210,7 @@ def command(dice: Dice) -> Sentence:
         word = dice.choose(MANNERS)
         predicate = Adverbial(word.english, word.german)
         clause = Clause(YOU, BE, "now", negated=negated, predicate=predicate)
-    ours, theirs = english.imperative(_given_to(dice, clause)), german.imperative(clause)
+    ours, theirs = english.imperative(given_to(dice, clause)), german.imperative(clause)
     please = dice.choose(tuple(range(10)))
     if please == 0:
         ours, theirs = f"please {ours}", f"bitte {theirs}"

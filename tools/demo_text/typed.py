@@ -16,6 +16,15 @@ CONTRACTIONS = (
 )
 
 
+MORE_CONTRACTIONS = (
+    *((f"{verb} not", f"{verb}n't") for verb in ("has", "have", "would", "could", "must")),
+    *((f"{who} will", f"{who}'ll") for who in ("I", "you", "he", "she", "it", "we", "they")),
+    *((f"{who} is", f"{who}'s") for who in ("that", "there")),
+    *((f"{who} would like", f"{who}'d like") for who in ("I", "you", "he", "she", "we", "they")),
+    *(("let us", "let's"), ("how is", "how's")),
+)
+
+
 def as_typed(dice: Dice, pair: Sentence) -> Sentence:
     """The pair as somebody in a hurry types it: contracted, in small letters, without stops.
 
@@ -41,9 +50,17 @@ def as_title(dice: Dice, pair: Sentence) -> Sentence:
     return ours, theirs
 
 
-def contract(text: str) -> str:
+def contract_more(dice: Dice, pair: Sentence) -> Sentence:
+    """The pair; often with the short forms that `as_typed` does not make: "I'll", "that's"."""
+    ours, theirs = pair
+    if dice.chance(55):
+        ours = contract(ours, MORE_CONTRACTIONS)
+    return ours, theirs
+
+
+def contract(text: str, contractions: tuple[tuple[str, str], ...] = CONTRACTIONS) -> str:
     """The text with short forms: "isn't", "I'm"."""
-    for long, short in CONTRACTIONS:
+    for long, short in contractions:
         text = re.sub(rf"\b{long}\b", short, text)
         text = re.sub(rf"\b{long.capitalize()}\b", short.capitalize(), text)
     return text

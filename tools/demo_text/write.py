@@ -23,10 +23,10 @@ from tools.demo_text.everyday import draw_everyday
 from tools.demo_text.everyday_basics import FIXED
 from tools.demo_text.plain import draw_plain
 from tools.demo_text.sentences import Sentence, draw_sentence
-from tools.demo_text.typed import as_title, as_typed, contract
+from tools.demo_text.typed import MORE_CONTRACTIONS, as_title, as_typed, contract, contract_more
 
 VARIED = 40_000
-SIZES = {"train": VARIED + 40_000, "everyday": 40_000, "validation": 500, "test": 1_000}
+SIZES = {"train": VARIED + 40_000, "everyday": 60_000, "validation": 500, "test": 1_000}
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "flaxformer_mt/data/sources/demo"
 HAND_WRITTEN = ROOT / "tests/tools/demo_text/plain_sentences.tsv"
@@ -44,7 +44,7 @@ def make_pair(split: str, index: int, *, seed: int = 0) -> Sentence:
     if split not in SIZES:
         raise ValueError(f"the splits are {', '.join(SIZES)}; got {split!r}.")
     for attempt in itertools.count():
-        dice = Dice(f"{seed} {split} {index} {attempt}")
+        dice = Dice(f"{seed} {split} {index} {attempt}", blocks=4 if split == "everyday" else 1)
         varied = split != "everyday" and index < VARIED
         draw = draw_sentence if varied else draw_everyday if split == "everyday" else draw_plain
         pair = draw(dice)
@@ -54,6 +54,8 @@ def make_pair(split: str, index: int, *, seed: int = 0) -> Sentence:
         elif pair[0].rstrip(".!").lower() in _FIXED or (
             split_of(pair[0]) == "train" and words_of(pair[0]) not in hand_written()
         ):
+            if split == "everyday":
+                pair = contract_more(dice, pair)
             typed = pair if varied else as_typed(dice, pair)
             return as_title(dice, typed) if split == "everyday" else typed
     raise AssertionError("an endless loop ended")
@@ -71,7 +73,7 @@ def hand_written() -> frozenset[str]:
 
 def words_of(english: str) -> str:
     """Returns the sentence without what `as_typed` changes: small letters, contracted, no stop."""
-    return contract(english).lower().rstrip(".?!").replace(",", "")
+    return contract(contract(english), MORE_CONTRACTIONS).lower().rstrip(".?!").replace(",", "")
 
 
 def split_of(english: str) -> str:

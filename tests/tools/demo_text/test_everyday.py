@@ -29,12 +29,20 @@ TRANSLATIONS = {
     "I do not know where he lives.": "Ich weiß nicht, wo er wohnt.",
     "Why are you sad?": "Warum bist du traurig?",
     "It was a good day.": "Es war ein guter Tag.",
+    "He will be happy.": "Er wird glücklich sein.",
+    "She is asleep.": "Sie schläft.",
+    "What did he say?": "Was hat er gesagt?",
+    "I have to sleep.": "Ich muss schlafen.",
+    "How is she?": "Wie geht es ihr?",
+    "They are tired and hungry.": "Sie sind müde und hungrig.",
+    "Will you be here?": "Wirst du hier sein?",
+    "Be careful!": "Sei vorsichtig!",
 }
 
 
 @pytest.fixture(scope="module")
 def drawn() -> list[tuple[str, str]]:
-    return [draw_everyday(Dice(f"everyday {index}")) for index in range(30_000)]
+    return [draw_everyday(Dice(f"everyday {index}", blocks=4)) for index in range(30_000)]
 
 
 def test_sentences_are_translated_as_by_hand(drawn) -> None:
@@ -80,7 +88,7 @@ def test_two_adjectives_have_the_same_ending(determiner, word, plural, ours, the
 
 @pytest.mark.parametrize("draw", dict.fromkeys(EVERYDAY), ids=lambda draw: draw.__name__)
 def test_every_kind_draws_many_sentences(draw) -> None:
-    found = {draw(Dice(f"{draw.__name__} {index}")) for index in range(300)}
+    found = {draw(Dice(f"{draw.__name__} {index}", blocks=4)) for index in range(300)}
     assert len(found) >= (12 if draw.__name__ in ("who_are_you", "snow") else 60)
 
 
