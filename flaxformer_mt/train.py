@@ -313,7 +313,9 @@ def show_result(run: Run, workdir: str) -> None:
             )
         print_from_first(f"\nheld-out ({held_out}, {len(pairs):,} pairs): {score}")
         if jax.process_count() == 1:
-            pictures = save_pictures(workdir, translator, example)
+            # With a known translation, no search is compiled for a single sentence.
+            known = {sample.source: sample.translation for sample in samples}
+            pictures = save_pictures(workdir, translator, example, known.get(example))
             print("".join(f"picture: {path}\n" for path in pictures), end="")
     python, quoted = f"{quote(sys.executable)} -m flaxformer_mt", quote(workdir)
     print_from_first(

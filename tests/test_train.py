@@ -95,6 +95,10 @@ def test_pictures_of_a_run_with_odd_sentences(uninterrupted, tmp_path):
         (workdir / f"{name}.png").unlink(missing_ok=True)
     assert [path.name for path in save_pictures(workdir, translator, too_long)] == ["loss.png"]
     assert {path.name for path in workdir.glob("*.png")} == {"loss.png"}
+    with pytest.MonkeyPatch.context() as patch:  # a known translation is not searched again
+        patch.setattr(translator, "translate", None)
+        names = [path.name for path in save_pictures(workdir, translator, "dog", "Hund")]
+        assert names == ["loss.png", "attention.png"]
     with pytest.MonkeyPatch.context() as patch:  # installed, but it fails on import
         patch.setitem(sys.modules, "matplotlib.figure", None)
         assert save_pictures(workdir, translator, "dog") == ()

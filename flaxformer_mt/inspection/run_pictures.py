@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def save_pictures(workdir: PathLike, translator: Translator, sentence: str) -> tuple[AnyPath, ...]:
+def save_pictures(
+    workdir: PathLike, translator: Translator, sentence: str, translation: str | None = None
+) -> tuple[AnyPath, ...]:
     """Writes loss.png and attention.png to `workdir`; returns their paths.
 
     Without Matplotlib (the extra [plots]) it writes and returns nothing.
@@ -24,6 +26,7 @@ def save_pictures(workdir: PathLike, translator: Translator, sentence: str) -> t
       translator: its model.
       sentence: the source text. The figure has the source attention of the last decoder layer. A
         sentence that is too long for the model gets none.
+      translation: the translation of `sentence`; None = translate it.
     """
     try:
         figure_class()
@@ -32,7 +35,8 @@ def save_pictures(workdir: PathLike, translator: Translator, sentence: str) -> t
     last_layer = translator.model.config.num_decoder_layers - 1
     figures = {"loss.png": draw_loss(workdir)}
     with contextlib.suppress(ValueError):  # the sentence is longer than the model reads
-        figures["attention.png"] = draw_attention(capture(translator, sentence), layer=last_layer)
+        maps = capture(translator, sentence, translation)
+        figures["attention.png"] = draw_attention(maps, layer=last_layer)
     for name, figure in figures.items():
         picture = io.BytesIO()
         figure.savefig(picture)
