@@ -3,7 +3,7 @@
     python -m flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
 An epoch has 628 batches, with more of the everyday sentences than their share. It needs no dropout.
-A row of a batch holds several pairs: all batches have one shape, which compiles sooner than several.
+A row of a batch holds several pairs: all batches have one shape, so one program is compiled.
 
 Muon and the cosine schedule are as in configs/multi30k_en_de.py. On an earlier version of the text,
 Adam (1,200 updates of 1,024 tokens, learning rate 5e-3) reached 95.7 BLEU in the same time, Muon
