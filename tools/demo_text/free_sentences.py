@@ -110,24 +110,32 @@ def question(dice: Dice) -> Sentence:
     if ours.negated and dice.chance(70):
         return _contracted(english.question(ours)) + "?", german.question(theirs) + "?"
     if dice.chance(6):
-        verb = dice.choose((HAVE, HAVE, *verbs_of("need", "buy", "see", "eat"), WANT))
-        kinds = verb.objects or f"family animal {PORTABLE} food"
-        nouns = (*DRINKS, *FOODS, *(noun for noun in nouns_of(kinds) if noun.english_plural))
-        noun = dice.choose(nouns if verb is not verbs_of("see")[0] else nouns[8:])
-        thing = noun_phrase(ANY, None, noun, bool(noun.english_plural))
-        asked = subject if subject is not None else subject_of(dice)
-        clause = Clause(asked, verb, dice.choose(("habit", "past")), object=thing)
-        return english.question(clause) + "?", german.question(clause) + "?"
+        return _any(dice, subject)
     return english.question(ours) + "?", german.question(theirs) + "?"
+
+
+def _any(dice: Dice, subject: Phrase | None) -> Sentence:
+    """Do you have any milk? / Hast du Milch?"""
+    verb = dice.choose((HAVE, HAVE, *verbs_of("need", "buy", "see", "eat"), WANT))
+    kinds = verb.objects or f"family animal {PORTABLE} food"
+    substances = () if verb in verbs_of("see") else (*DRINKS, *FOODS)
+    noun = dice.choose((*substances, *(n for n in nouns_of(kinds) if n.english_plural)))
+    thing = noun_phrase(ANY, None, noun, bool(noun.english_plural))
+    asked = subject if subject is not None else subject_of(dice)
+    clause = Clause(asked, verb, dice.choose(("habit", "past")), object=thing)
+    return english.question(clause) + "?", german.question(clause) + "?"
+
+
+QUESTION_WORDS = (
+    *(("why", "warum"), ("why", "warum"), ("when", "wann"), ("when", "wann"), ("where", "wo")),
+    *(("what", "was"), ("what", "was"), ("who", "wer")),
+)
 
 
 def question_word(dice: Dice) -> Sentence:
     """Why are you so sad? What did he say? When will she be back? / ..."""
     subject = dice.choose((YOU, YOU, None, None, None))
-    ask, frage = dice.choose(
-        (*(("why", "warum"), ("why", "warum"), ("when", "wann"), ("when", "wann")),)
-        + (*(("where", "wo"), ("what", "was"), ("what", "was"), ("who", "wer")),)
-    )
+    ask, frage = dice.choose(QUESTION_WORDS)
     if ask in ("why", "when"):
         both = clause_of(dice, subject, negated=ask == "why" and dice.chance(20))
         both = both.replace(time=None)

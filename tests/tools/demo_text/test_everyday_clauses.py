@@ -103,8 +103,8 @@ def test_contractions_keep_capital_letters() -> None:
 
 
 @pytest.mark.parametrize("draw", dict.fromkeys(FREE), ids=lambda draw: draw.__name__)
-def test_each_kind_uses_each_number_once(draw) -> None:
-    """The random number of a sentence lasts: the last choices are not all the first option."""
+def test_the_random_number_of_a_sentence_is_long_enough(draw) -> None:
+    """Otherwise the last choices would all be the first option."""
     for index in range(300):
         dice = Dice(f"{draw.__name__} {index}", blocks=4)
         draw(dice)
