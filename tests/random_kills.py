@@ -30,6 +30,7 @@ ARGUMENTS = shlex.split(
     --data.validation.pairs demo:validation:40 --data.test.pairs demo:test:20
     --data.tokenizer.sampling-alpha 0.5 --data.batching bucket --data.num-buckets 4
     --model.d-model 32 --model.d-ff 64 --model.num-encoder-layers 1 --model.num-decoder-layers 1
+    --training.optimizer adam --training.schedule inverse_sqrt
     --training.num-steps {NUM_STEPS} --training.learning-rate 0.001 --training.warmup-steps 100
     --training.log-every 1 --training.validate-every 40 --training.checkpoint-every 10
     --training.average-last 3"""

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.slow
 SMALL_MODEL = "--model.num-encoder-layers 1 --model.num-decoder-layers 1"
 FEW_PAIRS = "--data.validation.pairs demo:validation:5 --data.test.pairs demo:test:5"
 FASTER = {
-    "NUM_STEPS = 800": "NUM_STEPS = 4",
+    "NUM_STEPS = 400": "NUM_STEPS = 4",
+    '"--training.warmup-steps", "70"': '"--training.warmup-steps", "1"',
     "NUM_STEPS = 500": "NUM_STEPS = 12",
     "NUM_STEPS = 600": "NUM_STEPS = 4",
     "ABLATION_STEPS = 200": "ABLATION_STEPS = 2",

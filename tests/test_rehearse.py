@@ -57,7 +57,8 @@ def test_every_config_has_a_toy_version_that_keeps_its_text(name):
 
 def test_settings_of_the_large_model_do_not_reach_the_toy():
     config = load_config("demo")
-    changes = {"schedule": "wsd", "decay_steps": 700, "trainable": ("decoder_3/.*",)}
+    changes = {"schedule": "wsd", "num_steps": 2000, "decay_steps": 700}
+    changes |= {"trainable": ("decoder_3/.*",)}
     adapters = {"lora_rank": 8, "lora_target": (".*/kernel",), "init_from": "runs/imported"}
     training = dataclasses.replace(config.training, **changes, **adapters)
     tokenizer = TokenizerConfig(kind="marian", shared=False)
