@@ -28,7 +28,11 @@ needs_cuda = pytest.mark.skipif(
 
 def recipe(name: str, **model) -> Config:
     config = load_config(f"configs/{name}.py")
-    return dataclasses.replace(config, model=dataclasses.replace(config.model, **model))
+    return dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, **model),
+        training=dataclasses.replace(config.training, optimizer="adam"),
+    )
 
 
 def largest_of(config: Config) -> list[AssumedBatch]:

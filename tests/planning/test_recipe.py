@@ -39,7 +39,11 @@ def compiled_train_step(**mesh: int):
     """The training step of a small model for eight chips, and the bytes of its arguments."""
     hardware = open_topology("v5e:2x4")
     config = load_config("configs/demo.py")
-    config = dataclasses.replace(config, mesh=dataclasses.replace(config.mesh, **mesh))
+    config = dataclasses.replace(
+        config,
+        mesh=dataclasses.replace(config.mesh, **mesh),
+        training=dataclasses.replace(config.training, optimizer="adam"),
+    )
     model = Transformer(SMALL, VOCAB, VOCAB, 2, choose_kernels("tpu", "tpu"))
     optimizer = make_optimizer(config.training, SMALL.d_model)
     program = train_program(
