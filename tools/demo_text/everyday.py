@@ -41,6 +41,7 @@ from tools.demo_text.everyday_basics import (
     where,
     who_are_you,
 )
+from tools.demo_text.everyday_words import GOOD, WARM
 from tools.demo_text.free_sentences import free
 from tools.demo_text.lexicon import (
     ACCUSATIVE,
@@ -54,7 +55,6 @@ from tools.demo_text.lexicon import (
     RAIN,
     REPORTS,
     WANT,
-    Adjective,
     Adverbial,
     Noun,
 )
@@ -88,10 +88,7 @@ from tools.demo_text.plain_clauses import (
 )
 from tools.demo_text.sentences import Sentence
 
-GOOD = (
-    *(Adjective("good", "gut", ""), Adjective("good", "gut", ""), Adjective("bad", "schlecht", "")),
-    *(Adjective("warm", "warm", ""), Adjective("cold", "kalt", ""), Adjective("hot", "heiß", "")),
-)
+TASTES = (GOOD[0], *GOOD, *WARM)
 DAYS = (
     *(Noun("time", "day", "days", "m", "Tag", "Tage"), Noun("time", "week", "", "f", "Woche", "")),
     *(
@@ -161,7 +158,7 @@ def very(dice: Dice) -> Sentence:
 
 def good(dice: Dice) -> Sentence:
     """The coffee is very good. It was a good day. / Der Kaffee ist sehr gut. ..."""
-    word, tense = dice.choose(GOOD), dice.choose(("now", "now", "past"))
+    word, tense = dice.choose(TASTES), dice.choose(("now", "now", "past"))
     degree = dice.choose(DEGREES) if dice.chance(40) else Adverbial("", "")
     negated = dice.chance(12)
     if dice.chance(30):
@@ -306,7 +303,7 @@ def know_what(dice: Dice) -> Sentence:
     clause = draw_deed(dice, verbs=verbs, negated=False)._replace(time=None, frequency=None)
     if ask != "why":
         clause = clause._replace(place=None, object=None, company=None)
-    return known(dice, clause, ask, frage)
+    return known(dice, english.statement(clause), german.subordinate(clause, frage), ask)
 
 
 def snow(dice: Dice) -> Sentence:

@@ -307,11 +307,11 @@ def know_where(dice: Dice) -> Sentence:
     ask, frage = dice.choose((("where", "wo"), ("where", "wo"), ("who", "wer")))
     kinds = PEOPLE if ask == "who" else f"{LIVING} {PORTABLE} {TRANSPORT}"
     inner = Clause(draw_somebody(dice, kinds), BE, dice.choose(("now", "now", "past")))
-    return known(dice, inner, ask, frage)
+    return known(dice, english.statement(inner), german.subordinate(inner, frage), ask)
 
 
-def known(dice: Dice, inner: Clause, ask: str, frage: str) -> Sentence:
-    """The clause after "do you know where" or the like; `frage` is the German question word."""
+def known(dice: Dice, inner: str, inner_german: str, ask: str) -> Sentence:
+    """The clause after "do you know where" or the like; the German one has its question word."""
     ours, theirs, mark = dice.choose(
         (
             ("do you know", "weißt du", "?"),
@@ -320,8 +320,8 @@ def known(dice: Dice, inner: Clause, ask: str, frage: str) -> Sentence:
         )
     )
     return (
-        f"{ours} {ask} {english.statement(inner)}{mark}",
-        f"{theirs}, {german.subordinate(inner, frage)}{mark}",
+        f"{ours} {ask} {inner}{mark}",
+        f"{theirs}, {inner_german}{mark}",
     )
 
 

@@ -31,6 +31,8 @@ from tools.demo_text.everyday_basics import (
     verbs_of,
 )
 from tools.demo_text.everyday_words import (
+    A_LOT,
+    BACK,
     CAREFUL,
     COME_IN,
     FUN,
@@ -41,7 +43,8 @@ from tools.demo_text.everyday_words import (
     GOOD,
     HAD_TO,
     HELP,
-    HOW_FAR,
+    LATE,
+    LATE_OR_EARLY,
     LEAVE,
     LIKE_TO,
     LISTEN,
@@ -49,8 +52,7 @@ from tools.demo_text.everyday_words import (
     LUCK,
     MANY,
     MEET_UP,
-    MOTION,
-    MUCH,
+    MOTIONS,
     MUCH_DONE,
     MUSIC,
     MUST,
@@ -58,11 +60,12 @@ from tools.demo_text.everyday_words import (
     NAME,
     OF_CITIES,
     OF_NAMES,
+    ON_TIME,
     OURSELVES,
-    PEOPLE_PRONOUNS,
-    PUNCTUAL,
+    READY,
     SHINE,
     STATIVE,
+    STRONGLY,
     SUN,
     THEMSELVES,
     TIME,
@@ -111,6 +114,7 @@ from tools.demo_text.phrases import (
 from tools.demo_text.plain import WILL, given_to
 from tools.demo_text.plain_clauses import (
     OWNERS,
+    PRONOUNS,
     TRANSITIVE,
     TRANSPORT,
     draw_adjective,
@@ -168,7 +172,7 @@ def subject_of(dice: Dice, kinds: str = LIVING) -> Phrase:
     """A pronoun, a name, or a noun, most often with "the" or "my"; or two of them."""
     if kinds == LIVING and dice.chance(5):
         first, second = (_one(dice, kinds) for _ in range(2))
-        if not {first, second} & set(PEOPLE_PRONOUNS):
+        if not {first, second} & set(PRONOUNS):
             return joined(first, SPEAKER if dice.chance(30) else second)
     return _one(dice, kinds)
 
@@ -184,7 +188,7 @@ def placed(dice: Dice, phrase: Phrase) -> Phrase:
 def _one(dice: Dice, kinds: str) -> Phrase:
     roll = dice.choose(tuple(range(20)))
     if roll < 8 and kinds == LIVING:
-        return dice.choose(PEOPLE_PRONOUNS)
+        return dice.choose(PRONOUNS)
     if roll < 11 and kinds == LIVING:
         return dice.choose((*NAME_PHRASES, *NAME_PHRASES, *SOMEONE))
     noun = dice.choose(nouns_of(kinds))
@@ -198,13 +202,12 @@ def _one(dice: Dice, kinds: str) -> Phrase:
 
 def _adjective(dice: Dice, noun: Noun | None) -> Adjective:
     """An adjective for the noun; None stands for somebody."""
-    if noun is not None and noun.kind == "transport" and dice.chance(40):
-        return dice.choose(PUNCTUAL)
     if noun is None:
+        states = (CAREFUL, READY, LATE, BACK, ON_TIME, *STATES)
         living = dice.choose(nouns_of("person child"))
-        return dice.choose(
-            (*MOODS, *MOODS, *CAREFUL, PUNCTUAL[1], *STATES, draw_adjective(dice, living))
-        )
+        return dice.choose((*MOODS, *MOODS, *states, draw_adjective(dice, living)))
+    if noun.kind == "transport" and dice.chance(40):
+        return dice.choose((LATE, ON_TIME))
     if noun.kind == "substance" or (noun.kind == "food" and dice.chance(50)):
         return dice.choose((*GOOD, *WARM, *adjectives_for("food")))
     return draw_adjective(dice, noun) if dice.chance(85) else GOOD[0]
@@ -295,7 +298,7 @@ def thing_of(dice: Dice, verb: Verb, subject: Phrase, negated: bool) -> Phrase |
     if thing is None or negated or thing.english == "it" or not dice.chance(7):
         return thing
     other = _thing_of(dice, verb, subject, negated)
-    personal = tuple(phrase.english for phrase in PEOPLE_PRONOUNS)
+    personal = tuple(phrase.english for phrase in PRONOUNS)
     if other is None or {thing.english, other.english} & {"it", *personal}:
         return thing
     return joined(thing, other)._replace(human=thing.human, definite=thing.definite)
@@ -341,7 +344,7 @@ def doing(
     subject = subject or subject_of(dice)
     verb = dice.choose(verbs)
     if dice.chance(15):
-        verb = dice.choose(MOTION)
+        verb = dice.choose(MOTIONS)
     clause = Clause(
         subject, verb, "", negated=negated, object=thing_of(dice, verb, subject, negated)
     )
@@ -351,7 +354,7 @@ def doing(
         clause = clause._replace(object=OURSELVES if us else THEMSELVES)
         return clause._replace(place=spot_of(dice) if dice.chance(60) else None)
     if verb.recipient:
-        others = tuple(p for p in (*PEOPLE_PRONOUNS, *NAME_PHRASES) if p is not subject)
+        others = tuple(p for p in (*PRONOUNS, *NAME_PHRASES) if p is not subject)
         family = draw_phrase(dice, dice.choose(nouns_of(PEOPLE)), (THE, *OWNERS))
         clause = clause._replace(recipient=dice.choose((*others, family, family, family)))
     if verb is SPEAK and dice.chance(40) and not negated:
@@ -359,10 +362,10 @@ def doing(
         return clause._replace(predicate=well)
     roll = dice.choose(tuple(range(20)))
     if (verb is LIKE or verb in LOVE) and not negated and roll < 4:
-        return clause._replace(predicate=dice.choose(MUCH[:2]))
+        return clause._replace(predicate=dice.choose(STRONGLY))
     if verb in MUCH_DONE and roll < 2:
-        return clause._replace(predicate=dice.choose(MUCH[2:]), object=None)
-    if verb in MOTION:
+        return clause._replace(predicate=dice.choose(A_LOT), object=None)
+    if verb in MOTIONS:
         places = (*TO, draw_spot(dice, motion=True), draw_spot(dice, motion=True))
         return clause._replace(place=dice.choose(places) if roll < 17 else None)
     if verb is LIVE or roll < (4 if clause.object else 7):
@@ -407,9 +410,8 @@ def in_tense(dice: Dice, clause: Clause, *, tense: str = "") -> Both:
     clause = clause._replace(tense=tense, time=time, frequency=often)
     if tense == "future":
         return _modal(dice, clause)
-    if be or tense not in ("was", "perfect"):
-        return Both(given_to(dice, clause), clause)
-    return Both(given_to(dice, clause), clause._replace(tense="past"))
+    theirs = clause._replace(tense="past") if tense in ("was", "perfect") else clause
+    return Both(given_to(dice, clause), theirs)
 
 
 def _time(dice: Dice, tense: str, clause: Clause) -> Adverbial | None:
@@ -417,7 +419,7 @@ def _time(dice: Dice, tense: str, clause: Clause) -> Adverbial | None:
         return None
     wanted = "past" if tense == "was" else tense
     alone = clause.object is None and clause.verb is not BE
-    times = TIMES + (HOW_FAR * 3 if alone and not clause.negated else ())
+    times = TIMES + (LATE_OR_EARLY * 3 if alone and not clause.negated else ())
     fitting = tuple(time for time in times if wanted in time.tenses.split())
     time = dice.choose(fitting) if fitting else None
     return Adverbial(time.english, time.german) if time else None

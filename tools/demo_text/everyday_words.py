@@ -10,6 +10,7 @@ from tools.demo_text.everyday_basics import (
     LEARN,
     LIVE,
     LOOK_AT,
+    MOTION,
     SPEAK,
     SWIM,
     WRITE,
@@ -31,14 +32,8 @@ from tools.demo_text.lexicon import (
     Verb,
 )
 from tools.demo_text.phrases import (
-    HE,
-    SHE,
-    SPEAKER,
     STRONG_ADJECTIVE,
-    THEY,
     UNDECLINED,
-    WE,
-    YOU,
     Determiner,
     Phrase,
 )
@@ -88,25 +83,10 @@ OURSELVES = Phrase("", ("uns", "uns", "uns"))
 THEMSELVES = Phrase("", ("sich", "sich", "sich"))
 TRY = Verb("try tried trying", "versuchen versucht versucht")
 
-MOTION = (*verbs_of("go", "drive", "run"), COME, COME)
+MOTIONS = (*MOTION, COME)
 VERBS = (
     *(*INTRANSITIVE, *TRANSITIVE, *TRANSITIVE, LOOK_AT, SWIM, COME_IN, UNDERSTAND),
-    *(
-        MISS,
-        MISS,
-        STOP,
-        WRITE_TO,
-        WRITE_TO,
-        BRING,
-        BRING,
-        BRING,
-        GET,
-        GET,
-        GET,
-        LISTEN,
-        LISTEN,
-        LISTEN,
-    ),
+    *(*(MISS,) * 2, STOP, *(WRITE_TO,) * 2, *(BRING,) * 3, *(GET,) * 3, *(LISTEN,) * 3),
     *(*LEAVE, *LEAVE, COME, COME, UNDERSTAND_IT, CLEAN, CLEAN, CLEAN, HAVE, HAVE, LIKE, LIKE, WANT),
     *(*(KNOW,) * 4, *(WRITE,) * 5, *(DRINK,) * 5, *(SPEAK,) * 5, *(LEARN,) * 4, *(LIVE,) * 4),
 )
@@ -123,23 +103,22 @@ MANY = tuple(
     Determiner((ours, None), theirs, UNDECLINED, STRONG_ADJECTIVE)
     for ours, theirs in (("too much", "zu viel"), ("so much", "so viel"))
 )
-MUCH = (
-    *(Adverbial("very much", "sehr"), Adverbial("so much", "so sehr")),
-    *(Adverbial("so much", "so viel"), Adverbial("too much", "zu viel")),
-)
+STRONGLY = (Adverbial("very much", "sehr"), Adverbial("so much", "so sehr"))
+A_LOT = (Adverbial("so much", "so viel"), Adverbial("too much", "zu viel"))
 
 GOOD = (Adjective("good", "gut", ""), Adjective("bad", "schlecht", ""))
 WARM = (
     *(Adjective("warm", "warm", ""), Adjective("cold", "kalt", ""), Adjective("hot", "heiß", "")),
 )
-CAREFUL = (Adjective("careful", "vorsichtig", ""), Adjective("ready", "fertig", ""))
-CAREFUL += (Adjective("late", "spät dran", ""), Adjective("back", "zurück", "", graded=False))
-PUNCTUAL = (CAREFUL[2], Adjective("on time", "pünktlich", "", graded=False))
+CAREFUL = Adjective("careful", "vorsichtig", "")
+READY = Adjective("ready", "fertig", "")
+LATE = Adjective("late", "spät dran", "")
+BACK = Adjective("back", "zurück", "", graded=False)
+ON_TIME = Adjective("on time", "pünktlich", "", graded=False)
 WEATHER = (*WARM, Adjective("late", "spät", ""), Adjective("early", "früh", ""))
 TOO = (*DEGREES, DEGREES[0], Adverbial("so", "so"), Adverbial("too", "zu"))
 
 DAYS = (("Monday", "Montag"), ("Friday", "Freitag"), ("Saturday", "Samstag"), ("Sunday", "Sonntag"))
-ANY_TENSE = "now was past perfect future habit"
 TIMES = (
     *(Time(f"on {ours}", f"am {theirs}", "past future") for ours, theirs in DAYS),
     *(Time(f"every {ours}", f"jeden {theirs}", "habit") for ours, theirs in DAYS),
@@ -159,7 +138,10 @@ TIMES = (
     *(Time("early in the morning", "früh am Morgen", "past habit future"),) * 2,
     *(Time(f"early on {ours}", f"früh am {theirs}", "past future") for ours, theirs in DAYS),
 )
-HOW_FAR = (Time("late", "spät", "past future habit"), Time("early", "früh", "past future habit"))
+LATE_OR_EARLY = (
+    Time("late", "spät", "past future habit"),
+    Time("early", "früh", "past future habit"),
+)
 
 MUST = MODALS[1]
 MUST_NOT = Modal("must", ("darf", "darf", "dürfen", "darfst"))
@@ -172,7 +154,6 @@ COULD = Modal("could", ("könnte", "könnte", "könnten", "könntest"))
 LIKE_TO = Modal("like", ("", "", "", ""))
 GOING = Modal("going", ("", "", "", ""))
 FUTURE = (WILL, WILL, WILL, *MODALS[:4], HAVE_TO, HAVE_TO, WOULD_LIKE, WOULD_LIKE)
-PEOPLE_PRONOUNS = (SPEAKER, SPEAKER, YOU, YOU, HE, SHE, WE, THEY)
 
 
 GENITIVES = {

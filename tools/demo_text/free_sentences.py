@@ -13,6 +13,7 @@ from tools.demo_text.everyday_basics import (
     SOMEONE,
     THAT_IS,
     THOSE_ARE,
+    known,
     verbs_of,
 )
 from tools.demo_text.everyday_clauses import (
@@ -32,10 +33,9 @@ from tools.demo_text.everyday_words import (
     DO,
     GOOD,
     LIKE_TO,
-    MOTION,
+    MOTIONS,
     MUST,
     MUST_NOT,
-    PEOPLE_PRONOUNS,
     SAY,
     SUN,
     TIMES,
@@ -62,7 +62,6 @@ from tools.demo_text.lexicon import (
 from tools.demo_text.phrases import (
     HE,
     IT,
-    NOT_BARE,
     SHE,
     SPEAKER,
     THE,
@@ -76,6 +75,7 @@ from tools.demo_text.phrases import (
 from tools.demo_text.plain import THESE_ARE, THIS_IS, WILL, as_question_or_statement, given_to
 from tools.demo_text.plain_clauses import (
     OWNERS,
+    PRONOUNS,
     TRANSPORT,
     draw_phrase,
     draw_spot,
@@ -144,7 +144,7 @@ def question_word(dice: Dice) -> Sentence:
     elif ask == "where":
         both = in_tense(dice, doing(dice, subject, negated=False)._replace(place=None))
         verb = both.english.verb
-        if verb in MOTION:
+        if verb in MOTIONS:
             frage = "wohin"
     elif ask == "what":
         verbs = (SAY, DO, DO, *verbs_of("see", "buy", "eat", "read", "need", "find", "draw"), DRINK)
@@ -167,56 +167,62 @@ def how(dice: Dice) -> Sentence:
     kind = dice.choose(tuple(range(10)))
     subject = dice.choose((YOU, YOU, subject_of(dice)))
     if kind < 4:
-        verb = dice.choose((HAVE, HAVE, *verbs_of(*COUNTED)))
-        kinds = verb.objects or f"family child animal {PORTABLE} vehicle room"
-        nouns = tuple(noun for noun in nouns_of(kinds) if noun.english_plural)
-        many = noun_phrase(NOT_BARE, None, dice.choose(nouns), True).english
-        if dice.chance(25):
-            noun, place = dice.choose(nouns_of(f"{LIVING} {PORTABLE} furniture")), draw_spot(dice)
-            if noun.english_plural:
-                ours = f"how many {noun.english_plural} are there {place.english}"
-                return f"{ours}?", f"wie viele {noun.german_plural} gibt es {place.german}?"
-        nouns_german = {n.english_plural: n.german_plural for n in nouns}
-        both = in_tense(dice, Clause(subject, verb, ""))
-        ours = english.question(both.english, f"how many {many}")
-        theirs = german.question(both.german, f"wie viele {nouns_german[many]}")
-        return ours + "?", theirs + "?"
+        return _how_many(dice, subject)
     if kind < 6:
-        goods = (*nouns_of(f"food clothes text thing device vehicle {TRANSPORT}"), *DRINKS, *FOODS)
-        noun, plural = dice.choose(goods), dice.chance(25)
-        plural = plural and bool(noun.english_plural)
-        thing = noun_phrase(dice.choose((THE, THE, THIS)), None, noun, plural)
-        verb = ("kosten" if plural else "kostet") if noun.kind != "adjective" else ""
-        be, does = ("are", "do") if plural else ("is", "does")
-        ours = f"how much {be} {thing.english}"
-        if dice.chance(20):
-            hat = "haben" if plural else "hat"
-            theirs = f"wie viel {hat} {thing.german[NOMINATIVE]} gekostet"
-            return f"how much did {thing.english} cost?", f"{theirs}?"
-        if dice.chance(30):
-            ours = f"how much {does} {thing.english} cost"
-        return f"{ours}?", f"wie viel {verb} {thing.german[NOMINATIVE]}?"
+        return _how_much(dice)
     if kind < 7:
-        if dice.chance(40):
-            thing = draw_phrase(
-                dice, dice.choose(nouns_of(f"food text {PLACES} room")), (THE, THIS, *OWNERS)
-            )
-            clause = Clause(thing, BE, dice.choose(("now", "now", "past")))
-            return english.question(clause, "how") + "?", german.question(clause, "wie") + "?"
-        somebody = subject_of(dice)
-        be = english.ARE[somebody.person]
-        theirs = f"wie geht es {somebody.german[DATIVE]}"
-        return f"how {be} {somebody.english}?", f"{theirs}?"
+        return _how_is(dice)
     noun = dice.choose(nouns_of(f"{LIVING} {PORTABLE} {PLACES} vehicle furniture room"))
-    graded = tuple(a for a in ADJECTIVES if a.english in ("old", "big", "small", "heavy", "old"))
+    old, *others = (a for a in ADJECTIVES if a.english in ("old", "big", "small", "heavy"))
     person = noun.kind in LIVING.split()
-    word = graded[0] if person else dice.choose(graded)
+    word = old if person else dice.choose((old, *others))
     subject = draw_phrase(dice, noun, (THE, THE, THIS, *OWNERS))
     if person and dice.chance(50):
         subject = subject_of(dice)
     clause = Clause(subject, BE, dice.choose(("now", "now", "past")))
     ours = english.question(clause, f"how {word.english}")
     return ours + "?", german.question(clause, f"wie {word.german}") + "?"
+
+
+def _how_many(dice: Dice, subject: Phrase) -> Sentence:
+    verb = dice.choose((HAVE, HAVE, *verbs_of(*COUNTED)))
+    kinds = verb.objects or f"family child animal {PORTABLE} vehicle room"
+    things = dice.choose(tuple(noun for noun in nouns_of(kinds) if noun.english_plural))
+    if dice.chance(25):
+        noun, place = dice.choose(nouns_of(f"{LIVING} {PORTABLE} furniture")), draw_spot(dice)
+        if noun.english_plural:
+            ours = f"how many {noun.english_plural} are there {place.english}"
+            return f"{ours}?", f"wie viele {noun.german_plural} gibt es {place.german}?"
+    both = in_tense(dice, Clause(subject, verb, ""))
+    ours = english.question(both.english, f"how many {things.english_plural}")
+    return ours + "?", german.question(both.german, f"wie viele {things.german_plural}") + "?"
+
+
+def _how_much(dice: Dice) -> Sentence:
+    goods = (*nouns_of(f"food clothes text thing device vehicle {TRANSPORT}"), *DRINKS, *FOODS)
+    noun, plural = dice.choose(goods), dice.chance(25)
+    plural = plural and bool(noun.english_plural)
+    thing = noun_phrase(dice.choose((THE, THE, THIS)), None, noun, plural)
+    be, does, costs, has = (
+        ("are", "do", "kosten", "haben") if plural else ("is", "does", "kostet", "hat")
+    )
+    ours, theirs = thing.english, thing.german[NOMINATIVE]
+    if dice.chance(20):
+        return f"how much did {ours} cost?", f"wie viel {has} {theirs} gekostet?"
+    if dice.chance(30):
+        return f"how much {does} {ours} cost?", f"wie viel {costs} {theirs}?"
+    return f"how much {be} {ours}?", f"wie viel {costs} {theirs}?"
+
+
+def _how_is(dice: Dice) -> Sentence:
+    if dice.chance(40):
+        noun = dice.choose(nouns_of(f"food text {PLACES} room"))
+        thing = draw_phrase(dice, noun, (THE, THIS, *OWNERS))
+        clause = Clause(thing, BE, dice.choose(("now", "now", "past")))
+        return english.question(clause, "how") + "?", german.question(clause, "wie") + "?"
+    somebody = subject_of(dice)
+    ours = f"how {english.ARE[somebody.person]} {somebody.english}?"
+    return ours, f"wie geht es {somebody.german[DATIVE]}?"
 
 
 def trying(dice: Dice) -> Sentence:
@@ -287,7 +293,7 @@ def relative(dice: Dice) -> Sentence:
         both = in_tense(dice, clause, tense=dice.choose(("now", "now", "past")))
         both = both.replace(time=None)
     else:
-        subject = dice.choose((*PEOPLE_PRONOUNS, dice.choose(NAME_PHRASES)))
+        subject = dice.choose((*PRONOUNS, dice.choose(NAME_PHRASES)))
         verb = dice.choose((KNOW, KNOW, LIKE, *verbs_of("see", "help", "meet", "love")))
         both = in_tense(dice, Clause(subject, verb, "", object=head), tense="now")
         both = both.replace(time=None, frequency=None)
@@ -362,15 +368,8 @@ def known_when(dice: Dice) -> Sentence:
     else:
         both = clause_of(dice, negated=False)
     both = both.replace(time=None)
-    ours, theirs = english.statement(both.english), german.subordinate(both.german, "wann")
-    before, davor, mark = dice.choose(
-        (
-            ("do you know", "weißt du", "?"),
-            ("I do not know", "ich weiß nicht", ""),
-            ("I know", "ich weiß", ""),
-        )
-    )
-    return f"{before} when {ours}{mark}", f"{davor}, {theirs}{mark}"
+    inner = german.subordinate(both.german, "wann")
+    return known(dice, english.statement(both.english), inner, "when")
 
 
 LINKS = (("because", "weil"), ("because", "weil"), ("when", "wenn"), ("if", "wenn"))
@@ -431,7 +430,7 @@ def command(dice: Dice) -> Sentence:
     """Be careful! Do not run away! Let's go home! / Sei vorsichtig! ..."""
     clause = doing(dice, YOU, negated=dice.chance(20), verbs=DELIBERATE)
     if dice.chance(15):
-        word = dice.choose((CAREFUL[0], CAREFUL[0], GOOD[0], *adjectives_for("child")))
+        word = dice.choose((CAREFUL, CAREFUL, GOOD[0], *adjectives_for("child")))
         clause = Clause(
             YOU, BE, "", negated=clause.negated, predicate=Adverbial(word.english, word.german)
         )
