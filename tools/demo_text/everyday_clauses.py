@@ -6,7 +6,7 @@ built like none before.
 
 from typing import Any, NamedTuple
 
-from tools.demo_text import phrases
+from tools.demo_text import english, german, phrases
 from tools.demo_text.draw import NAME_PHRASES, Dice, adjectives_for, nouns_of
 from tools.demo_text.everyday_basics import (
     AT,
@@ -122,6 +122,7 @@ from tools.demo_text.plain_clauses import (
     draw_phrase,
     draw_spot,
 )
+from tools.demo_text.sentences import Sentence
 
 
 class Both(NamedTuple):
@@ -133,6 +134,17 @@ class Both(NamedTuple):
     def replace(self, **changes: Any) -> "Both":
         """Both clauses with the changes."""
         return Both(self.english._replace(**changes), self.german._replace(**changes))
+
+    def statement(self) -> Sentence:
+        """The clause in both languages."""
+        return english.statement(self.english), german.statement(self.german)
+
+    def question(self, ask: str = "", frage: str = "") -> Sentence:
+        """The clause as a question in both languages, after a question word."""
+        return (
+            english.question(self.english, ask) + "?",
+            german.question(self.german, frage) + "?",
+        )
 
 
 INDOORS = nouns_of("eatery sight public shop")

@@ -17,6 +17,7 @@ from tools.demo_text.everyday_basics import (
     verbs_of,
 )
 from tools.demo_text.everyday_clauses import (
+    Both,
     clause_of,
     doing,
     in_tense,
@@ -107,11 +108,10 @@ def question(dice: Dice) -> Sentence:
     if subject is YOU and ours.modal is WILL and ours.verb is not BE and dice.chance(60):
         modal = dice.choose((COULD, WOULD)) if ours.verb is not LIKE else COULD
         ours, theirs = ours._replace(modal=modal), theirs._replace(modal=modal)
+    asked = Both(ours, theirs).question()
     if ours.negated and dice.chance(70):
-        return _contracted(english.question(ours)) + "?", german.question(theirs) + "?"
-    if dice.chance(6):
-        return _any(dice, subject)
-    return english.question(ours) + "?", german.question(theirs) + "?"
+        return _contracted(asked[0]), asked[1]
+    return _any(dice, subject) if dice.chance(6) else asked
 
 
 def _any(dice: Dice, subject: Phrase | None) -> Sentence:
@@ -123,7 +123,7 @@ def _any(dice: Dice, subject: Phrase | None) -> Sentence:
     thing = noun_phrase(ANY, None, noun, bool(noun.english_plural))
     asked = subject if subject is not None else subject_of(dice)
     clause = Clause(asked, verb, dice.choose(("habit", "past")), object=thing)
-    return english.question(clause) + "?", german.question(clause) + "?"
+    return Both(clause, clause).question()
 
 
 QUESTION_WORDS = (
@@ -152,11 +152,12 @@ def question_word(dice: Dice) -> Sentence:
         both = in_tense(dice, clause)
     else:
         both = clause_of(dice, phrases.WHO)
-        return english.statement(both.english) + "?", german.statement(both.german) + "?"
-    ours, theirs = english.question(both.english), german.question(both.german, frage)
+        ours, theirs = both.statement()
+        return f"{ours}?", f"{theirs}?"
+    ours, theirs = both.question(frage=frage)
     if both.english.negated and dice.chance(70):
         ours = _contracted(ours)
-    return f"{ask} {ours}?", theirs + "?"
+    return f"{ask} {ours}", theirs
 
 
 COUNTED = ("see", "buy", "need", "find", "have", "eat", "read")
@@ -180,8 +181,7 @@ def how(dice: Dice) -> Sentence:
     if person and dice.chance(50):
         subject = subject_of(dice)
     clause = Clause(subject, BE, dice.choose(("now", "now", "past")))
-    ours = english.question(clause, f"how {word.english}")
-    return ours + "?", german.question(clause, f"wie {word.german}") + "?"
+    return Both(clause, clause).question(f"how {word.english}", f"wie {word.german}")
 
 
 def _how_many(dice: Dice, subject: Phrase) -> Sentence:
@@ -194,8 +194,7 @@ def _how_many(dice: Dice, subject: Phrase) -> Sentence:
             ours = f"how many {noun.english_plural} are there {place.english}"
             return f"{ours}?", f"wie viele {noun.german_plural} gibt es {place.german}?"
     both = in_tense(dice, Clause(subject, verb, ""))
-    ours = english.question(both.english, f"how many {things.english_plural}")
-    return ours + "?", german.question(both.german, f"wie viele {things.german_plural}") + "?"
+    return both.question(f"how many {things.english_plural}", f"wie viele {things.german_plural}")
 
 
 def _how_much(dice: Dice) -> Sentence:
@@ -219,7 +218,7 @@ def _how_is(dice: Dice) -> Sentence:
         noun = dice.choose(nouns_of(f"food text {PLACES} room"))
         thing = draw_phrase(dice, noun, (THE, THIS, *OWNERS))
         clause = Clause(thing, BE, dice.choose(("now", "now", "past")))
-        return english.question(clause, "how") + "?", german.question(clause, "wie") + "?"
+        return Both(clause, clause).question("how", "wie")
     somebody = subject_of(dice)
     ours = f"how {english.ARE[somebody.person]} {somebody.english}?"
     return ours, f"wie geht es {somebody.german[DATIVE]}?"
@@ -232,13 +231,8 @@ def trying(dice: Dice) -> Sentence:
     inner = doing(dice, subject, negated=False, verbs=DELIBERATE)
     words = german.infinitive(inner).removeprefix("um").strip()
     comma = "," if words.count(" ") > 1 else ""
-    asked = dice.chance(15)
-    ours, theirs = (
-        (english.question(main.english), german.question(main.german))
-        if asked
-        else (english.statement(main.english), german.statement(main.german))
-    )
-    mark = "?" if asked else ""
+    mark = "?" if dice.chance(15) else ""
+    ours, theirs = (text.rstrip("?") for text in (main.question() if mark else main.statement()))
     return (
         phrases.join_words(ours, english.infinitive(inner)) + mark,
         phrases.join_words(theirs + comma, words) + mark,
@@ -253,11 +247,8 @@ def asleep(dice: Dice) -> Sentence:
     both = in_tense(dice, Clause(subject, sleep, "", negated=negated), tense=tense)
     now = Adverbial("now", "jetzt") if tense == "now" and dice.chance(30) else None
     both = both.replace(tense=tense, frequency=None, time=now)
-    ours = both.english._replace(verb=BE, predicate=Adverbial("asleep", ""))
-    theirs = both.german
-    if dice.chance(25):
-        return english.question(ours) + "?", german.question(theirs) + "?"
-    return english.statement(ours), german.statement(theirs)
+    both = Both(both.english._replace(verb=BE, predicate=Adverbial("asleep", "")), both.german)
+    return both.question() if dice.chance(25) else both.statement()
 
 
 def also(dice: Dice) -> Sentence:
@@ -297,7 +288,7 @@ def relative(dice: Dice) -> Sentence:
         verb = dice.choose((KNOW, KNOW, LIKE, *verbs_of("see", "help", "meet", "love")))
         both = in_tense(dice, Clause(subject, verb, "", object=head), tense="now")
         both = both.replace(time=None, frequency=None)
-    ours, theirs = english.statement(both.english), german.statement(both.german)
+    ours, theirs = both.statement()
     return ours, theirs.rstrip(",")
 
 
@@ -347,17 +338,15 @@ def whose(dice: Dice) -> Sentence:
         subject = dice.choose((THIS_IS, THAT_IS, THIS_IS, IT))
     predicate = Adverbial(thing.english, thing.german[NOMINATIVE])
     clause = Clause(subject, BE, "now", negated=dice.chance(15), predicate=predicate)
-    if dice.chance(30):
-        return english.question(clause) + "?", german.question(clause) + "?"
-    return english.statement(clause), german.statement(clause)
+    both = Both(clause, clause)
+    return both.question() if dice.chance(30) else both.statement()
 
 
 def forbidden(dice: Dice) -> Sentence:
     """You must not swim here. / Du darfst hier nicht schwimmen."""
     subject = dice.choose((YOU, YOU, YOU, subject_of(dice)))
     clause = doing(dice, subject, negated=True, verbs=DELIBERATE)._replace(tense="modal")
-    ours, theirs = english.statement, german.statement
-    return ours(clause._replace(modal=MUST)), theirs(clause._replace(modal=MUST_NOT))
+    return Both(clause._replace(modal=MUST), clause._replace(modal=MUST_NOT)).statement()
 
 
 def known_when(dice: Dice) -> Sentence:
