@@ -17,6 +17,7 @@ TINY = (
     *("--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1"),
     *("--data.tokenizer.vocab-size", "100", "--data.batching", "bucket", "--data.num-buckets", "2"),
     *("--data.max-source-length", "32", "--data.max-target-length", "32"),
+    *("--data.tokens-per-batch", "1024"),
 )
 
 
