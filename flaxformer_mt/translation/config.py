@@ -81,7 +81,8 @@ class DecodingConfig:
     trained on lines of several sentences."""
     copy_unknown: bool = True
     """Copy source words that the model does not know into the translation, unless it has them
-    already, before the word that attends to them most. Not with a prefix or constraints."""
+    already, before the word that attends to them most. Not with a prefix or constraints. A model
+    whose training text has the word "□" reads it instead of them, and copies replace it."""
 
     min_target_length: int = 0
     """Least number of target tokens of a sentence, EOS included. A second one is min_target_ratio *

@@ -18,7 +18,7 @@ from flaxformer_mt.data.sources.language_tags import split_tag, tag_of
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.translation.requests import Request
-from flaxformer_mt.translation.unknown_words import find_unknown_words
+from flaxformer_mt.translation.unknown_words import find_unknown_words, mask_unknown_words
 
 _BOUNDARIES = (
     re.compile(r"""[.!?…]["'”’»)\]]*\s+|[。！？]["'”’」』）]*\s*"""),  # ends of sentences
@@ -80,6 +80,7 @@ def segment_lines(
     quiet: bool = False,
     sentences_of: str | None = None,
     whole_lines: Collection[int] = (),
+    mask_unknown: bool = False,
 ) -> list[Request]:
     """Returns a request for each segment of all lines, in order, without prefixes and phrases.
 
@@ -91,6 +92,7 @@ def segment_lines(
       quiet: suppresses the warnings.
       sentences_of: the language whose rules split a line into sentences; None = no splitting.
       whole_lines: numbers of the lines that are not split into sentences.
+      mask_unknown: replaces unknown words (`mask_unknown_words`), except in `whole_lines`.
 
     Each segment of a split line begins with the tag of the line.
     """
@@ -120,6 +122,10 @@ def segment_lines(
                     quiet=quiet,
                 )
                 unknown = find_unknown_words(piece.text, inputs, tokenizer, tag=piece.tag)
+                if unknown and mask_unknown and line not in whole_lines:
+                    inputs, unknown = mask_unknown_words(
+                        piece.text, inputs, unknown, tokenizer, tag=piece.tag
+                    )
                 num_unread = len(tokens) - len(inputs)
                 requests.append(Request(line, inputs, num_unread, gap=piece.gap, unknown=unknown))
     return requests

@@ -338,6 +338,7 @@ class Translator:
             quiet=quiet,
             sentences_of=self.source_language if setup.config.split_sentences else None,
             whole_lines=constrained_lines(prefixes, constraints, first_line),
+            mask_unknown=setup.config.copy_unknown,
         )
         requests = make_requests(segments, prefixes, constraints, setup, first_line=first_line)
         check_requests(requests, setup)

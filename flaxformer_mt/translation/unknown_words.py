@@ -14,7 +14,12 @@ import numpy as np
 import regex
 from jaxtyping import Float, Int
 
-from flaxformer_mt.data.tokenization.known_words import form_of, words_between_spaces, words_in
+from flaxformer_mt.data.tokenization.known_words import (
+    UNKNOWN_WORD,
+    form_of,
+    words_between_spaces,
+    words_in,
+)
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 
@@ -36,14 +41,17 @@ def find_unknown_words(
     """Returns the words of `text` that the model does not know, in order.
 
     They have a token that the training text lacks, or are not among the known words of the
-    tokenizer, if it has these. Unknown words without white space between them count as one.
+    tokenizer, if it has these. `UNKNOWN_WORD` is unknown too. Unknown words without white space
+    between them count as one.
 
     Args:
       inputs: the tokens of `tag + text`, perhaps truncated.
     """
     known, unseen = tokenizer.known_words, tokenizer.unseen_tokens
     if unseen.isdisjoint(inputs.tolist()) and (
-        known is None or all(known.issuperset(words_between_spaces(one)) for one in text.split())
+        known is None
+        or UNKNOWN_WORD not in text
+        and all(known.issuperset(words_between_spaces(one)) for one in text.split())
     ):
         return ()
     found: list[UnknownWord] = []
@@ -55,7 +63,8 @@ def find_unknown_words(
             break
         last = min(len(tokenizer.source.tokenize(tag + text[:end])), len(inputs)) - 1
         first = min(first, last - 1)  # marks before the word can be in its token
-        is_new = known is not None and form_of(text[start:end]) not in known
+        form = form_of(text[start:end])
+        is_new = known is not None and (form not in known or form == UNKNOWN_WORD)
         if is_new or not unseen.isdisjoint(inputs[first:last].tolist()):
             if found and not regex.search(r"[\s\p{Cc}]", text[stop:start]):
                 found[-1] = UnknownWord(text[begin:end], found[-1].start, last)
@@ -64,6 +73,40 @@ def find_unknown_words(
                 found.append(UnknownWord(text[start:end], first, last))
             stop = end
     return tuple(found)
+
+
+def mask_unknown_words(
+    text: str,
+    inputs: Int[np.ndarray, " s"],
+    words: Sequence[UnknownWord],
+    tokenizer: Tokenizer,
+    *,
+    tag: str = "",
+) -> tuple[Int[np.ndarray, " s"], tuple[UnknownWord, ...]]:
+    """Returns the tokens of `tag + text` with `UNKNOWN_WORD` for each unknown word, and the words.
+
+    Unknown words with only white space between them become one. Nothing changes if the model was
+    not trained with `UNKNOWN_WORD`, or if the tokens become more.
+    """
+    if UNKNOWN_WORD not in (tokenizer.known_words or ()):
+        return inputs, tuple(words)
+    tokenize = tokenizer.source.tokenize
+    masked, found, stop = tag, list[UnknownWord](), 0
+    for word in words:
+        start = text.index(word.text, stop)
+        between = text[stop:start]
+        stop = start + len(word.text)
+        if found and not between.strip():
+            found[-1] = found[-1]._replace(text=found[-1].text + between + word.text)
+            continue
+        first = len(tokenize(masked + between)) - 1
+        masked += between + UNKNOWN_WORD
+        last = len(tokenize(masked)) - 1
+        found.append(UnknownWord(word.text, min(first, last - 1), last))
+    tokens = tokenize(masked + text[stop:])
+    if len(tokens) > len(inputs):
+        return inputs, tuple(words)
+    return np.asarray(tokens, inputs.dtype), tuple(found)
 
 
 def copy_unknown_words(
@@ -75,20 +118,23 @@ def copy_unknown_words(
 ) -> str:
     """Returns the translation `text` with the words that it lacks.
 
-    Each is put before the word of `text` that attends to it most; a word that follows another one
-    in the source follows it here too.
+    The words replace each `UNKNOWN_WORD` of the translation: the word that gets most of its
+    attention, and each word once before any is repeated. Each other word is put before the word of
+    `text` that attends to it most; a word that follows another one in the source follows it here
+    too.
 
     Args:
       tokens: those of `text`, EOS at the end.
       attention: as in `TokenDetails`.
       vocabulary: of `tokens`.
     """
+    filling = _words_for_unknown(tokens, attention, words, vocabulary)
     # A word of `text` that begins with it counts as it, in any case.
     composed = unicodedata.normalize("NFC", text)
 
     def is_missing(word: UnknownWord) -> bool:
         pattern = regex.escape(unicodedata.normalize("NFC", word.text))
-        return not regex.search(rf"(?wi)\b{pattern}", composed)
+        return word not in filling and not regex.search(rf"(?wi)\b{pattern}", composed)
 
     missing = list(filter(is_missing, words))
     places: list[int] = []
@@ -104,7 +150,26 @@ def copy_unknown_words(
         before = "" if not left or left[-1].isspace() else " "
         after = "" if _NO_SPACE_BEFORE.match(right) else " "
         text = left + before + word.text + after + right
-    return text
+    first, *others = text.split(UNKNOWN_WORD, len(filling))
+    return first + "".join(w.text + rest for w, rest in zip(filling, others, strict=False))
+
+
+def _words_for_unknown(
+    tokens: Sequence[int],
+    attention: Float[np.ndarray, "T S"],
+    words: Sequence[UnknownWord],
+    vocabulary: Vocabulary,
+) -> list[UnknownWord]:
+    """Returns the word for each token `UNKNOWN_WORD` of a translation, in order."""
+    filling, left = list[UnknownWord](), list[UnknownWord]()
+    for row, token in enumerate(tokens):
+        if UNKNOWN_WORD in vocabulary.pieces[token]:
+            left = left or list(words)
+            filling.append(
+                max(left, key=lambda one: float(attention[row, one.start : one.end].sum()))
+            )
+            left.remove(filling[-1])
+    return filling
 
 
 def _place(text: str, before: str) -> int:

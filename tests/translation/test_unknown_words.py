@@ -12,12 +12,15 @@ from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization import known_words
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.data.tokenization.known_words import UNKNOWN_WORD
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
+from flaxformer_mt.translation import unknown_words
 from flaxformer_mt.translation.translator import Translator
 from flaxformer_mt.translation.unknown_words import (
     UnknownWord,
     copy_unknown_words,
     find_unknown_words,
+    mask_unknown_words,
 )
 
 TRAINING = ["The small dog sees 2 cats.", "Don't walk, she said!", "Anna's cat walks at 5:30."]
@@ -156,6 +159,59 @@ def test_a_vocabulary_from_elsewhere_has_no_list(tokenizer, tmp_path):
     assert tokenizer_of(tmp_path / "new", config).known_words is None
 
 
+# ------------------------------------------------------------------ one word for all of them
+
+
+@pytest.fixture(scope="module")
+def with_unknown_word(tmp_path_factory) -> Tokenizer:
+    """Of a training text that has `UNKNOWN_WORD`."""
+    lines = [*TRAINING, f"The {UNKNOWN_WORD} walks."]
+    return tokenizer_of(tmp_path_factory.mktemp("unknown"), BYTES, lines)
+
+
+def masked(text: str, tokenizer: Tokenizer, tag: str = "") -> tuple[str, list[tuple[str, str]]]:
+    """Returns the text of the tokens; and each unknown word, and the text of its tokens."""
+    inputs = np.asarray(tokenizer.source.tokenize(tag + text), np.int32)
+    words = find_unknown_words(text, inputs, tokenizer, tag=tag)
+    inputs, words = mask_unknown_words(text, inputs, words, tokenizer, tag=tag)
+    read = tokenizer.source.detokenize
+    return read(inputs), [(one.text, read(inputs[one.start : one.end])) for one in words]
+
+
+def test_unknown_words_are_masked(with_unknown_word):
+    text, words = masked("the zebra, 17 cats see Xerxes!", with_unknown_word)
+    assert text == "the □, □ cats □!"
+    assert words == [("zebra", "□"), ("17", "□"), ("see Xerxes", "□")]
+    assert masked("the □ walks", with_unknown_word) == ("the □ walks", [("□", "□")])
+    text, words = masked("zebra walks", with_unknown_word, tag="small ")
+    assert (text, words) == ("small □ walks", [("zebra", "□")])
+
+
+def test_what_is_not_masked(tokenizer, with_unknown_word):
+    """Nothing if the training text lacks the word, or if the tokens become more."""
+    words = [("zebra", "zebra")]
+    assert masked("the zebra walks", tokenizer) == ("the zebra walks", words)
+    text = "the zebra walks"
+    inputs = np.asarray(with_unknown_word.source.tokenize(text)[:3], np.int32)  # truncated
+    found = [UnknownWord("zebra", 1, 3)]
+    result = mask_unknown_words(text, inputs, found, with_unknown_word)
+    assert result == (inputs, tuple(found)) and len(inputs) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "result"),
+    [
+        ("der q rennt.", [("Rex", 4)], "der Rex rennt."),
+        ("q q rennt.", [("Rex", 2), ("Tom", 0)], "Tom Rex rennt."),
+        ("q q rennt.", [("Rex", 0)], "Rex Rex rennt."),  # repeated
+        ("q rennt.", [("Rex", 0), ("Tom", 8)], "Rex rennt Tom."),  # one is missing
+    ],
+)
+def test_copies_replace_the_unknown_word(monkeypatch, text, words, result):
+    monkeypatch.setattr(unknown_words, "UNKNOWN_WORD", "q")
+    assert copied(text, words) == result
+
+
 # ------------------------------------------------------------------ copies
 
 
@@ -211,6 +267,19 @@ def test_a_translation_has_the_unknown_words_once(translator):
             assert (one.tokens, one.score) == (without.tokens, without.score)
             assert all(word in one.text for word in words)
             assert "7" not in without.text and one.text.count("7") == 1
+
+
+def test_the_model_reads_the_unknown_word(monkeypatch, translator):
+    """Instead of each word that it does not know."""
+    monkeypatch.setattr(unknown_words, "UNKNOWN_WORD", "q")
+    tokenizer = dataclasses.replace(translator.tokenizer, known_words=frozenset({"dog", "a", "q"}))
+    model, params = translator.model, translator.params
+    trained = Translator(model, params, tokenizer, CONFIG, max_source_length=24)
+    (one, *_), (known, *_) = trained.translate(["a dog zz dog 7.", "a dog q dog q."])
+    assert one.tokens == known.tokens and one.score == known.score
+    assert one.unknown == ("zz", "7") and "zz" in one.text and "7" in one.text
+    plain = translator.translate("a dog zz.", copy_unknown=False)
+    assert trained.translate("a dog zz.", copy_unknown=False) == plain
 
 
 def test_a_translation_with_a_prefix_or_constraints_has_no_copies(translator):

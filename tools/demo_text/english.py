@@ -12,6 +12,7 @@ BEFORE_TO = {
     "want": ("want", "wants", ""),
     "like": ("like", "likes", ""),
     "have": ("have", "has", ""),
+    "need": ("need", "needs", ""),
     "wanted": ("want", "", "wanted"),
     "had": ("have", "", "had"),
 }

@@ -6,6 +6,7 @@ Each function draws one: (English, German), uncapitalised, as in `sentences`.
 from collections.abc import Callable
 
 from tools.demo_text import english, german, phrases
+from tools.demo_text.combinations import COMBINATIONS
 from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of, times_in
 from tools.demo_text.everyday_basics import (
     DRINK,
@@ -58,6 +59,7 @@ from tools.demo_text.lexicon import (
     Adverbial,
     Noun,
 )
+from tools.demo_text.more_clauses import MORE_CLAUSES
 from tools.demo_text.phrases import (
     BARE,
     HE,
@@ -363,6 +365,8 @@ EVERYDAY: tuple[Callable[[Dice], Sentence], ...] = (
     snow,
     *(going_to,) * 3,
     *(free,) * 100,
+    *COMBINATIONS,
+    *MORE_CLAUSES,
 )
 
 

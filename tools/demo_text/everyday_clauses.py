@@ -233,6 +233,9 @@ def quality(dice: Dice, noun: Noun | None) -> Adverbial:
         return Adverbial(f"{degree.english} {word.english}", f"{degree.german} {word.german}")
     if dice.chance(25) and other.english != word.english:
         ours, theirs = dice.choose(((" and", " und"), (" and", " und"), (" but", ", aber")))
+        if dice.chance(30):  # "cheap but very clean"
+            degree = dice.choose((*TOO, Adverbial("not", "nicht"), Adverbial("not", "nicht")))
+            ours, theirs = f" but {degree.english}", f", aber {degree.german}"
         return Adverbial(
             f"{word.english}{ours} {other.english}", f"{word.german}{theirs} {other.german}"
         )

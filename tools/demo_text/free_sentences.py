@@ -82,6 +82,7 @@ from tools.demo_text.plain_clauses import (
     draw_spot,
 )
 from tools.demo_text.sentences import Sentence
+from tools.demo_text.unknown import unknown_word
 
 
 def statement(dice: Dice) -> Sentence:
@@ -458,6 +459,7 @@ FREE = (
     trying,
     asleep,
     *(command,) * 3,
+    *(unknown_word,) * 4,
 )
 
 

@@ -10,6 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import regex
 
+UNKNOWN_WORD = "□"
+"""A word that stands for any other one, if the training text has it in sources and translations.
+
+A model that was trained with it translates the sentence around an unknown word."""
 MAX_KNOWN_WORDS = 5000
 """`few_words` returns None for more words than this."""
 _WORD = regex.compile(r"(?w)\b\S.*?(?=\b|$)", regex.DOTALL)
