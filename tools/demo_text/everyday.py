@@ -372,6 +372,9 @@ EVERYDAY: tuple[Callable[[Dice], Sentence], ...] = (
 
 def draw_everyday(dice: Dice) -> Sentence:
     """One everyday sentence in both languages, with its capital letter and its stop."""
-    ours, theirs = (text[0].upper() + text[1:] for text in dice.choose(EVERYDAY)(dice))
+    pair = dice.choose(EVERYDAY)(dice)
+    if len(pair[0].split()) > 20:
+        pair = free(dice)
+    ours, theirs = (text[0].upper() + text[1:] for text in pair)
     stop = "" if ours.endswith(("?", "!")) else "."
     return ours + stop, theirs + stop

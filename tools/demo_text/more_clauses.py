@@ -8,8 +8,10 @@ from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of
 from tools.demo_text.everyday_basics import (
     AT,
     CITIES,
+    COME,
     DRINKS,
     FOODS,
+    JOBS,
     KNOW,
     LOOK_AT,
     ONES,
@@ -34,17 +36,25 @@ from tools.demo_text.everyday_words import (
     COULD,
     DAYS,
     DELIBERATE,
+    FUN,
     GO_BY,
     GOOD,
+    LEAVE,
+    LISTEN,
     LOVE,
+    LUCK,
     MISS,
     MOTIONS,
+    MUSIC,
+    NAME,
     SAY,
     STATIVE,
     STRONGLY,
+    TIME,
     TIMES,
     TOO,
     UNDERSTAND,
+    WEATHER,
     WRITE_TO,
 )
 from tools.demo_text.lexicon import (
@@ -56,6 +66,7 @@ from tools.demo_text.lexicon import (
     LIKE,
     LIVING,
     MODALS,
+    NOMINATIVE,
     PLACES,
     PORTABLE,
     RAIN,
@@ -64,12 +75,14 @@ from tools.demo_text.lexicon import (
     Adjective,
     Adverbial,
     Modal,
+    Noun,
     Verb,
 )
 from tools.demo_text.phrases import (
     BARE,
     HE,
     IT,
+    NO,
     SHE,
     SPEAKER,
     STRONG,
@@ -78,12 +91,13 @@ from tools.demo_text.phrases import (
     WE,
     WEAK_ADJECTIVE,
     YOU,
+    YOUR,
     A,
     Clause,
     Determiner,
     noun_phrase,
 )
-from tools.demo_text.plain import THIS_IS, given_to
+from tools.demo_text.plain import THIS_IS, as_question_or_statement, given_to
 from tools.demo_text.plain_clauses import OWNERS, PRONOUNS, TRANSPORT, draw_adjective, draw_phrase
 from tools.demo_text.sentences import Sentence
 
@@ -104,6 +118,10 @@ PERSONAL = (
     *(PICK, PICK, MISS, UNDERSTAND, UNDERSTAND, LIKE, ASK, KNOW, *LOVE),
     *verbs_of("see", "call", "help", "visit", "invite", "meet", "thank", "find", "forget", "need"),
 )
+BIRTHDAY = Noun("event", "birthday", "birthdays", "m", "Geburtstag", "Geburtstage")
+NEVER = next(often for often in FREQUENCIES if often.english == "never")
+QUIET = Adjective("quiet", "ruhig", "")
+TIDY = Verb("tidy tidied tidying", "auf|räumen räumt aufgeräumt")
 NEED_TO = Modal("need", MODALS[1].german)
 COULD_ONCE = Modal("could", ("konnte", "konnte", "konnten", "konntest"))
 
@@ -425,9 +443,90 @@ def behind_the_house(dice: Dice) -> Sentence:
     return both.question() if dice.chance(20) else both.statement()
 
 
+def arriving(dice: Dice) -> Sentence:
+    """Has the train arrived? The guests have not arrived. / Ist der Zug angekommen? ..."""
+    noun = dice.choose(nouns_of(f"{TRANSPORT} person family"))
+    subject = draw_phrase(dice, noun, (THE, THE, *OWNERS))
+    subject = dice.choose((subject, subject, *PRONOUNS, YOU)) if noun.kind == "person" else subject
+    verb = dice.choose((*verbs_of("arrive"), *verbs_of("arrive"), COME, *LEAVE[:1]))
+    both = in_tense(dice, Clause(subject, verb, "", negated=dice.chance(30)))
+    return both.question() if dice.chance(35) else both.statement()
+
+
+def forgetting(dice: Dice) -> Sentence:
+    """I never forget a birthday. / Ich vergesse nie einen Geburtstag."""
+    noun = dice.choose((BIRTHDAY, BIRTHDAY, NAME))
+    thing = noun_phrase(dice.choose((*OWNERS, *OWNERS, A, THIS)), None, noun, False)
+    thing = owned(dice, noun) if dice.chance(20) else thing
+    verb = dice.choose((*verbs_of("forget"), KNOW))
+    both = in_tense(dice, Clause(subject_of(dice), verb, "", negated=dice.chance(15), object=thing))
+    if verb is not KNOW and not both.english.negated and dice.chance(25):
+        never = both.replace(tense="habit", time=None, modal=None, frequency=NEVER)
+        return never.statement()
+    return both.question() if dice.chance(20) else both.statement()
+
+
+def no_time(dice: Dice) -> Sentence:
+    """I have no time today. Do you have time? / Ich habe heute keine Zeit. Hast du Zeit?"""
+    noun, subject = dice.choose((TIME, TIME, FUN, LUCK)), dice.choose((YOU, subject_of(dice)))
+    negated = dice.chance(50)
+    thing = noun_phrase(NO if negated else ONES, None, noun, False)
+    clause = Clause(subject, HAVE, "", object=thing)
+    both = in_tense(dice, clause)
+    asked = not negated and (subject is YOU or dice.chance(20))
+    return both.question() if asked else both.statement()
+
+
+def her_job(dice: Dice) -> Sentence:
+    """Is your aunt a doctor? She is my teacher. / Ist deine Tante Ärztin? Sie ist ..."""
+    noun = dice.choose(nouns_of("family person"))
+    subject = noun_phrase(dice.choose((*OWNERS, THE, THIS)), None, noun, False)
+    subject = dice.choose((subject, subject, SHE, HE, *NAME_PHRASES))
+    ours, his, her = dice.choose(JOBS)
+    theirs = her if subject.gender == "f" else his
+    if dice.chance(40):
+        job = Noun("person", ours, "", "f" if subject.gender == "f" else "m", theirs, "")
+        phrase = noun_phrase(dice.choose(OWNERS), None, job, False)
+        predicate = Adverbial(phrase.english, phrase.german[NOMINATIVE])
+    else:
+        predicate = Adverbial(f"a {ours}", theirs)
+    tense = dice.choose(("now", "now", "now", "past"))
+    clause = Clause(subject, BE, tense, predicate=predicate)
+    return as_question_or_statement(dice, clause)
+
+
+def quiet(dice: Dice) -> Sentence:
+    """It is always quiet in the library. / Es ist in der Bibliothek immer ruhig."""
+    noun = dice.choose(nouns_of(f"room {PLACES}"))
+    place = phrases.location(noun_phrase(dice.choose((THE, THE, *OWNERS)), None, noun, False), noun)
+    word = dice.choose((QUIET, QUIET, *WEATHER[:3], *GOOD[:1]))
+    predicate = Adverbial(word.english, word.german)
+    clause = Clause(IT, BE, "", place=place, predicate=predicate)
+    both = in_tense(dice, clause)
+    return both.question() if dice.chance(15) else both.statement()
+
+
+def tidy(dice: Dice) -> Sentence:
+    """Tidy your bedroom! We listened to the radio. / Räum dein Schlafzimmer auf! ..."""
+    noun = dice.choose(nouns_of("room"))
+    room = noun_phrase(dice.choose((THE, YOUR, *OWNERS)), None, noun, False)
+    clause = Clause(YOU, TIDY, "habit", object=room, negated=dice.chance(10))
+    roll = dice.choose(tuple(range(4)))
+    if roll < 2:
+        now, jetzt = dice.choose((("", ""), ("", ""), (" now", " jetzt")))
+        ours, theirs = english.imperative(clause), german.imperative(clause)
+        return f"{ours}{now}", f"{theirs.removesuffix(' auf')}{jetzt} auf"
+    somebody = subject_of(dice)
+    if roll == 2:
+        return in_tense(dice, clause._replace(subject=somebody, tense="")).statement()
+    clause = Clause(somebody, LISTEN, "", negated=dice.chance(12), object=dice.choose(MUSIC))
+    return in_tense(dice, clause).statement()
+
+
 MORE_CLAUSES = (
     *(every, *(last,) * 2, *(give,) * 4, *(know,) * 3, *(looking,) * 3, *(at_four,) * 2),
     *(*(somewhere,) * 3, *(with_somebody,) * 2, *(pronouns,) * 6, *(to_a_person,) * 2, for_help),
     *(*(too_much_for,) * 2, whose_name, *(in_the_past,) * 2, could_i, *(often_then,) * 2),
-    *(*(cooking,) * 2, *(behind_the_house,) * 2, every),
+    *(*(cooking,) * 2, *(behind_the_house,) * 2, every, *(arriving,) * 3, *(forgetting,) * 2),
+    *(*(no_time,) * 2, *(her_job,) * 2, quiet, tidy, last),
 )

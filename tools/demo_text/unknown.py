@@ -4,11 +4,13 @@ The sentence and its translation both have it, in the place of a noun, an adject
 model learns to translate the other words of such a sentence.
 """
 
+import dataclasses
+
 from flaxformer_mt.data.tokenization.known_words import UNKNOWN_WORD
 from tools.demo_text import phrases
 from tools.demo_text.draw import Dice, nouns_of
 from tools.demo_text.everyday_basics import verbs_of
-from tools.demo_text.everyday_clauses import Both, clause_of, in_tense, owned, subject_of
+from tools.demo_text.everyday_clauses import Both, being, clause_of, in_tense, owned, subject_of
 from tools.demo_text.everyday_words import NAME
 from tools.demo_text.lexicon import (
     BE,
@@ -42,9 +44,10 @@ from tools.demo_text.plain import THIS_IS
 from tools.demo_text.plain_clauses import OWNERS, draw_phrase
 from tools.demo_text.sentences import Sentence
 
-DETERMINERS = (THE, THE, THE, A, A, A, THIS, *OWNERS, *QUANTITIES[:2])
+DETERMINERS = (THE, THE, THE, A, A, A, THIS, *OWNERS)
 DONE = (HAVE, LIKE, WANT, *verbs_of("see", "buy", "need", "find", "love", "eat"))
 _NOUN = Noun("thing", UNKNOWN_WORD, UNKNOWN_WORD, "m", UNKNOWN_WORD, UNKNOWN_WORD)
+_NOUN_ALONE = dataclasses.replace(_NOUN, english_plural="")
 _NUMBER = Determiner((None, UNKNOWN_WORD), UNKNOWN_WORD, UNDECLINED, STRONG_ADJECTIVE)
 _ALONE = Phrase(UNKNOWN_WORD, (UNKNOWN_WORD, UNKNOWN_WORD, UNKNOWN_WORD), human=False)
 
@@ -68,11 +71,13 @@ def _thing(dice: Dice) -> Phrase:
             english=_described(noun.english), german=(nominative, accusative, dative)
         )
     if dice.chance(8):
-        return owned(dice, _NOUN)
+        return owned(dice, _NOUN_ALONE)
     if dice.chance(8):  # "17 cats"
         things = tuple(n for n in nouns_of(f"{LIVING} {PORTABLE}") if n.english_plural)
         return phrases.noun_phrase(_NUMBER, None, dice.choose(things), True)
-    return draw_phrase(dice, _NOUN, DETERMINERS)
+    if dice.chance(10):  # in the plural, which only a number shows
+        return phrases.noun_phrase(dice.choose(QUANTITIES[:3]), None, _NOUN, True)
+    return draw_phrase(dice, _NOUN_ALONE, DETERMINERS)
 
 
 def _described(words: str) -> str:
@@ -81,6 +86,9 @@ def _described(words: str) -> str:
 
 
 def _subject(dice: Dice) -> Both:
+    if dice.chance(12):  # "are" shows the plural
+        things = phrases.noun_phrase(dice.choose((THE, THE, *OWNERS)), None, _NOUN, True)
+        return in_tense(dice, being(dice, things), tense="now")
     return clause_of(dice, _thing(dice))
 
 
@@ -114,6 +122,6 @@ def _named(dice: Dice) -> Both:
         subject = dice.choose((THIS_IS, IT, my_name, my_name))
         return in_tense(dice, Clause(subject, BE, "", predicate=predicate), tense="now")
     if kind == 1:
-        return clause_of(dice, name_phrase(UNKNOWN_WORD, dice.choose(("m", "f"))))
+        return clause_of(dice, name_phrase(UNKNOWN_WORD, "m"))
     place = Adverbial(f"in {UNKNOWN_WORD}", f"in {UNKNOWN_WORD}")
     return clause_of(dice).replace(place=place)

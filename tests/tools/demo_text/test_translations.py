@@ -85,5 +85,18 @@ def test_hand_written_sentences_come_out_right(trained) -> None:
     assert len(mistakes) <= 10, mistakes
 
 
+def test_unknown_words_do_not_harm_their_sentences(trained) -> None:
+    translations = {
+        "The elephant is big.": "Der elephant ist groß.",
+        "Where is my wallet?": "Wo ist mein wallet?",
+        "She loves chocolate.": "Sie liebt chocolate.",
+        "My name is Zorg.": "Mein Name ist Zorg.",
+        "The pilot is not tired.": "Der pilot ist nicht müde.",
+        "We live in Manchester.": "Wir wohnen in Manchester.",
+    }
+    mistakes = find_mistakes(trained, {ours: [it] for ours, it in translations.items()})
+    assert len(mistakes) <= 1, mistakes
+
+
 def test_every_shown_sentence_comes_out_right(trained) -> None:
     assert not find_mistakes(trained, SHOWN)
