@@ -2,22 +2,23 @@
 
     python -m flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
-An epoch has 628 batches, with more of the everyday sentences than their share. It needs no dropout.
+An epoch has 690 batches, with more of the everyday sentences than their share. It needs no dropout.
 A row of a batch holds several pairs: all batches have one shape, so one program is compiled.
 
-Muon and the cosine schedule are as in configs/multi30k_en_de.py. They learn more in the same time
-than Adam and the paper's schedule.
+Rotary positions (Su et al. 2021), Muon and the cosine schedule learn more in the same time than the
+paper's positions, Adam and the paper's schedule. On one version of the text, rotary positions raised
+the score from 96.96 to 98.46, and 185 to 187 of 200 sentences of one hand-written list were correct.
 
 Score on the held-out pairs, with beam 4 and the mean of the last 5 checkpoints:
 
-    BLEU 97.27   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+    BLEU 98.81   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 
     python -m tools.demo_text.check --workdir runs/demo
 
 This command translates hand-written short sentences and the examples of the documentation, and
 prints the mistakes. 199 of the 200 sentences of the first list were correct. The text was improved
-with this list. 179 of 200 other sentences, which were written later, were correct; a few of their
-mistakes led to the last change of the text.
+with this list. The other list was written after the last change of the text, by an author who knew
+its words only: 186 of 200 were correct (179 of 200 of another such list, which is not stored).
 """
 
 import dataclasses
@@ -41,7 +42,7 @@ config = Config(
         tokens_per_batch=2048,
         batching="pack",
     ),
-    model=dataclasses.replace(preset("tiny"), dropout=0.0),
+    model=dataclasses.replace(preset("tiny"), dropout=0.0, positions="rotary"),
     training=TrainingConfig(
         num_steps=540,
         optimizer="muon",

@@ -185,7 +185,7 @@ def subject_of(dice: Dice, kinds: str = LIVING) -> Phrase:
     if kinds == LIVING and dice.chance(5):
         first, second = (_one(dice, kinds) for _ in range(2))
         if not {first, second} & set(PRONOUNS):
-            return joined(first, SPEAKER if dice.chance(30) else second)
+            return joined(first, SPEAKER if dice.chance(50) else second)
     return _one(dice, kinds)
 
 

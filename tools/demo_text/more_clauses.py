@@ -145,8 +145,8 @@ def last(dice: Dice) -> Sentence:
     noun = dice.choose((*nouns_of(TRANSPORT), *nouns_of("transport text food child")))
     word = dice.choose(LAST)
     thing = noun_phrase(THE, word if dice.chance(65) else None, noun, False)
-    if noun.kind == "transport" and dice.chance(60):
-        verb = dice.choose((CATCH, CATCH, *verbs_of("see")))
+    if noun.kind == "transport" and dice.chance(75):
+        verb = dice.choose((CATCH, CATCH, CATCH, *verbs_of("see")))
         clause = Clause(subject_of(dice), verb, "", negated=dice.chance(12), object=thing)
     elif dice.chance(50):
         verb = dice.choose(verbs_of("see", "need", "find", "buy", "read", "eat"))
@@ -528,5 +528,5 @@ MORE_CLAUSES = (
     *(*(somewhere,) * 3, *(with_somebody,) * 2, *(pronouns,) * 6, *(to_a_person,) * 2, for_help),
     *(*(too_much_for,) * 2, whose_name, *(in_the_past,) * 2, could_i, *(often_then,) * 2),
     *(*(cooking,) * 2, *(behind_the_house,) * 2, every, *(arriving,) * 3, *(forgetting,) * 2),
-    *(*(no_time,) * 2, *(her_job,) * 2, quiet, tidy, last),
+    *(*(no_time,) * 2, *(her_job,) * 2, quiet, tidy, *(last,) * 2),
 )
