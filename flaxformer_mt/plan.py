@@ -8,7 +8,7 @@ It compiles the training step, and prints memory, operations and time.
 import dataclasses
 
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import ConfigArguments
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.planning.hardware import local_devices, open_topology
 from flaxformer_mt.planning.plans import HEADER, NOTICE, make_plan, summary_lines, table_rows
 from flaxformer_mt.planning.workload import assume_batches, describe_assumptions, largest_batch

@@ -22,7 +22,8 @@ from typing import IO
 
 from flaxformer_mt.checkpoints.reading import whole_steps
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, ConfigArguments, to_json
+from flaxformer_mt.config import Config, to_json
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.planning.hardware import hosts_of

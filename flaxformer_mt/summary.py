@@ -7,7 +7,8 @@ from typing import Any
 import jax
 
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, ConfigArguments, workdir_config
+from flaxformer_mt.config import Config, workdir_config
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID

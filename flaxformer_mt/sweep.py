@@ -17,7 +17,7 @@ from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, differences, load_variants, shipped_name, workdir_config
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.host_memory import share_freed_memory
+from flaxformer_mt.runtime.host import share_freed_memory
 from flaxformer_mt.storage.paths import AnyPath, as_path, write_file
 
 HEADER = """\

@@ -23,7 +23,8 @@ from flaxformer_mt.checkpoints.workdir import (
     was_validated,
 )
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import CONFIG_FILE, Config, ConfigArguments, save_config, shipped_name
+from flaxformer_mt.config import CONFIG_FILE, Config, save_config, shipped_name
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.prepared.cache import PreparedCache
 from flaxformer_mt.data.sources.pair import Pair
@@ -33,8 +34,7 @@ from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches, train_program
 from flaxformer_mt.runtime.command import exit_process, quote
 from flaxformer_mt.runtime.compilation_cache import keep_programs
-from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.runtime.host_memory import share_freed_memory
+from flaxformer_mt.runtime.host import num_cpus, share_freed_memory
 from flaxformer_mt.runtime.processes import (
     check_same,
     connect,

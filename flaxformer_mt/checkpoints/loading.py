@@ -45,13 +45,13 @@ def make_model(config: Config, tokenizer: Tokenizer) -> Transformer:
     )
 
 
-def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
+def load_model(workdir: PathLike, checkpoint: str = "auto") -> LoadedModel:
     """Loads config, tokenizer, model and parameters from a workdir.
 
     Args:
       workdir: a workdir of `flaxformer_mt.train`.
-      which: "averaged", "best" (by validation), "last", or a step. "auto" is the first of
-        "averaged", "best" and "last" that exists. Unless `which` is a step, the next candidate
+      checkpoint: "averaged", "best" (by validation), "last", or a step. "auto" is the first of
+        "averaged", "best" and "last" that exists. Unless `checkpoint` is a step, the next candidate
         replaces a damaged checkpoint, with a warning.
 
     Raises FileNotFoundError if the workdir or checkpoint does not exist (the message lists existing
@@ -60,7 +60,7 @@ def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
     """
     workdir = as_path(workdir).absolute()
     config = workdir_config(str(workdir))
-    path = choose_checkpoint(workdir, which)
+    path = choose_checkpoint(workdir, checkpoint)
     tokenizer, extras = Tokenizer.load(workdir / "tokenizer"), read_extras(path)
     if tokenizer.fingerprint != extras["tokenizer"]:
         raise ValueError(

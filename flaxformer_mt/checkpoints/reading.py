@@ -73,13 +73,13 @@ def counted_steps(directory: AnyPath, steps: list[int]) -> list[int]:
     ]
 
 
-def choose_checkpoint(workdir: AnyPath, which: str) -> AnyPath:
-    """Returns the directory that `which` names; see `checkpoints.loading.load_model`.
+def choose_checkpoint(workdir: AnyPath, checkpoint: str) -> AnyPath:
+    """Returns the directory of a checkpoint by name; see `checkpoints.loading.load_model`.
 
     Raises FileNotFoundError if there is none, and OSError if every candidate is damaged.
     """
     damaged = False
-    for path in _candidates(workdir, which):
+    for path in _candidates(workdir, checkpoint):
         damage = find_damage(path)
         if not damage:
             return path
@@ -89,33 +89,35 @@ def choose_checkpoint(workdir: AnyPath, which: str) -> AnyPath:
         found = [str(step) for step in saved_steps(workdir / "checkpoints")]
         found += ["averaged"] if is_whole(workdir / "averaged") else []
         raise FileNotFoundError(
-            f"no checkpoint {which!r} in {workdir}: found {', '.join(found) or 'none'}"
-            + (" (the best is known after a validation)" if which == "best" else "")
+            f"no checkpoint {checkpoint!r} in {workdir}: found {', '.join(found) or 'none'}"
+            + (" (the best is known after a validation)" if checkpoint == "best" else "")
             + ("" if found else "; train a model there, or choose another workdir")
         )
     raise OSError(
-        f"checkpoint {which!r} of {workdir} is damaged, and there is no other; restore a copy"
+        f"checkpoint {checkpoint!r} of {workdir} is damaged, and there is no other; restore a copy"
     )
 
 
-def _candidates(workdir: AnyPath, which: str) -> Iterator[AnyPath]:
+def _candidates(workdir: AnyPath, checkpoint: str) -> Iterator[AnyPath]:
     """Yields candidates in order of preference. It looks up later ones only on demand."""
     directory, averaged = workdir / "checkpoints", workdir / "averaged"
-    if which.isdecimal():
-        yield from [directory / str(int(which))] if int(which) in saved_steps(directory) else []
-        return
-    if which not in ("auto", "averaged", "best", "last"):
-        raise ValueError(
-            f"unknown checkpoint {which!r}: expected auto, averaged, best, last or a step"
+    if checkpoint.isdecimal():
+        yield from (
+            [directory / str(int(checkpoint))] if int(checkpoint) in saved_steps(directory) else []
         )
-    if which in ("auto", "averaged") and is_whole(averaged):
+        return
+    if checkpoint not in ("auto", "averaged", "best", "last"):
+        raise ValueError(
+            f"unknown checkpoint {checkpoint!r}: expected auto, averaged, best, last or a step"
+        )
+    if checkpoint in ("auto", "averaged") and is_whole(averaged):
         yield averaged
-    if which == "averaged":
+    if checkpoint == "averaged":
         return
     steps = whole_steps(directory)
-    if which in ("auto", "best"):
+    if checkpoint in ("auto", "best"):
         yield from (directory / str(step) for step in rank_steps(directory, steps))
-    if which in ("auto", "last"):
+    if checkpoint in ("auto", "last"):
         yield from (directory / str(step) for step in reversed(steps))
 
 

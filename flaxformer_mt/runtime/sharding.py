@@ -25,8 +25,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.runtime.batch_partition import ProcessRows
-from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.dataclass_json import NOT_NEGATIVE, POSITIVE_INT, check_bounds
+from flaxformer_mt.runtime.host import num_cpus
 
 AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
