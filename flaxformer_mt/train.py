@@ -97,8 +97,8 @@ EXIT_STATUS: dict[Ending, int] = {"complete": 0, "preempted": 143, "interrupted"
 def run(arguments: TrainArguments) -> int:
     """Runs the command `train`; returns the exit code.
 
-    The exit code is 143 if SIGTERM or a preemption stopped the run (which is saved), and 130 if
-    ctrl-C did.
+    The exit code is 143 if SIGTERM, SIGHUP or a preemption stopped the run (which is saved), and
+    130 if ctrl-C did.
     """
     if not arguments.workdir:
         raise ValueError(
@@ -130,7 +130,7 @@ def train(
       workdir: directory of all files of the run; if it has checkpoints, the run is resumed.
       quiet: report updates to files only, and omit the held-out score at the end.
       accept_changed_data: resume although the training data has changed.
-      handle_signals: SIGTERM and SIGINT stop the run. For commands: it replaces the signal
+      handle_signals: SIGTERM, SIGINT and SIGHUP stop the run. For commands: it replaces the signal
         handlers of the process while the loop runs.
 
     Returns:

@@ -1,6 +1,7 @@
 """The plan of a recipe on some hardware: an estimate of each program, and a table of them."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 
 import jax
@@ -46,6 +47,14 @@ class Plan:
     """Target tokens per second of training, over all shapes; 0 = unknown."""
     failure: str = ""
     """Why there is no estimate, such as a mesh that does not fit; "" if there is one."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether all programs compile, and fit the memory of a device if it is known."""
+        memory = self.hardware.memory or math.inf
+        return not self.failure and all(
+            not one.failure and one.peak_bytes <= memory for one in self.train
+        )
 
 
 def make_plan(config: Config, hardware: Hardware, batches: Sequence[AssumedBatch]) -> Plan:

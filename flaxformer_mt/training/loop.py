@@ -170,7 +170,7 @@ class Loop:
         self._reporter.end(
             step, f"{name} stopped the run at step {step} of {self._config.num_steps}"
         )
-        return "preempted" if number == signal.SIGTERM else "interrupted"
+        return "interrupted" if number in (0, signal.SIGINT) else "preempted"
 
     def _update(self) -> bool:
         """Runs updates to the end of the run; returns whether a signal stopped it."""

@@ -63,6 +63,52 @@ def test_one_process_stops_at_once(synchronize):
     assert should_stop(stopped, 1, synchronize=synchronize)
 
 
+# The terminal of this process closes, as when a connection breaks.
+IN_A_TERMINAL = """
+import fcntl, os, sys, termios
+from pathlib import Path
+from flaxformer_mt.training.stopping import stop_on_signals
+
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+with stop_on_signals() as stopped:
+    print("started", flush=True)
+    assert stopped.wait(60)
+    while "/dev/null" not in map(os.readlink, ("/proc/self/fd/1", "/proc/self/fd/2")):
+        pass
+    os.kill(os.getpid(), stopped.number)  # a shell sends it again
+    print("this output has no reader", flush=True)
+    print("this output has no reader", file=sys.stderr, flush=True)
+    Path(sys.argv[1]).write_text(str(stopped.number))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
+def test_a_closed_terminal_stops_a_run_which_can_still_save(tmp_path):
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", IN_A_TERMINAL, str(tmp_path / "saved")],
+        **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while b"started" not in seen:
+            seen += os.read(ours, 1000)
+        os.close(ours)
+        assert process.wait(60) == 0
+    assert int((tmp_path / "saved").read_text()) == signal.SIGHUP
+
+
+def test_nohup_keeps_its_effect():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stopped:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stopped.wait(0.1)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_has_its_usual_effect(number):
     before = signal.getsignal(number)
