@@ -65,10 +65,11 @@ def test_one_process_stops_at_once(synchronize):
 
 # The terminal of this process closes, as when a connection breaks.
 IN_A_TERMINAL = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
 from pathlib import Path
 from flaxformer_mt.training.stopping import stop_on_signals
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 with stop_on_signals() as stopped:
     print("started", flush=True)
