@@ -10,6 +10,7 @@ import json
 import re
 import runpy
 import traceback
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +150,17 @@ def workdir_config(workdir: str) -> Config:
     return _read_json(path)
 
 
-def differences(old: Any, new: Any, *, where: str = "") -> list[str]:
-    """Returns a line "path: old -> new" for each field that differs between two configs."""
+def differences(old: Any, new: Any, *, where: str = "", without: Collection[str] = ()) -> list[str]:
+    """Returns a line "path: old -> new" for each field that differs between two configs.
+
+    It does not compare the fields `without`.
+    """
     lines = []
     for field in dataclasses.fields(old):
         before, after = getattr(old, field.name), getattr(new, field.name)
         path = f"{where}.{field.name}" if where else field.name
+        if field.name in without:
+            continue
         if dataclasses.is_dataclass(before):
             lines += differences(before, after, where=path)
         elif before != after:

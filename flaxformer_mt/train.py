@@ -57,7 +57,7 @@ from flaxformer_mt.training.checks import check_settings, check_tags, check_tied
 from flaxformer_mt.training.loop import Ending, Loop, Run, start_or_resume
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.reporting import Reporter
-from flaxformer_mt.training.state import TrainState
+from flaxformer_mt.training.state import Progress, TrainState
 from flaxformer_mt.training.step import make_train_step
 from flaxformer_mt.training.stopping import StopRequest, stop_on_signals
 from flaxformer_mt.training.validation import translate_and_score
@@ -146,88 +146,99 @@ def train(
     keep_programs()
     first_then_others(lambda: make_workdir(as_path(workdir).absolute()) if is_first() else None)
     with own_workdir(workdir):
-        # ------------------------------------------------------------------ devices, workdir
-        mesh = make_mesh(config.mesh)
-        first_then_others(lambda: check_workdir(workdir, config) if is_first() else None)
-
-        # ------------------------------------------------------------------ data
-        if is_first() and not quiet:
-            print("reading the text", file=sys.stderr, flush=True)
-        data = first_then_others(lambda: prepare_data(config, workdir))
-        check_same(data.fingerprints, "training text")
-        beam_size = max(config.decoding.beam_size, config.training.validation_beam_size)
-        decoding = dataclasses.replace(config.decoding, beam_size=beam_size)
-        suppressed_tokens(data.tokenizer, decoding)  # refuses a beam larger than the vocabulary
-
-        # ------------------------------------------------------------------ model, optimizer
-        model = make_model(config, data.tokenizer)
-        optimizer = make_optimizer(config.training, config.model.d_model)
-        adaptation = make_adaptation(
-            config.training, jax.eval_shape(lambda: boxed_params(model, jax.random.key(0)))
-        )
-
-        # ------------------------------------------------------------------ rows of this process
-        tokens_per_device = config.mesh.tokens_per_device
-        if limit := parse_memory(config.mesh.memory_limit):
-            program = train_program(config, model, optimizer, adaptation, mesh)
-            plan = plan_micro_batches(program, data.shapes, limit)
-            tokens_per_device = plan.tokens_per_device
-            if not quiet:
-                print_from_first(memory_table(plan))
-        rows = process_rows(mesh, tokens_per_device)
-        validation_shapes = data.validation_plan.shapes
-        longest = max(max(shape[1:]) for shape in validation_shapes)  # one row must fit
-        most = tokens_per_device and max(tokens_per_device, longest)
-        validation_rows = process_rows(mesh, most, pads=True)
-        run = Run(
-            config=config,
-            data=dataclasses.replace(data, shard_rows=rows),
-            model=model,
-            optimizer=optimizer,
-            adaptation=adaptation,
-            placement=BatchPlacement(mesh, rows, data.shapes),
-            validation_placement=BatchPlacement(mesh, validation_rows, validation_shapes),
-            checkpoints=Checkpoints(
-                workdir, keep_last=config.training.keep_last, keep_best=config.training.keep_best
-            ),
-            train_step=make_train_step(model, optimizer, config.training, adaptation),
-        )
-
-        # ------------------------------------------------------------------ state
-        state, progress = start_or_resume(run, accept_changed_data=accept_changed_data)
+        run = make_run(config, workdir, quiet=quiet)
+        start = start_or_resume(run, accept_changed_data=accept_changed_data)
         if is_first():  # after all checks
             save_config(config, workdir)
         reporter = Reporter(
             workdir if is_first() else None,
-            resume_step=int(state.step),
+            resume_step=int(start[0].step),
             total_steps=config.training.num_steps,
             quiet=quiet,
         )
-        reporter.message(describe(run, state, workdir))
-
-        # ----------------------------------------------------------------- train, average, evaluate
-        signals = stop_on_signals() if handle_signals else contextlib.nullcontext(StopRequest())
-        try:
-            with exit_if_peer_lost(), signals as stopped:
-                loop = Loop(run, (state, progress), reporter, stopped)
-                ending = loop()
-        except BaseException as error:
-            reason = f"error: {error}" if isinstance(error, Exception) else "interrupted"
-            with contextlib.suppress(Exception):
-                if jax.process_count() == 1:  # others may not arrive
-                    run.checkpoints.close()  # completes a save in the background
-            with contextlib.suppress(Exception), contextlib.closing(reporter):  # a full disk
-                reporter.end(run.checkpoints.latest_step() or 0, reason, show=False)
-            raise
-        reporter.close()
+        reporter.message(describe(run, start[0], workdir))
+        ending, step = run_loop(run, start, reporter, handle_signals=handle_signals)
         if ending != "complete":
-            step = int(loop.state.step)
             print_from_first(f"stopped at step {step}, saved; the same command goes on from there")
             return ending
         average(config, workdir, quiet=quiet)
         if not quiet:
             show_result(run, workdir)
         return ending
+
+
+def make_run(config: Config, workdir: str, *, quiet: bool) -> Run:
+    """Returns the constant parts of a run, after all checks of settings, workdir and text."""
+    # ---------------------------------------------------------------------- devices, workdir
+    mesh = make_mesh(config.mesh)
+    first_then_others(lambda: check_workdir(workdir, config) if is_first() else None)
+
+    # ---------------------------------------------------------------------- data
+    if is_first() and not quiet:
+        print("reading the text", file=sys.stderr, flush=True)
+    data = first_then_others(lambda: prepare_data(config, workdir))
+    check_same(data.fingerprints, "training text")
+    beam_size = max(config.decoding.beam_size, config.training.validation_beam_size)
+    decoding = dataclasses.replace(config.decoding, beam_size=beam_size)
+    suppressed_tokens(data.tokenizer, decoding)  # refuses a beam larger than the vocabulary
+
+    # ---------------------------------------------------------------------- model, optimizer
+    model = make_model(config, data.tokenizer)
+    optimizer = make_optimizer(config.training, config.model.d_model)
+    adaptation = make_adaptation(
+        config.training, jax.eval_shape(lambda: boxed_params(model, jax.random.key(0)))
+    )
+
+    # ---------------------------------------------------------------------- rows of this process
+    tokens_per_device = config.mesh.tokens_per_device
+    if limit := parse_memory(config.mesh.memory_limit):
+        program = train_program(config, model, optimizer, adaptation, mesh)
+        plan = plan_micro_batches(program, data.shapes, limit)
+        tokens_per_device = plan.tokens_per_device
+        if not quiet:
+            print_from_first(memory_table(plan))
+    rows = process_rows(mesh, tokens_per_device)
+    validation_shapes = data.validation_plan.shapes
+    longest = max(max(shape[1:]) for shape in validation_shapes)  # one row must fit
+    max_tokens = tokens_per_device and max(tokens_per_device, longest)
+    validation_rows = process_rows(mesh, max_tokens, pads=True)
+    return Run(
+        config=config,
+        data=dataclasses.replace(data, shard_rows=rows),
+        model=model,
+        optimizer=optimizer,
+        adaptation=adaptation,
+        placement=BatchPlacement(mesh, rows, data.shapes),
+        validation_placement=BatchPlacement(mesh, validation_rows, validation_shapes),
+        checkpoints=Checkpoints(
+            workdir, keep_last=config.training.keep_last, keep_best=config.training.keep_best
+        ),
+        train_step=make_train_step(model, optimizer, config.training, adaptation),
+    )
+
+
+def run_loop(
+    run: Run, start: tuple[TrainState, Progress], reporter: Reporter, *, handle_signals: bool
+) -> tuple[Ending, int]:
+    """Trains to the end or a stop, and closes the reporter; returns the ending and the last step.
+
+    If training fails, it reports the reason and raises the error again.
+    """
+    signals = stop_on_signals() if handle_signals else contextlib.nullcontext(StopRequest())
+    try:
+        with exit_if_peer_lost(), signals as stopped:
+            loop = Loop(run, start, reporter, stopped)
+            ending = loop()
+    except BaseException as error:
+        reason = f"error: {error}" if isinstance(error, Exception) else "interrupted"
+        with contextlib.suppress(Exception):
+            if jax.process_count() == 1:  # others may not arrive
+                run.checkpoints.close()  # completes a save in the background
+        with contextlib.suppress(Exception), contextlib.closing(reporter):  # a full disk
+            reporter.end(run.checkpoints.latest_step() or 0, reason, show=False)
+        raise
+    reporter.close()
+    return ending, int(loop.state.step)
 
 
 def prepare_data(config: Config, workdir: str) -> Data:
@@ -257,14 +268,14 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
     mesh = run.placement.mesh
     axes = " x ".join(f"{size} {name}" for name, size in mesh.shape.items() if size > 1)
     processes = jax.process_count()
-    most = max(run.placement.rows.partition(shape).micro_batches for shape in run.data.shapes)
-    parts = (
+    parts = max(run.placement.rows.partition(shape).micro_batches for shape in run.data.shapes)
+    about = (
         f"{run.data.report}\nmodel       {count:,} parameters",
         f", {others:,} frozen ones," if others else "",
         f" on {mesh.size} x {jax.devices()[0].device_kind}",
         f" ({axes})" if axes else "",
         f" in {processes} processes" if processes > 1 else "",
-        f", batches accumulated over up to {most} micro-batches" if most > 1 else "",
+        f", batches accumulated over up to {parts} micro-batches" if parts > 1 else "",
     )
     step = run.checkpoints.latest_step()
     start = "from scratch" if step is None else f"resumed at step {step}"
@@ -272,7 +283,7 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
         start = f"from the parameters of {run.config.training.init_from}"
     lengths = {shape[1:] for shape in run.data.shapes}
     kernels = describe_kernels(run.config.model, run.model.kernels, sorted(lengths), mesh)
-    return f"{''.join(parts)}\n{kernels}\nworkdir     {workdir}, {start}"
+    return f"{''.join(about)}\n{kernels}\nworkdir     {workdir}, {start}"
 
 
 def average(config: Config, workdir: str, *, quiet: bool = False) -> None:
@@ -300,8 +311,8 @@ def show_result(run: Run, workdir: str) -> None:
     if pairs:
         # Not "auto": an average in the workdir may be older than this training.
         has_average = config.training.average_last or config.training.average_best
-        which = "averaged" if has_average else "best" if was_validated(workdir) else "last"
-        translator = Translator.load(workdir, which=which)
+        best = "best" if was_validated(workdir) else "last"
+        translator = Translator.load(workdir, which="averaged" if has_average else best)
         held_out = "test" if data.test else "validation"
         languages = config.data.target_languages_of(held_out)
         score, samples = translate_and_score(translator, pairs, languages)

@@ -122,13 +122,10 @@ def _candidates(workdir: AnyPath, checkpoint: str) -> Iterator[AnyPath]:
 
 
 def read_items(path: AnyPath, *, together: bool = False, **items: Any) -> dict[str, Any]:
-    """Reads items of a checkpoint.
+    """Reads items of a checkpoint: {name: its `orbax.checkpoint.args`}.
 
-    Args:
-      path: directory of the checkpoint.
-      together: whether all processes of the run call this and wait for each other. Otherwise this
-        process reads alone.
-      items: {name of an item: its `orbax.checkpoint.args`}.
+    `together` means that all processes of the run call this and wait for each other. Otherwise this
+    process reads alone.
     """
     index = jax.process_index()
     options = ocp.options.MultiprocessingOptions(
@@ -168,13 +165,9 @@ def read_params(path: AnyPath) -> Params:
 
 
 def check_fit(path: AnyPath, item: str, expected: Any, found: Any = None) -> None:
-    """Checks names and shapes of a checkpoint's arrays against those of a tree.
+    """Checks names and shapes of a checkpoint's arrays against those of the tree `expected`.
 
-    Args:
-      path: directory of the checkpoint.
-      item: "params" or "state".
-      expected: a tree of arrays or shapes.
-      found: the arrays of the item, if they are already read.
+    `item` is "params" or "state". `found` has its arrays, if they are already read.
 
     Raises ValueError if they differ; the message names the arrays.
     """

@@ -60,13 +60,7 @@ class Plan:
 def make_plan(config: Config, hardware: Hardware, batches: Sequence[AssumedBatch]) -> Plan:
     """Compiles the training step of a recipe for some hardware. It runs nothing.
 
-    Args:
-      config: the recipe.
-      hardware: the devices to compile for.
-      batches: the training batches.
-
-    Returns:
-      The plan. It has a `failure` if mesh or memory limit do not fit the hardware.
+    The plan has a `failure` if mesh or memory limit do not fit the hardware.
     """
     kernels = choose_kernels(config.model.kernels, hardware.devices[0].platform)
     size = config.data.tokenizer.vocab_size

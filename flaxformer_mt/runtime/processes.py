@@ -152,9 +152,7 @@ def check_same(value: Any, what: str) -> None:
 def check_shared(path: AnyPath, token: str) -> None:
     """Raises OSError in all processes if one of them does not see a file of the first process.
 
-    Args:
-      path: a file that the first process has written.
-      token: text in this file; the argument of the other processes is ignored.
+    `token` is text in the file; only that of the first process counts.
     """
     if jax.process_count() == 1:
         return
@@ -183,15 +181,10 @@ def _contains(path: AnyPath, text: str) -> bool:
 def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
     """Returns the results of `work` for `count` items, in order. Each process computes a slice.
 
-    All processes get all results.
+    All processes get all results, which must be picklable.
 
-    Args:
-      count: number of items; the same in every process.
-      work: returns the results for a slice of the items, which can be pickled.
-
-    Raises:
-      ValueError: the processes have different numbers of items.
-      OSError: `work` failed in another process.
+    Raises ValueError if the processes have different numbers of items, and OSError if `work` failed
+    in another process.
     """
     processes, index = jax.process_count(), jax.process_index()
     if processes == 1:

@@ -121,12 +121,7 @@ def _validation_of(config: Config) -> tuple[CorpusConfig, int]:
 class Loop:
     """The updates, validations and checkpoints of a run, from its start or resume to its end.
 
-    Args:
-      run: the constant parts.
-      start: the state and progress of `start_or_resume`; the attributes `state` and `progress` are
-        the current ones.
-      reporter: receives metrics and messages.
-      stop: set by a signal.
+    `start` is the result of `start_or_resume`. The attributes `state` and `progress` are current.
     """
 
     def __init__(
