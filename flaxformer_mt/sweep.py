@@ -62,8 +62,8 @@ def sweep(arguments: SweepArguments) -> None:
             )
     folder, table = as_path(arguments.workdir or f"runs/{shipped}"), HEADER
     workdirs = [_workdir(folder, name) for name in variants]
-    if twice := [str(one) for one in workdirs if workdirs.count(one) > 1]:
-        raise ValueError(f"two variants have the workdir {twice[0]}: change the name of one")
+    if duplicates := [str(one) for one in workdirs if workdirs.count(one) > 1]:
+        raise ValueError(f"two variants have the workdir {duplicates[0]}: change the name of one")
     share_freed_memory()
     for number, name in enumerate(chosen, start=1):
         print(f"{name} ({number} of {len(chosen)})", file=sys.stderr)

@@ -15,7 +15,7 @@ import jax
 from flaxformer_mt.checkpoints.averaging import average_checkpoints
 from flaxformer_mt.checkpoints.loading import adopt_tokenizer, make_model
 from flaxformer_mt.checkpoints.manager import Checkpoints
-from flaxformer_mt.checkpoints.reading import counted_steps, whole_steps
+from flaxformer_mt.checkpoints.reading import counted_steps, intact_steps
 from flaxformer_mt.checkpoints.workdir import (
     check_workdir,
     make_workdir,
@@ -269,7 +269,7 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
     axes = " x ".join(f"{size} {name}" for name, size in mesh.shape.items() if size > 1)
     processes = jax.process_count()
     parts = max(run.placement.rows.partition(shape).micro_batches for shape in run.data.shapes)
-    about = (
+    summary = (
         f"{run.data.report}\nmodel       {count:,} parameters",
         f", {others:,} frozen ones," if others else "",
         f" on {mesh.size} x {jax.devices()[0].device_kind}",
@@ -283,7 +283,7 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
         start = f"from the parameters of {run.config.training.init_from}"
     lengths = {shape[1:] for shape in run.data.shapes}
     kernels = describe_kernels(run.config.model, run.model.kernels, sorted(lengths), mesh)
-    return f"{''.join(about)}\n{kernels}\nworkdir     {workdir}, {start}"
+    return f"{''.join(summary)}\n{kernels}\nworkdir     {workdir}, {start}"
 
 
 def average(config: Config, workdir: str, *, quiet: bool = False) -> None:
@@ -294,7 +294,7 @@ def average(config: Config, workdir: str, *, quiet: bool = False) -> None:
     last, best = config.training.average_last, config.training.average_best
     if last:
         directory = as_path(workdir) / "checkpoints"
-        steps = counted_steps(directory, whole_steps(directory))
+        steps = counted_steps(directory, intact_steps(directory))
         last = min(last, sum(3 * step > 2 * steps[-1] for step in steps))
     if last or best:
         averaged = average_checkpoints(workdir, last=last or None, best=best or None, or_fewer=True)

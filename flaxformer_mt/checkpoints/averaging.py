@@ -14,10 +14,10 @@ from flaxformer_mt.checkpoints.integrity import find_damage, seal, write_failure
 from flaxformer_mt.checkpoints.reading import (
     counted_steps,
     deleted_checkpoint,
+    intact_steps,
     rank_steps,
     read_extras,
     read_params,
-    whole_steps,
 )
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.runtime.processes import first_then_others, is_first
@@ -68,7 +68,7 @@ def average_checkpoints(
         )
     if not directory.is_dir():
         raise _no_training_run(directory.parent)
-    steps = whole_steps(directory)
+    steps = intact_steps(directory)
     candidates = counted_steps(directory, steps)[::-1] if last else rank_steps(directory, steps)
     wanted = last or best or 0
     if len(candidates) < (1 if or_fewer else wanted):

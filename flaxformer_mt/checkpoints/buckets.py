@@ -27,7 +27,7 @@ FIRST_PROCESS = MultiprocessingOptions(primary_host=0, active_processes={0})
 """Makes Orbax write in the first process without waiting for the others."""
 
 
-def is_whole(checkpoint: AnyPath) -> bool:
+def is_complete(checkpoint: AnyPath) -> bool:
     """Returns whether a checkpoint exists and is complete."""
     if isinstance(checkpoint, Path):  # Orbax renames complete checkpoints
         return checkpoint.is_dir()

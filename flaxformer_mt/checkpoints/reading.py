@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from flaxformer_mt.checkpoints.buckets import is_whole, readable
+from flaxformer_mt.checkpoints.buckets import is_complete, readable
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.storage.paths import AnyPath
@@ -39,7 +39,7 @@ def quality(metrics: Mapping[str, float]) -> float:
     return -math.inf if math.isnan(score) else score
 
 
-def whole_steps(directory: AnyPath) -> list[int]:
+def intact_steps(directory: AnyPath) -> list[int]:
     """Returns the saved steps, ascending, without those whose files are missing or truncated.
 
     It warns about each of those.
@@ -87,7 +87,7 @@ def choose_checkpoint(workdir: AnyPath, checkpoint: str) -> AnyPath:
         _log.warning("checkpoint %s is damaged and not used: %s", path, damage)
     if not damaged:
         found = [str(step) for step in saved_steps(workdir / "checkpoints")]
-        found += ["averaged"] if is_whole(workdir / "averaged") else []
+        found += ["averaged"] if is_complete(workdir / "averaged") else []
         raise FileNotFoundError(
             f"no checkpoint {checkpoint!r} in {workdir}: found {', '.join(found) or 'none'}"
             + (" (the best is known after a validation)" if checkpoint == "best" else "")
@@ -110,11 +110,11 @@ def _candidates(workdir: AnyPath, checkpoint: str) -> Iterator[AnyPath]:
         raise ValueError(
             f"unknown checkpoint {checkpoint!r}: expected auto, averaged, best, last or a step"
         )
-    if checkpoint in ("auto", "averaged") and is_whole(averaged):
+    if checkpoint in ("auto", "averaged") and is_complete(averaged):
         yield averaged
     if checkpoint == "averaged":
         return
-    steps = whole_steps(directory)
+    steps = intact_steps(directory)
     if checkpoint in ("auto", "best"):
         yield from (directory / str(step) for step in rank_steps(directory, steps))
     if checkpoint in ("auto", "last"):

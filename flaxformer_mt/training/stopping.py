@@ -109,17 +109,16 @@ def _answer(reader: int, signals: Sequence[int]) -> None:
         received += 1
         name = signal.Signals(number).name
         if received > 1:
-            _say(f"{name}: quit without saving; the same command goes on from the last checkpoint")
+            remedy = "the same command goes on from the last checkpoint"
+            _print(f"{name}: quit without saving; {remedy}")
             os._exit(128 + number)
-        again = "press again to quit now" if number == signal.SIGINT else "again to quit now"
-        if number == _HANGUP:
-            again = "SIGTERM to quit now"
-        _say(f"\n{name}: stopping after this update; {again}")
+        again = {signal.SIGINT: "press again", _HANGUP: "SIGTERM"}.get(number, "again")
+        _print(f"\n{name}: stopping after this update; {again} to quit now")
         if number == _HANGUP:
             _discard_output()
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     with contextlib.suppress(OSError):  # the terminal is gone
         print(text, file=sys.stderr, flush=True)
 
