@@ -1,7 +1,8 @@
 """`Config`: all settings of a run. Each section is defined beside the code that uses it.
 
-A config file (`configs/*.py`) is Python that defines `config = Config(...)`. The command line
-overrides any field by its dotted path, and a run keeps its config as JSON in its workdir.
+A config file (`configs/*.py`) is Python that defines `config = Config(...)`. A command line can
+override any field by its dotted path (`config_arguments`). A run keeps its config as JSON in its
+workdir.
 """
 
 import dataclasses
