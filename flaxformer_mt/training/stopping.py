@@ -115,7 +115,7 @@ def _answer(reader: int, signals: Sequence[int]) -> None:
         again = {signal.SIGINT: "press again", _HANGUP: "SIGTERM"}.get(number, "again")
         _print(f"\n{name}: stopping after this update; {again} to quit now")
         if number == _HANGUP:
-            _discard_output()
+            _leave_terminal()
 
 
 def _print(text: str) -> None:
@@ -123,14 +123,14 @@ def _print(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def _discard_output() -> None:
-    """Sends further output to the null device, except output to a file.
+def _leave_terminal() -> None:
+    """Sends further output to the null device instead of a terminal, which may be closed.
 
     A message to a closed terminal would raise OSError, and end the run before it saves.
     """
     null = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):
             os.dup2(null, descriptor)
     os.close(null)
 
