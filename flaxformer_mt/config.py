@@ -66,9 +66,8 @@ def load_config(path: str) -> Config:
 
     If there is no file `configs/demo.py`, this path also means the shipped config.
 
-    Raises:
-      FileNotFoundError: there is no such file; the message lists the existing configs.
-      ValueError: the file fails, defines no `config`, or gives a field a wrong value.
+    Raises FileNotFoundError if there is no such file (the message lists the existing configs), and
+    ValueError if the file fails, defines no `config`, or gives a field a wrong value.
     """
     file = _find(path)
     if file.suffix == ".json":

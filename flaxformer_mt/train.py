@@ -123,7 +123,7 @@ def train(
     accept_changed_data: bool = False,
     handle_signals: bool = False,
 ) -> Ending:
-    """Trains the model of `config` in `workdir`, or resumes its training.
+    """Trains the model of `config` in `workdir`, or resumes its training; saves the last state.
 
     Args:
       config: all settings of the run.
@@ -133,12 +133,8 @@ def train(
       handle_signals: SIGTERM, SIGINT and SIGHUP stop the run. For commands: it replaces the signal
         handlers of the process while the loop runs.
 
-    Returns:
-      The reason for the end. The last state is always saved.
-
-    Raises:
-      ValueError, OSError: text, settings, hardware or workdir are not usable, or another run uses
-        the workdir.
+    Returns the reason for the end. Raises ValueError or OSError if text, settings, hardware or
+    workdir are not usable, or if another run uses the workdir.
     """
     check_settings(config)
     configure_cpu_devices(config.mesh)

@@ -37,8 +37,7 @@ def partition_batch(
       tokens_per_device: largest number of source cells, and of target cells, including padding,
         of one micro-batch on one device; 0 = no limit.
 
-    Raises:
-      ValueError: there are fewer rows than shards, or a single row exceeds the limit.
+    Raises ValueError if there are fewer rows than shards, or if a single row exceeds the limit.
     """
     if shape.rows < shards:
         raise ValueError(

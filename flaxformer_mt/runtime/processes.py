@@ -40,9 +40,8 @@ _TASKS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 def connect() -> None:
     """Connects to the other processes of this run, if any; call it before any other use of JAX.
 
-    Raises:
-      ValueError: the environment variables contradict each other.
-      OSError: the other processes do not answer.
+    Raises ValueError if the environment variables contradict each other, and OSError if the other
+    processes do not answer.
     """
     if jax.distributed.is_initialized():
         return
@@ -118,8 +117,7 @@ def barrier() -> None:
 def first_then_others(work: Callable[[], T]) -> T:
     """Returns `work()`. The other processes call it after the first one, so they find its files.
 
-    Raises:
-      OSError: if `work` failed in another process.
+    Raises OSError if `work` failed in another process.
     """
     if jax.process_count() == 1:
         return work()

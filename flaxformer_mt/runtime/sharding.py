@@ -114,8 +114,7 @@ def configure_cpu_devices(config: MeshConfig) -> None:
 def make_mesh(config: MeshConfig = MeshConfig(), devices: Any = None) -> Mesh:
     """Returns the mesh of all devices of all processes (or of `devices`).
 
-    Raises:
-      ValueError: the product of the three axes is not the number of devices.
+    Raises ValueError if the product of the three axes is not the number of devices.
     """
     found = np.array(jax.devices() if devices is None else devices)
     fixed = config.fsdp * config.tensor
@@ -215,8 +214,7 @@ class BatchPlacement:
       rows: the rows of this process.
       shapes: shapes of the global batches. No two may have the same lengths.
 
-    Raises:
-      ValueError: a batch cannot be partitioned; see `batch_partition.partition_batch`.
+    Raises ValueError if a batch cannot be partitioned; see `batch_partition.partition_batch`.
     """
 
     mesh: Mesh

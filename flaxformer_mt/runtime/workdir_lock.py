@@ -30,9 +30,8 @@ EXPIRY = 30.0  # seconds without renewal after which a lock is free
 def own_workdir(workdir: PathLike) -> Iterator[None]:
     """Holds the lock of an existing workdir. The first process of a run holds it for all.
 
-    Raises:
-      OSError: another run holds the lock (the message names its host and process), or the processes
-        of this run do not share the workdir.
+    Raises OSError if another run holds the lock (the message names its host and process), or if the
+    processes of this run do not share the workdir.
     """
     path, token = as_path(workdir) / LOCK_FILE, uuid.uuid4().hex
     release = first_then_others(lambda: _lock(path, token) if is_first() else None)

@@ -65,8 +65,7 @@ class Run:
 def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState, Progress]:
     """Returns the newest checkpoint, or a fresh state, which depends on seed and init_from only.
 
-    Raises:
-      ValueError: the data differs from that of the checkpoint; the message lists the changes.
+    Raises ValueError, with the changes, if the data differs from that of the checkpoint.
     """
     config, adaptation = run.config, run.adaptation
     new_state = functools.partial(
@@ -142,10 +141,9 @@ class Loop:
         self._skipped = 0  # updates in a row, up to the last log line
 
     def __call__(self) -> Ending:
-        """Updates the state until the last step, early stopping, or a signal.
+        """Updates the state until the last step, early stopping, or a signal. Saves the last state.
 
-        Returns:
-          The reason for the end, which is reported. The last state is saved.
+        It returns and reports the reason for the end.
         """
         if self.progress.validation_due:
             self._make_up_validation()
