@@ -39,6 +39,7 @@ from flaxformer_mt.runtime.processes import (
     check_same,
     connect,
     exit_if_peer_lost,
+    first_only,
     first_then_others,
     is_first,
     print_from_first,
@@ -140,7 +141,7 @@ def train(
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()
-    first_then_others(lambda: make_workdir(as_path(workdir).absolute()) if is_first() else None)
+    first_only(lambda: make_workdir(as_path(workdir).absolute()))
     with own_workdir(workdir):
         run = make_run(config, workdir, quiet=quiet)
         start = start_or_resume(run, accept_changed_data=accept_changed_data)
@@ -167,7 +168,7 @@ def make_run(config: Config, workdir: str, *, quiet: bool) -> Run:
     """Returns the constant parts of a run, after all checks of settings, workdir and text."""
     # ---------------------------------------------------------------------- devices, workdir
     mesh = make_mesh(config.mesh)
-    first_then_others(lambda: check_workdir(workdir, config) if is_first() else None)
+    first_only(lambda: check_workdir(workdir, config))
 
     # ---------------------------------------------------------------------- data
     if is_first() and not quiet:

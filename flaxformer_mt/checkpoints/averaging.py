@@ -20,7 +20,7 @@ from flaxformer_mt.checkpoints.reading import (
     read_params,
 )
 from flaxformer_mt.model.initialization import Params
-from flaxformer_mt.runtime.processes import first_then_others, is_first
+from flaxformer_mt.runtime.processes import first_only
 from flaxformer_mt.runtime.workdir_lock import LOCK_FILE
 from flaxformer_mt.storage.paths import (
     AnyPath,
@@ -82,15 +82,14 @@ def average_checkpoints(
     chosen = sorted(candidates[:wanted])
     target = directory.parent / "averaged"
 
-    def write_mean() -> Averaged:
-        if is_first():
-            mean = mean_params([directory / str(step) for step in chosen])
-            extras = read_extras(directory / str(chosen[-1]))
-            extras = {name: extras[name] for name in ("config", "tokenizer")}
-            _write(target, mean, extras | {"steps": chosen, "newest": steps[-1]})
-        return Averaged(target, tuple(chosen))
+    def write_mean() -> None:
+        mean = mean_params([directory / str(step) for step in chosen])
+        extras = read_extras(directory / str(chosen[-1]))
+        extras = {name: extras[name] for name in ("config", "tokenizer")}
+        _write(target, mean, extras | {"steps": chosen, "newest": steps[-1]})
 
-    return first_then_others(write_mean)
+    first_only(write_mean)
+    return Averaged(target, tuple(chosen))
 
 
 def mean_params(checkpoints: list[AnyPath]) -> Params:

@@ -133,6 +133,14 @@ def first_then_others(work: Callable[[], T]) -> T:
     return cast(T, result)
 
 
+def first_only(work: Callable[[], T]) -> T | None:
+    """Returns `work()` in the first process, and None in the others, which wait for its end.
+
+    Raises OSError if `work` failed in another process.
+    """
+    return first_then_others(lambda: work() if is_first() else None)
+
+
 def broadcast_from_first(value: T) -> T:
     """Returns the value of the first process in all processes."""
     return value if jax.process_count() == 1 else _gather([value])[0]

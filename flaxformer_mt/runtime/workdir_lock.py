@@ -18,7 +18,7 @@ from typing import Any
 
 from upath import UPath
 
-from flaxformer_mt.runtime.processes import check_shared, first_then_others, is_first
+from flaxformer_mt.runtime.processes import check_shared, first_only
 from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, lock_file, naming, write_file
 
 LOCK_FILE = "owner.lock"
@@ -34,7 +34,7 @@ def own_workdir(workdir: PathLike) -> Iterator[None]:
     processes of this run do not share the workdir.
     """
     path, token = as_path(workdir) / LOCK_FILE, uuid.uuid4().hex
-    release = first_then_others(lambda: _lock(path, token) if is_first() else None)
+    release = first_only(lambda: _lock(path, token))
     try:
         check_shared(path, token)
         yield
