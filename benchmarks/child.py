@@ -17,8 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.runtime.host_memory import keep_freed_memory
+from flaxformer_mt.runtime.host import keep_freed_memory, num_cpus
 
 ROOT = Path(__file__).parents[1]
 Device = Literal["cpu", "gpu"]

@@ -30,7 +30,7 @@ from flaxformer_mt.checkpoints.loading import LoadedModel, load_model
 from flaxformer_mt.cli import command
 from flaxformer_mt.data.held_out import read_pairs
 from flaxformer_mt.inspection.modules import params_by_part
-from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.runtime.host import num_cpus
 
 OURS = "benchmarks.contenders.ours:Decoding"
 PYTORCH = "benchmarks.contenders.pytorch:Decoding"

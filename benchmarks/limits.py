@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from benchmarks.child import Answer, Entry
 from benchmarks.rounds import Sample
-from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.runtime.host import num_cpus
 
 CALLS = 5
 LIMITS = "benchmarks.limits:Limits"

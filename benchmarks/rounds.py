@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.child import Answer, Child, Device, Entry
-from flaxformer_mt.runtime.cpus import allowed_cpus
+from flaxformer_mt.runtime.host import allowed_cpus
 
 try:
     import psutil

@@ -17,7 +17,7 @@ import tyro
 
 from benchmarks.rounds import Sample, Settings, psutil, ratios
 from flaxformer_mt.cli import command
-from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.runtime.host import num_cpus
 
 PACKAGES = (
     "flaxformer_mt",

@@ -135,24 +135,23 @@ def exit_code(work: Callable[[], int | None]) -> int:
         print("interrupted", file=sys.stderr)
         number, *_ = interrupt.args or (signal.SIGINT,)  # see `line_output.interruptible`
         return 128 + number
-    except (ValueError, OSError) as error:
-        if os.environ.get(DEBUG):
-            raise
-        print(f"error: {message_of(error)}", file=sys.stderr)
-        return 2
-    except (AssertionError, RuntimeError, MemoryError) as error:
-        problem = memory_problem(error) or platform_problem()
+    except Exception as error:
+        problem = _problem(error)
         if not problem or os.environ.get(DEBUG):
             raise
         print(f"error: {problem}", file=sys.stderr)
         return 2
-    except Exception as error:
-        if os.environ.get(DEBUG) or not remote_problem(error):
-            raise
-        print(f"error: {remote_problem(error)}", file=sys.stderr)
-        return 2
     finally:
         warnings.formatwarning = python_format
+
+
+def _problem(error: Exception) -> str:
+    """Returns the message for an error that is no bug; "" for a bug."""
+    if isinstance(error, ValueError | OSError):
+        return message_of(error)
+    if isinstance(error, AssertionError | RuntimeError | MemoryError):
+        return memory_problem(error) or platform_problem()
+    return remote_problem(error)
 
 
 def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:

@@ -6,9 +6,10 @@ It compiles the training step, and prints memory, operations and time.
 """
 
 import dataclasses
+import sys
 
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import ConfigArguments
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.planning.hardware import local_devices, open_topology
 from flaxformer_mt.planning.plans import HEADER, NOTICE, make_plan, summary_lines, table_rows
 from flaxformer_mt.planning.workload import assume_batches, describe_assumptions, largest_batch
@@ -27,8 +28,8 @@ class PlanArguments(ConfigArguments):
     """Compile only the largest batch shape."""
 
 
-def plan(arguments: PlanArguments) -> None:
-    """Runs the command `plan`: makes a plan for each topology, and prints the table."""
+def plan(arguments: PlanArguments) -> int:
+    """Runs the command `plan`: prints a plan for each topology; 1 if the recipe fits none."""
     config = arguments.as_config()
     if arguments.topology:  # all of it, before time is spent on the first
         all_hardware = [open_topology(name) for name in arguments.topology]
@@ -45,6 +46,11 @@ def plan(arguments: PlanArguments) -> None:
         for row in table_rows(plans[-1]):
             print(row, flush=True)
     print("", *(line for plan in plans for line in summary_lines(plan, config)), sep="\n")
+    if any(plan.fits for plan in plans):
+        return 0
+    names = ", ".join(hardware.name for hardware in all_hardware)
+    print(f"error: the recipe does not fit {names}; the lines above say why", file=sys.stderr)
+    return 1
 
 
 main = command("plan", PlanArguments, plan)

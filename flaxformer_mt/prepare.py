@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import ConfigArguments, save_config
+from flaxformer_mt.config import save_config
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.data.prepared.job import SHARD_SIZE, Preparation
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
 from flaxformer_mt.data.prepared.remote import RemoteOutput
 from flaxformer_mt.runtime.command import exit_process, quote
-from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.runtime.host import num_cpus
 from flaxformer_mt.storage.paths import join
 
 

@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from flaxformer_mt.checkpoints.reading import whole_steps
+from flaxformer_mt.checkpoints.reading import intact_steps
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, ConfigArguments, to_json
+from flaxformer_mt.config import Config, to_json
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.planning.hardware import hosts_of
@@ -219,7 +220,7 @@ class HostProcesses:
 
     def newest_step(self) -> int:
         """Returns the step of the newest whole checkpoint; 0 if there is none."""
-        return max(whole_steps(self.workdir / "checkpoints"), default=0)
+        return max(intact_steps(self.workdir / "checkpoints"), default=0)
 
 
 def stop_in_a_save(run: HostProcesses) -> str:

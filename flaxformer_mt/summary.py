@@ -4,17 +4,16 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, ConfigArguments, workdir_config
+from flaxformer_mt.config import Config, workdir_config
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
 from flaxformer_mt.inspection.flops import training_flops
 from flaxformer_mt.inspection.modules import module_rows, params_by_part
 from flaxformer_mt.inspection.table import module_table, short
-from flaxformer_mt.model.initialization import init_params
+from flaxformer_mt.model.initialization import param_shapes
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.command import exit_process
 from flaxformer_mt.storage.paths import as_path
@@ -74,7 +73,7 @@ def _model(config: Config, workdir: str) -> Transformer:
 
 def _totals(config: Config, model: Transformer, shape: BatchShape, *, forward: int) -> str:
     """Returns parameters by part; FLOPs of the example, a target token and a training batch."""
-    params = params_by_part(jax.eval_shape(lambda: init_params(model, jax.random.key(0))))
+    params = params_by_part(param_shapes(model))
     total, tokens = sum(params.values()), config.data.tokens_per_batch
     batch = f"batch of {tokens:,}"
     lines = [f"{'parameters':<24}{total:>14,}"]

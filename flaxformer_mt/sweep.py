@@ -17,7 +17,7 @@ from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, differences, load_variants, shipped_name, workdir_config
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.host_memory import share_freed_memory
+from flaxformer_mt.runtime.host import share_freed_memory
 from flaxformer_mt.storage.paths import AnyPath, as_path, write_file
 
 HEADER = """\
@@ -62,8 +62,8 @@ def sweep(arguments: SweepArguments) -> None:
             )
     folder, table = as_path(arguments.workdir or f"runs/{shipped}"), HEADER
     workdirs = [_workdir(folder, name) for name in variants]
-    if twice := [str(one) for one in workdirs if workdirs.count(one) > 1]:
-        raise ValueError(f"two variants have the workdir {twice[0]}: change the name of one")
+    if duplicates := [str(one) for one in workdirs if workdirs.count(one) > 1]:
+        raise ValueError(f"two variants have the workdir {duplicates[0]}: change the name of one")
     share_freed_memory()
     for number, name in enumerate(chosen, start=1):
         print(f"{name} ({number} of {len(chosen)})", file=sys.stderr)
@@ -119,7 +119,7 @@ def _changes(workdir: AnyPath, config: Config) -> list[str]:
     """Returns how `config` differs from that of a trained workdir. Another mesh is no change."""
     if not saved_steps(workdir / "checkpoints") and not (workdir / "finished").exists():
         return []
-    return differences(dataclasses.replace(workdir_config(str(workdir)), mesh=config.mesh), config)
+    return differences(workdir_config(str(workdir)), config, without=("mesh",))
 
 
 def results(workdir: AnyPath) -> str:
@@ -132,7 +132,7 @@ def results(workdir: AnyPath) -> str:
 
     from flaxformer_mt.checkpoints.loading import make_model
     from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-    from flaxformer_mt.model.initialization import init_params
+    from flaxformer_mt.model.initialization import param_shapes
     from flaxformer_mt.training.reporting import read_metrics
 
     records = read_metrics(workdir)
@@ -144,8 +144,7 @@ def results(workdir: AnyPath) -> str:
         )
     speed = statistics.median(r["tokens_per_second"] for r in records if r["kind"] == "train")
     model = make_model(workdir_config(str(workdir)), Tokenizer.load(workdir / "tokenizer"))
-    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
-    parameters = sum(x.size for x in jax.tree.leaves(params))
+    parameters = sum(x.size for x in jax.tree.leaves(param_shapes(model)))
     return (
         f"{parameters:,} | {scores[-1]['perplexity']:.3f} | {scores[-1]['bleu']:.1f} | {speed:,.0f}"
     )

@@ -15,7 +15,7 @@ import jax
 from flaxformer_mt.checkpoints.averaging import average_checkpoints
 from flaxformer_mt.checkpoints.loading import adopt_tokenizer, make_model
 from flaxformer_mt.checkpoints.manager import Checkpoints
-from flaxformer_mt.checkpoints.reading import counted_steps, whole_steps
+from flaxformer_mt.checkpoints.reading import counted_steps, intact_steps
 from flaxformer_mt.checkpoints.workdir import (
     check_workdir,
     make_workdir,
@@ -23,7 +23,8 @@ from flaxformer_mt.checkpoints.workdir import (
     was_validated,
 )
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import CONFIG_FILE, Config, ConfigArguments, save_config, shipped_name
+from flaxformer_mt.config import CONFIG_FILE, Config, save_config, shipped_name
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.prepared.cache import PreparedCache
 from flaxformer_mt.data.sources.pair import Pair
@@ -33,12 +34,12 @@ from flaxformer_mt.model.initialization import boxed_params
 from flaxformer_mt.planning.memory import memory_table, plan_micro_batches, train_program
 from flaxformer_mt.runtime.command import exit_process, quote
 from flaxformer_mt.runtime.compilation_cache import keep_programs
-from flaxformer_mt.runtime.cpus import num_cpus
-from flaxformer_mt.runtime.host_memory import share_freed_memory
+from flaxformer_mt.runtime.host import num_cpus, share_freed_memory
 from flaxformer_mt.runtime.processes import (
     check_same,
     connect,
     exit_if_peer_lost,
+    first_only,
     first_then_others,
     is_first,
     print_from_first,
@@ -57,7 +58,7 @@ from flaxformer_mt.training.checks import check_settings, check_tags, check_tied
 from flaxformer_mt.training.loop import Ending, Loop, Run, start_or_resume
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.reporting import Reporter
-from flaxformer_mt.training.state import TrainState
+from flaxformer_mt.training.state import Progress, TrainState
 from flaxformer_mt.training.step import make_train_step
 from flaxformer_mt.training.stopping import StopRequest, stop_on_signals
 from flaxformer_mt.training.validation import translate_and_score
@@ -97,8 +98,8 @@ EXIT_STATUS: dict[Ending, int] = {"complete": 0, "preempted": 143, "interrupted"
 def run(arguments: TrainArguments) -> int:
     """Runs the command `train`; returns the exit code.
 
-    The exit code is 143 if SIGTERM or a preemption stopped the run (which is saved), and 130 if
-    ctrl-C did.
+    The exit code is 143 if SIGTERM, SIGHUP or a preemption stopped the run (which is saved), and
+    130 if ctrl-C did.
     """
     if not arguments.workdir:
         raise ValueError(
@@ -123,111 +124,118 @@ def train(
     accept_changed_data: bool = False,
     handle_signals: bool = False,
 ) -> Ending:
-    """Trains the model of `config` in `workdir`, or resumes its training.
+    """Trains the model of `config` in `workdir`, or resumes its training; saves the last state.
 
     Args:
       config: all settings of the run.
       workdir: directory of all files of the run; if it has checkpoints, the run is resumed.
       quiet: report updates to files only, and omit the held-out score at the end.
       accept_changed_data: resume although the training data has changed.
-      handle_signals: SIGTERM and SIGINT stop the run. For commands: it replaces the signal
+      handle_signals: SIGTERM, SIGINT and SIGHUP stop the run. For commands: it replaces the signal
         handlers of the process while the loop runs.
 
-    Returns:
-      The reason for the end. The last state is always saved.
-
-    Raises:
-      ValueError, OSError: text, settings, hardware or workdir are not usable, or another run uses
-        the workdir.
+    Returns the reason for the end. Raises ValueError or OSError if text, settings, hardware or
+    workdir are not usable, or if another run uses the workdir.
     """
     check_settings(config)
     configure_cpu_devices(config.mesh)
     connect()
     keep_programs()
-    first_then_others(lambda: make_workdir(as_path(workdir).absolute()) if is_first() else None)
+    first_only(lambda: make_workdir(as_path(workdir).absolute()))
     with own_workdir(workdir):
-        # ------------------------------------------------------------------ devices, workdir
-        mesh = make_mesh(config.mesh)
-        first_then_others(lambda: check_workdir(workdir, config) if is_first() else None)
-
-        # ------------------------------------------------------------------ data
-        if is_first() and not quiet:
-            print("reading the text", file=sys.stderr, flush=True)
-        data = first_then_others(lambda: prepare_data(config, workdir))
-        check_same(data.fingerprints, "training text")
-        beam_size = max(config.decoding.beam_size, config.training.validation_beam_size)
-        decoding = dataclasses.replace(config.decoding, beam_size=beam_size)
-        suppressed_tokens(data.tokenizer, decoding)  # refuses a beam larger than the vocabulary
-
-        # ------------------------------------------------------------------ model, optimizer
-        model = make_model(config, data.tokenizer)
-        optimizer = make_optimizer(config.training, config.model.d_model)
-        adaptation = make_adaptation(
-            config.training, jax.eval_shape(lambda: boxed_params(model, jax.random.key(0)))
-        )
-
-        # ------------------------------------------------------------------ rows of this process
-        tokens_per_device = config.mesh.tokens_per_device
-        if limit := parse_memory(config.mesh.memory_limit):
-            program = train_program(config, model, optimizer, adaptation, mesh)
-            plan = plan_micro_batches(program, data.shapes, limit)
-            tokens_per_device = plan.tokens_per_device
-            if not quiet:
-                print_from_first(memory_table(plan))
-        rows = process_rows(mesh, tokens_per_device)
-        validation_shapes = data.validation_plan.shapes
-        longest = max(max(shape[1:]) for shape in validation_shapes)  # one row must fit
-        most = tokens_per_device and max(tokens_per_device, longest)
-        validation_rows = process_rows(mesh, most, pads=True)
-        run = Run(
-            config=config,
-            data=dataclasses.replace(data, shard_rows=rows),
-            model=model,
-            optimizer=optimizer,
-            adaptation=adaptation,
-            placement=BatchPlacement(mesh, rows, data.shapes),
-            validation_placement=BatchPlacement(mesh, validation_rows, validation_shapes),
-            checkpoints=Checkpoints(
-                workdir, keep_last=config.training.keep_last, keep_best=config.training.keep_best
-            ),
-            train_step=make_train_step(model, optimizer, config.training, adaptation),
-        )
-
-        # ------------------------------------------------------------------ state
-        state, progress = start_or_resume(run, accept_changed_data=accept_changed_data)
+        run = make_run(config, workdir, quiet=quiet)
+        start = start_or_resume(run, accept_changed_data=accept_changed_data)
         if is_first():  # after all checks
             save_config(config, workdir)
         reporter = Reporter(
             workdir if is_first() else None,
-            resume_step=int(state.step),
+            resume_step=int(start[0].step),
             total_steps=config.training.num_steps,
             quiet=quiet,
         )
-        reporter.message(describe(run, state, workdir))
-
-        # ----------------------------------------------------------------- train, average, evaluate
-        signals = stop_on_signals() if handle_signals else contextlib.nullcontext(StopRequest())
-        try:
-            with exit_if_peer_lost(), signals as stopped:
-                loop = Loop(run, (state, progress), reporter, stopped)
-                ending = loop()
-        except BaseException as error:
-            reason = f"error: {error}" if isinstance(error, Exception) else "interrupted"
-            with contextlib.suppress(Exception):
-                if jax.process_count() == 1:  # others may not arrive
-                    run.checkpoints.close()  # completes a save in the background
-            with contextlib.suppress(Exception), contextlib.closing(reporter):  # a full disk
-                reporter.end(run.checkpoints.latest_step() or 0, reason, show=False)
-            raise
-        reporter.close()
+        reporter.message(describe(run, start[0], workdir))
+        ending, step = run_loop(run, start, reporter, handle_signals=handle_signals)
         if ending != "complete":
-            step = int(loop.state.step)
             print_from_first(f"stopped at step {step}, saved; the same command goes on from there")
             return ending
         average(config, workdir, quiet=quiet)
         if not quiet:
             show_result(run, workdir)
         return ending
+
+
+def make_run(config: Config, workdir: str, *, quiet: bool) -> Run:
+    """Returns the constant parts of a run, after all checks of settings, workdir and text."""
+    # ---------------------------------------------------------------------- devices, workdir
+    mesh = make_mesh(config.mesh)
+    first_only(lambda: check_workdir(workdir, config))
+
+    # ---------------------------------------------------------------------- data
+    if is_first() and not quiet:
+        print("reading the text", file=sys.stderr, flush=True)
+    data = first_then_others(lambda: prepare_data(config, workdir))
+    check_same(data.fingerprints, "training text")
+    beam_size = max(config.decoding.beam_size, config.training.validation_beam_size)
+    decoding = dataclasses.replace(config.decoding, beam_size=beam_size)
+    suppressed_tokens(data.tokenizer, decoding)  # refuses a beam larger than the vocabulary
+
+    # ---------------------------------------------------------------------- model, optimizer
+    model = make_model(config, data.tokenizer)
+    optimizer = make_optimizer(config.training, config.model.d_model)
+    adaptation = make_adaptation(
+        config.training, jax.eval_shape(lambda: boxed_params(model, jax.random.key(0)))
+    )
+
+    # ---------------------------------------------------------------------- rows of this process
+    tokens_per_device = config.mesh.tokens_per_device
+    if limit := parse_memory(config.mesh.memory_limit):
+        program = train_program(config, model, optimizer, adaptation, mesh)
+        plan = plan_micro_batches(program, data.shapes, limit)
+        tokens_per_device = plan.tokens_per_device
+        if not quiet:
+            print_from_first(memory_table(plan))
+    rows = process_rows(mesh, tokens_per_device)
+    validation_shapes = data.validation_plan.shapes
+    longest = max(max(shape[1:]) for shape in validation_shapes)  # one row must fit
+    max_tokens = tokens_per_device and max(tokens_per_device, longest)
+    validation_rows = process_rows(mesh, max_tokens, pads=True)
+    return Run(
+        config=config,
+        data=dataclasses.replace(data, shard_rows=rows),
+        model=model,
+        optimizer=optimizer,
+        adaptation=adaptation,
+        placement=BatchPlacement(mesh, rows, data.shapes),
+        validation_placement=BatchPlacement(mesh, validation_rows, validation_shapes),
+        checkpoints=Checkpoints(
+            workdir, keep_last=config.training.keep_last, keep_best=config.training.keep_best
+        ),
+        train_step=make_train_step(model, optimizer, config.training, adaptation),
+    )
+
+
+def run_loop(
+    run: Run, start: tuple[TrainState, Progress], reporter: Reporter, *, handle_signals: bool
+) -> tuple[Ending, int]:
+    """Trains to the end or a stop, and closes the reporter; returns the ending and the last step.
+
+    If training fails, it reports the reason and raises the error again.
+    """
+    signals = stop_on_signals() if handle_signals else contextlib.nullcontext(StopRequest())
+    try:
+        with exit_if_peer_lost(), signals as stopped:
+            loop = Loop(run, start, reporter, stopped)
+            ending = loop()
+    except BaseException as error:
+        reason = f"error: {error}" if isinstance(error, Exception) else "interrupted"
+        with contextlib.suppress(Exception):
+            if jax.process_count() == 1:  # others may not arrive
+                run.checkpoints.close()  # completes a save in the background
+        with contextlib.suppress(Exception), contextlib.closing(reporter):  # a full disk
+            reporter.end(run.checkpoints.latest_step() or 0, reason, show=False)
+        raise
+    reporter.close()
+    return ending, int(loop.state.step)
 
 
 def prepare_data(config: Config, workdir: str) -> Data:
@@ -257,14 +265,14 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
     mesh = run.placement.mesh
     axes = " x ".join(f"{size} {name}" for name, size in mesh.shape.items() if size > 1)
     processes = jax.process_count()
-    most = max(run.placement.rows.partition(shape).micro_batches for shape in run.data.shapes)
-    parts = (
+    parts = max(run.placement.rows.partition(shape).micro_batches for shape in run.data.shapes)
+    summary = (
         f"{run.data.report}\nmodel       {count:,} parameters",
         f", {others:,} frozen ones," if others else "",
         f" on {mesh.size} x {jax.devices()[0].device_kind}",
         f" ({axes})" if axes else "",
         f" in {processes} processes" if processes > 1 else "",
-        f", batches accumulated over up to {most} micro-batches" if most > 1 else "",
+        f", batches accumulated over up to {parts} micro-batches" if parts > 1 else "",
     )
     step = run.checkpoints.latest_step()
     start = "from scratch" if step is None else f"resumed at step {step}"
@@ -272,7 +280,7 @@ def describe(run: Run, state: TrainState, workdir: str) -> str:
         start = f"from the parameters of {run.config.training.init_from}"
     lengths = {shape[1:] for shape in run.data.shapes}
     kernels = describe_kernels(run.config.model, run.model.kernels, sorted(lengths), mesh)
-    return f"{''.join(parts)}\n{kernels}\nworkdir     {workdir}, {start}"
+    return f"{''.join(summary)}\n{kernels}\nworkdir     {workdir}, {start}"
 
 
 def average(config: Config, workdir: str, *, quiet: bool = False) -> None:
@@ -283,7 +291,7 @@ def average(config: Config, workdir: str, *, quiet: bool = False) -> None:
     last, best = config.training.average_last, config.training.average_best
     if last:
         directory = as_path(workdir) / "checkpoints"
-        steps = counted_steps(directory, whole_steps(directory))
+        steps = counted_steps(directory, intact_steps(directory))
         last = min(last, sum(3 * step > 2 * steps[-1] for step in steps))
     if last or best:
         averaged = average_checkpoints(workdir, last=last or None, best=best or None, or_fewer=True)
@@ -300,8 +308,8 @@ def show_result(run: Run, workdir: str) -> None:
     if pairs:
         # Not "auto": an average in the workdir may be older than this training.
         has_average = config.training.average_last or config.training.average_best
-        which = "averaged" if has_average else "best" if was_validated(workdir) else "last"
-        translator = Translator.load(workdir, which=which)
+        best = "best" if was_validated(workdir) else "last"
+        translator = Translator.load(workdir, which="averaged" if has_average else best)
         held_out = "test" if data.test else "validation"
         languages = config.data.target_languages_of(held_out)
         score, samples = translate_and_score(translator, pairs, languages)

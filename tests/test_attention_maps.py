@@ -13,8 +13,10 @@ from matplotlib.text import Text
 from tiers import slow_after
 
 from flaxformer_mt import attention_maps
-from flaxformer_mt.attention_maps import AttentionMaps, capture, draw_attention
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
+from flaxformer_mt.inspection.attention_figure import draw_attention
+from flaxformer_mt.inspection.capture import AttentionMaps, capture
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.positions import sinusoids

@@ -9,7 +9,6 @@ import pytest
 from flaxformer_mt.cli import parse_arguments
 from flaxformer_mt.config import (
     Config,
-    ConfigArguments,
     differences,
     from_json,
     load_config,
@@ -18,7 +17,8 @@ from flaxformer_mt.config import (
     to_json,
     workdir_config,
 )
-from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.config_arguments import ConfigArguments
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.config import TrainingConfig

@@ -45,8 +45,10 @@ def test_a_memory_limit(capsys):
 
 
 def test_a_mesh_that_does_not_fit(capsys):
-    assert run(*TINY, "--mesh.data", "3") == 0
-    assert "no plan: mesh.data x mesh.fsdp x mesh.tensor" in capsys.readouterr().out
+    assert run(*TINY, "--mesh.data", "3") == 1
+    found = capsys.readouterr()
+    assert "no plan: mesh.data x mesh.fsdp x mesh.tensor" in found.out
+    assert found.err.endswith("error: the recipe does not fit 8 x cpu; the lines above say why\n")
 
 
 def test_a_wrong_topology(capsys):
@@ -63,9 +65,9 @@ def test_an_option_that_was_removed(capsys):
 def test_too_large_and_too_small(capsys):
     """A batch beyond the memory, and fewer rows than chips, are shown, each with its reason."""
     words = (*TINY, "--only-largest", "true", "--topology")
-    assert run(*words, "v5e:4x4", "--data.tokens-per-batch", "256") == 0
+    assert run(*words, "v5e:4x4", "--data.tokens-per-batch", "256") == 1
     text = capsys.readouterr().out
     assert "too few rows to be split over 16 devices" in text and "fit" not in text
-    assert run(*words, "v5e:1x1", "--data.tokens-per-batch", "100000000") == 0
+    assert run(*words, "v5e:1x1", "--data.tokens-per-batch", "100000000") == 1
     text = capsys.readouterr().out
     assert "does not fit" in text and "does not compile" in text

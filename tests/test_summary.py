@@ -11,7 +11,8 @@ from tiers import slow_after
 from flaxformer_mt import summary
 from flaxformer_mt.config import load_config, save_config
 from flaxformer_mt.data.batching.batch import BatchShape
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.inspection.flops import batch_like, jaxpr_flops, training_flops
 from flaxformer_mt.inspection.modules import fold_layers, module_rows, params_by_part
 from flaxformer_mt.inspection.table import short

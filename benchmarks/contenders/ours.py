@@ -20,8 +20,7 @@ from flaxformer_mt.config import from_json
 from flaxformer_mt.data.batching.batch import Batch
 from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.model.config import Dtype
-from flaxformer_mt.runtime.cpus import allowed_cpus
-from flaxformer_mt.runtime.host_memory import share_freed_memory
+from flaxformer_mt.runtime.host import allowed_cpus, share_freed_memory
 from flaxformer_mt.runtime.sharding import (
     BatchPlacement,
     MeshConfig,

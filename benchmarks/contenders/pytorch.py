@@ -17,7 +17,7 @@ from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
 
 from benchmarks.child import Answer
 from benchmarks.contenders.given import read, search_rules
-from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.runtime.host import num_cpus
 
 IGNORED = -100
 """PyTorch's label of padding."""

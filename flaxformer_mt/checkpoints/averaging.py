@@ -1,5 +1,6 @@
 """Averages the parameters of several checkpoints (section 6.1: the last 5 or 20)."""
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,14 +14,22 @@ from flaxformer_mt.checkpoints.integrity import find_damage, seal, write_failure
 from flaxformer_mt.checkpoints.reading import (
     counted_steps,
     deleted_checkpoint,
+    intact_steps,
     rank_steps,
     read_extras,
     read_params,
-    whole_steps,
 )
 from flaxformer_mt.model.initialization import Params
-from flaxformer_mt.runtime.processes import first_then_others, is_first
-from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, replace_folder
+from flaxformer_mt.runtime.processes import first_only
+from flaxformer_mt.runtime.workdir_lock import LOCK_FILE
+from flaxformer_mt.storage.paths import (
+    AnyPath,
+    PathLike,
+    as_path,
+    lock_file,
+    remove_tree,
+    replace_folder,
+)
 
 
 class Averaged(NamedTuple):
@@ -59,7 +68,7 @@ def average_checkpoints(
         )
     if not directory.is_dir():
         raise _no_training_run(directory.parent)
-    steps = whole_steps(directory)
+    steps = intact_steps(directory)
     candidates = counted_steps(directory, steps)[::-1] if last else rank_steps(directory, steps)
     wanted = last or best or 0
     if len(candidates) < (1 if or_fewer else wanted):
@@ -73,15 +82,14 @@ def average_checkpoints(
     chosen = sorted(candidates[:wanted])
     target = directory.parent / "averaged"
 
-    def write_mean() -> Averaged:
-        if is_first():
-            mean = mean_params([directory / str(step) for step in chosen])
-            extras = read_extras(directory / str(chosen[-1]))
-            extras = {name: extras[name] for name in ("config", "tokenizer")}
-            _write(target, mean, extras | {"steps": chosen, "newest": steps[-1]})
-        return Averaged(target, tuple(chosen))
+    def write_mean() -> None:
+        mean = mean_params([directory / str(step) for step in chosen])
+        extras = read_extras(directory / str(chosen[-1]))
+        extras = {name: extras[name] for name in ("config", "tokenizer")}
+        _write(target, mean, extras | {"steps": chosen, "newest": steps[-1]})
 
-    return first_then_others(write_mean)
+    first_only(write_mean)
+    return Averaged(target, tuple(chosen))
 
 
 def mean_params(checkpoints: list[AnyPath]) -> Params:
@@ -117,8 +125,14 @@ def _read_whole(path: AnyPath) -> Params:
 def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> None:
     """Writes the average: first to a temporary folder, so that a failure keeps the old one."""
     beside = str(target.parent) if isinstance(target, Path) else None
+    if isinstance(target, Path):
+        _remove_remains(target.parent)
     try:
-        with tempfile.TemporaryDirectory(dir=beside, prefix="averaged.") as folder:
+        with (
+            tempfile.TemporaryDirectory(dir=beside, prefix="averaged.") as folder,
+            open(Path(folder, LOCK_FILE), "wb") as lock,
+        ):
+            lock_file(lock)
             fresh = Path(folder, "averaged")
             _save(fresh, params, extras)
             if isinstance(target, Path):
@@ -127,6 +141,14 @@ def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> None:
                 publish(fresh, target)
     except Exception as error:
         raise write_failure("the average", target, error) from error
+
+
+def _remove_remains(workdir: Path) -> None:
+    """Removes the temporary folders of killed processes. A running one has locked its folder."""
+    for folder in workdir.glob("averaged.*/"):
+        with open(folder / LOCK_FILE, "ab") as lock, contextlib.suppress(BlockingIOError):
+            if lock_file(lock):
+                remove_tree(folder)
 
 
 def _save(fresh: Path, params: Params, extras: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ FIRST_PROCESS = MultiprocessingOptions(primary_host=0, active_processes={0})
 """Makes Orbax write in the first process without waiting for the others."""
 
 
-def is_whole(checkpoint: AnyPath) -> bool:
+def is_complete(checkpoint: AnyPath) -> bool:
     """Returns whether a checkpoint exists and is complete."""
     if isinstance(checkpoint, Path):  # Orbax renames complete checkpoints
         return checkpoint.is_dir()
@@ -91,13 +91,8 @@ class UploadingManager:
     """Writes checkpoints with Orbax to a local folder, and copies each to a bucket.
 
     It has the methods of `ocp.CheckpointManager` that a run needs. All processes of a run must call
-    all of them; the first process writes.
-
-    Args:
-      directory: directory of the checkpoints.
-      steps: steps of the existing checkpoints, ascending.
-      kept: returns the steps to keep, of given steps.
-      seal: adds the checksums to a written checkpoint.
+    all of them; the first process writes. `steps` are the existing checkpoints, ascending. `kept`
+    returns the steps to keep, and `seal` adds the checksums to a written checkpoint.
     """
 
     def __init__(

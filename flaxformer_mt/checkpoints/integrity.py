@@ -13,7 +13,7 @@ import logging
 import zlib
 from pathlib import Path
 
-from flaxformer_mt.checkpoints.buckets import is_whole
+from flaxformer_mt.checkpoints.buckets import is_complete
 from flaxformer_mt.storage.paths import (
     AnyPath,
     file_sizes,
@@ -31,12 +31,12 @@ MANIFEST = "files.json"
 
 def saved_steps(directory: AnyPath) -> list[int]:
     """Returns the steps of the complete checkpoints in `directory`, ascending."""
-    return sorted(int(path.name) for path in _numbered(directory) if is_whole(path))
+    return sorted(int(path.name) for path in _numbered(directory) if is_complete(path))
 
 
 def unfinished_checkpoints(directory: AnyPath) -> list[AnyPath]:
     """Returns the incomplete checkpoints of killed runs (only in a bucket)."""
-    return [path for path in _numbered(directory) if not is_whole(path)]
+    return [path for path in _numbered(directory) if not is_complete(path)]
 
 
 def seal(checkpoint: Path) -> None:

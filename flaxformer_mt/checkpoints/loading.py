@@ -16,8 +16,7 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.kernels.choose import choose_kernels
-from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.initialization import Params, init_params
+from flaxformer_mt.model.initialization import Params, param_shapes
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.storage.paths import PathLike, as_path
 
@@ -45,13 +44,13 @@ def make_model(config: Config, tokenizer: Tokenizer) -> Transformer:
     )
 
 
-def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
+def load_model(workdir: PathLike, checkpoint: str = "auto") -> LoadedModel:
     """Loads config, tokenizer, model and parameters from a workdir.
 
     Args:
       workdir: a workdir of `flaxformer_mt.train`.
-      which: "averaged", "best" (by validation), "last", or a step. "auto" is the first of
-        "averaged", "best" and "last" that exists. Unless `which` is a step, the next candidate
+      checkpoint: "averaged", "best" (by validation), "last", or a step. "auto" is the first of
+        "averaged", "best" and "last" that exists. Unless `checkpoint` is a step, the next candidate
         replaces a damaged checkpoint, with a warning.
 
     Raises FileNotFoundError if the workdir or checkpoint does not exist (the message lists existing
@@ -60,7 +59,7 @@ def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
     """
     workdir = as_path(workdir).absolute()
     config = workdir_config(str(workdir))
-    path = choose_checkpoint(workdir, which)
+    path = choose_checkpoint(workdir, checkpoint)
     tokenizer, extras = Tokenizer.load(workdir / "tokenizer"), read_extras(path)
     if tokenizer.fingerprint != extras["tokenizer"]:
         raise ValueError(
@@ -69,7 +68,8 @@ def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
             "directory of that run"
         )
     _warn_if_outdated(extras, saved_steps(workdir / "checkpoints"))
-    if lines := _differences(model_from_dict(extras["config"]), config.model):
+    trained = model_from_dict(extras["config"])
+    if lines := differences(trained, config.model, where="model", without=MAY_DIFFER):
         raise ValueError(
             f"{workdir / CONFIG_FILE} describes another model than {path} (checkpoint -> file):\n  "
             + "\n  ".join(lines)
@@ -77,8 +77,7 @@ def load_model(workdir: PathLike, which: str = "auto") -> LoadedModel:
         )
     model = make_model(config, tokenizer)
     params = read_params(path)
-    expected = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
-    check_fit(path, "params", expected, params)
+    check_fit(path, "params", param_shapes(model), params)
     return LoadedModel(config, tokenizer, model, jax.device_put(params), path.name)
 
 
@@ -99,29 +98,18 @@ MAY_DIFFER = (
 )
 
 
-def _differences(before: TransformerConfig, now: TransformerConfig) -> list[str]:
-    """Returns the differences that change the meaning of the parameters."""
-    return [
-        line
-        for line in differences(before, now, where="model")
-        if line.split(":")[0].removeprefix("model.") not in MAY_DIFFER
-    ]
-
-
 def initial_params(init_from: PathLike, model: Transformer, tokenizer_fingerprint: str) -> Params:
     """Returns the parameters of another workdir: the average, else the best, else the last ones.
 
-    Args:
-      init_from: `training.init_from`, a workdir of `flaxformer_mt.train` or `.convert`.
-      model: the model of this run.
-      tokenizer_fingerprint: fingerprint of the tokenizer of this run.
+    `model` and `tokenizer_fingerprint` are those of this run.
 
     Raises as `load_model`, and ValueError if model or tokenizer differ; the message has the
     differences and a remedy.
     """
     _check_is_workdir(init_from)
     loaded = load_model(init_from)
-    if lines := _differences(loaded.config.model, model.config):
+    there = loaded.config.model
+    if lines := differences(there, model.config, where="model", without=MAY_DIFFER):
         raise ValueError(
             f"training.init_from: {init_from} holds another model (there -> here):\n  "
             + "\n  ".join(lines)

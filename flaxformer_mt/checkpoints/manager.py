@@ -45,7 +45,7 @@ from flaxformer_mt.checkpoints.reading import (
     read_items,
 )
 from flaxformer_mt.config import Config
-from flaxformer_mt.runtime.processes import first_then_others, is_first
+from flaxformer_mt.runtime.processes import first_only, is_first
 from flaxformer_mt.storage.paths import (
     AnyPath,
     PathLike,
@@ -83,9 +83,7 @@ class Checkpoints:
         self._outdated = self.directory / "outdated"
         self._saving = 0
         self._remove_remains()
-        first_then_others(
-            lambda: move_damaged(self.directory, workdir / "damaged") if is_first() else None
-        )
+        first_only(lambda: move_damaged(self.directory, workdir / "damaged"))
         self._kept = _Kept(keep_last, keep_best)
         self._manager = self._make_manager()
         for step in saved_steps(self.directory):
@@ -166,7 +164,7 @@ class Checkpoints:
         """Adds the metrics of a validation that ended after the checkpoint was written."""
         self.wait()
         path = self.directory / str(step)
-        if jax.process_index() == 0:
+        if is_first():
             try:
                 write_file(path / LATE_METRICS, json.dumps(metrics).encode())
             except OSError as error:
@@ -217,7 +215,7 @@ class Checkpoints:
             self._manager.wait_until_finished()
         except Exception as error:
             raise self._failure(error) from error
-        if jax.process_index() == 0:
+        if is_first():
             self._remove_outdated()
             note_newest(self.directory)
 
@@ -246,7 +244,7 @@ class Checkpoints:
 
     def _remove_remains(self) -> None:
         """Removes the remains of killed saves and deletions."""
-        if jax.process_index() == 0:
+        if is_first():
             for path in unfinished_checkpoints(self.directory):
                 remove_checkpoint(path)
             if isinstance(self.directory, Path):

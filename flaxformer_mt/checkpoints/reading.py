@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from flaxformer_mt.checkpoints.buckets import is_whole, readable
+from flaxformer_mt.checkpoints.buckets import is_complete, readable
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.storage.paths import AnyPath
@@ -39,7 +39,7 @@ def quality(metrics: Mapping[str, float]) -> float:
     return -math.inf if math.isnan(score) else score
 
 
-def whole_steps(directory: AnyPath) -> list[int]:
+def intact_steps(directory: AnyPath) -> list[int]:
     """Returns the saved steps, ascending, without those whose files are missing or truncated.
 
     It warns about each of those.
@@ -73,13 +73,13 @@ def counted_steps(directory: AnyPath, steps: list[int]) -> list[int]:
     ]
 
 
-def choose_checkpoint(workdir: AnyPath, which: str) -> AnyPath:
-    """Returns the directory that `which` names; see `checkpoints.loading.load_model`.
+def choose_checkpoint(workdir: AnyPath, checkpoint: str) -> AnyPath:
+    """Returns the directory of a checkpoint by name; see `checkpoints.loading.load_model`.
 
     Raises FileNotFoundError if there is none, and OSError if every candidate is damaged.
     """
     damaged = False
-    for path in _candidates(workdir, which):
+    for path in _candidates(workdir, checkpoint):
         damage = find_damage(path)
         if not damage:
             return path
@@ -87,46 +87,45 @@ def choose_checkpoint(workdir: AnyPath, which: str) -> AnyPath:
         _log.warning("checkpoint %s is damaged and not used: %s", path, damage)
     if not damaged:
         found = [str(step) for step in saved_steps(workdir / "checkpoints")]
-        found += ["averaged"] if is_whole(workdir / "averaged") else []
+        found += ["averaged"] if is_complete(workdir / "averaged") else []
         raise FileNotFoundError(
-            f"no checkpoint {which!r} in {workdir}: found {', '.join(found) or 'none'}"
-            + (" (the best is known after a validation)" if which == "best" else "")
+            f"no checkpoint {checkpoint!r} in {workdir}: found {', '.join(found) or 'none'}"
+            + (" (the best is known after a validation)" if checkpoint == "best" else "")
             + ("" if found else "; train a model there, or choose another workdir")
         )
     raise OSError(
-        f"checkpoint {which!r} of {workdir} is damaged, and there is no other; restore a copy"
+        f"checkpoint {checkpoint!r} of {workdir} is damaged, and there is no other; restore a copy"
     )
 
 
-def _candidates(workdir: AnyPath, which: str) -> Iterator[AnyPath]:
+def _candidates(workdir: AnyPath, checkpoint: str) -> Iterator[AnyPath]:
     """Yields candidates in order of preference. It looks up later ones only on demand."""
     directory, averaged = workdir / "checkpoints", workdir / "averaged"
-    if which.isdecimal():
-        yield from [directory / str(int(which))] if int(which) in saved_steps(directory) else []
-        return
-    if which not in ("auto", "averaged", "best", "last"):
-        raise ValueError(
-            f"unknown checkpoint {which!r}: expected auto, averaged, best, last or a step"
+    if checkpoint.isdecimal():
+        yield from (
+            [directory / str(int(checkpoint))] if int(checkpoint) in saved_steps(directory) else []
         )
-    if which in ("auto", "averaged") and is_whole(averaged):
-        yield averaged
-    if which == "averaged":
         return
-    steps = whole_steps(directory)
-    if which in ("auto", "best"):
+    if checkpoint not in ("auto", "averaged", "best", "last"):
+        raise ValueError(
+            f"unknown checkpoint {checkpoint!r}: expected auto, averaged, best, last or a step"
+        )
+    if checkpoint in ("auto", "averaged") and is_complete(averaged):
+        yield averaged
+    if checkpoint == "averaged":
+        return
+    steps = intact_steps(directory)
+    if checkpoint in ("auto", "best"):
         yield from (directory / str(step) for step in rank_steps(directory, steps))
-    if which in ("auto", "last"):
+    if checkpoint in ("auto", "last"):
         yield from (directory / str(step) for step in reversed(steps))
 
 
 def read_items(path: AnyPath, *, together: bool = False, **items: Any) -> dict[str, Any]:
-    """Reads items of a checkpoint.
+    """Reads items of a checkpoint: {name: its `orbax.checkpoint.args`}.
 
-    Args:
-      path: directory of the checkpoint.
-      together: whether all processes of the run call this and wait for each other. Otherwise this
-        process reads alone.
-      items: {name of an item: its `orbax.checkpoint.args`}.
+    `together` means that all processes of the run call this and wait for each other. Otherwise this
+    process reads alone.
     """
     index = jax.process_index()
     options = ocp.options.MultiprocessingOptions(
@@ -166,13 +165,9 @@ def read_params(path: AnyPath) -> Params:
 
 
 def check_fit(path: AnyPath, item: str, expected: Any, found: Any = None) -> None:
-    """Checks names and shapes of a checkpoint's arrays against those of a tree.
+    """Checks names and shapes of a checkpoint's arrays against those of the tree `expected`.
 
-    Args:
-      path: directory of the checkpoint.
-      item: "params" or "state".
-      expected: a tree of arrays or shapes.
-      found: the arrays of the item, if they are already read.
+    `item` is "params" or "state". `found` has its arrays, if they are already read.
 
     Raises ValueError if they differ; the message names the arrays.
     """

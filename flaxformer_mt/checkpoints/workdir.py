@@ -1,13 +1,12 @@
 """Checks and prepares the workdir of a run."""
 
-import dataclasses
 import tempfile
 from pathlib import Path
 
-from flaxformer_mt.checkpoints.buckets import is_whole
+from flaxformer_mt.checkpoints.buckets import is_complete
 from flaxformer_mt.checkpoints.integrity import find_damage, saved_steps, was_saved, write_failure
-from flaxformer_mt.checkpoints.reading import rank_steps, read_extras, whole_steps
-from flaxformer_mt.config import CONFIG_FILE, Config, config_from_dict, differences
+from flaxformer_mt.checkpoints.reading import intact_steps, rank_steps, read_extras
+from flaxformer_mt.config import CONFIG_FILE, Config, differences, model_from_dict
 from flaxformer_mt.data.prepared.manifest import MANIFEST
 from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, make_folder, remove_tree
 
@@ -51,10 +50,10 @@ def check_workdir(
     if newest_whole is None:
         return
     saved = read_extras(newest_whole)
-    # These fields change speed, memory and rounding, not the model.
-    free = {name: getattr(config.model, name) for name in ("kernels", "layer_loop", "remat")}
-    before = dataclasses.replace(config_from_dict(saved["config"]).model, **free)
-    lines = differences(before, config.model, where="model")
+    # The fields that are not compared change speed, memory and rounding, not the model.
+    speed = ("kernels", "layer_loop", "remat")
+    trained = model_from_dict(saved["config"])
+    lines = differences(trained, config.model, where="model", without=speed)
     if tokenizer_fingerprint is not None and saved["tokenizer"] != tokenizer_fingerprint:
         lines.append(f"tokenizer: {saved['tokenizer']} -> {tokenizer_fingerprint}")
     if lines:
@@ -72,7 +71,7 @@ def remove_unused_tokenizer(workdir: PathLike) -> None:
     user may need the tokenizer.
     """
     workdir = as_path(workdir).absolute()
-    trained = was_saved(workdir) or is_whole(workdir / "averaged")
+    trained = was_saved(workdir) or is_complete(workdir / "averaged")
     if (workdir / CONFIG_FILE).exists() and not trained:
         remove_tree(workdir / "tokenizer")
 
@@ -80,4 +79,4 @@ def remove_unused_tokenizer(workdir: PathLike) -> None:
 def was_validated(workdir: PathLike) -> bool:
     """Returns whether a checkpoint of the run has a validation score."""
     directory = as_path(workdir).absolute() / "checkpoints"
-    return bool(rank_steps(directory, whole_steps(directory)))
+    return bool(rank_steps(directory, intact_steps(directory)))

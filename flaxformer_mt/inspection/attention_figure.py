@@ -58,8 +58,7 @@ def draw_attention(
       head: the only head to draw, counted from 0; None = all. With `layer`, the table shows
         numbers too.
 
-    Raises:
-      ValueError: no such layer or head, or Matplotlib is not installed.
+    Raises ValueError if there is no such layer or head, or if Matplotlib is not installed.
     """
     kinds = KINDS if kind == "all" else (kind,)
     parts = [_select(name, maps.labelled(name), layer, head) for name in kinds]

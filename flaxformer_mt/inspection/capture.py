@@ -65,16 +65,11 @@ class AttentionMaps:
 
 
 def capture(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
-    """Returns the attention weights of `translator` for `source` and a translation of it.
+    """Returns the attention weights of `translator` for a sentence and its translation `target`.
 
-    Args:
-      translator: a trained model. Of an ensemble, the weights are those of its first model.
-      source: a sentence.
-      target: its translation; None = the translator's best.
-
-    Raises:
-      ValueError: the source is blank or lacks the tag of a language that the model needs, or a text
-        is longer than the translator reads.
+    A target of None is the translator's best. Of an ensemble, the weights are those of its first
+    model. Raises ValueError if the source is blank or lacks the tag of a language that the model
+    needs, or if a text is longer than the translator reads.
     """
     tokenizer = translator.tokenizer
     check_text(source, "the source")

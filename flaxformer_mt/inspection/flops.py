@@ -16,7 +16,7 @@ from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
-from flaxformer_mt.model.initialization import Params, init_params
+from flaxformer_mt.model.initialization import Params, param_shapes
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.step import make_loss
 
@@ -37,14 +37,12 @@ def training_flops(model: Transformer, shape: BatchShape, *, r_drop: float = 0.0
     They include dropout, the second pass of R-Drop (if its weight is not 0) and what `model.remat`
     computes again, but not the optimiser's update. All parameters are trained.
     """
-    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
-
     sums_of = make_loss(model, label_smoothing=0.1, r_drop=r_drop)
 
     def loss(params: Params, batch: Batch) -> jax.Array:
         return sums_of(params, batch, jnp.arange(shape.rows), jax.random.key(0)).loss
 
-    return jaxpr_flops(jax.make_jaxpr(jax.grad(loss))(params, batch_like(shape)))
+    return jaxpr_flops(jax.make_jaxpr(jax.grad(loss))(param_shapes(model), batch_like(shape)))
 
 
 def batch_like(shape: BatchShape) -> Batch:

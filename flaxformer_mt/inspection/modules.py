@@ -17,7 +17,7 @@ import jax
 
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.inspection.flops import batch_like, equation_flops
-from flaxformer_mt.model.initialization import init_params
+from flaxformer_mt.model.initialization import param_shapes
 from flaxformer_mt.model.transformer import Transformer
 
 Shape = tuple[int, ...]
@@ -52,7 +52,7 @@ def module_rows(model: Transformer, shape: BatchShape) -> list[ModuleRow]:
     """
     config = dataclasses.replace(model.config, layer_loop="unrolled", remat="none")
     unrolled = model.clone(config=config)
-    params = jax.eval_shape(lambda: init_params(unrolled, jax.random.key(0)))
+    params = param_shapes(unrolled)
     calls: dict[Path, tuple[str, Shape, Shape] | None] = {}  # class, inputs, outputs
 
     def record(method: Any, args: Any, kwargs: Any, context: Any) -> Any:

@@ -19,14 +19,9 @@ def save_pictures(
 ) -> tuple[AnyPath, ...]:
     """Writes loss.png and attention.png to `workdir`; returns their paths.
 
-    Without Matplotlib (the extra [plots]) it writes and returns nothing.
-
-    Args:
-      workdir: of a training run.
-      translator: its model.
-      sentence: the source text. The figure has the source attention of the last decoder layer. A
-        sentence that is too long for the model gets none.
-      translation: the translation of `sentence`; None = translate it.
+    Without Matplotlib (the extra [plots]) it writes and returns nothing. attention.png has the
+    source attention of the last decoder layer for `sentence` and its translation (None = translate
+    it). A sentence that is too long for the model gets none.
     """
     try:
         figure_class()

@@ -28,7 +28,7 @@ from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
 from flaxformer_mt.evaluation.metrics import bleu, chrf, default_tokenize
 from flaxformer_mt.interop import Format, optional
 from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces, starts_with_padding
-from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.runtime.host import num_cpus
 from flaxformer_mt.runtime.line_input import open_parallel
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.setup import suppressed_tokens

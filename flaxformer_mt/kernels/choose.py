@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from flaxformer_mt.model.config import KernelChoice, TransformerConfig
-from flaxformer_mt.model.initialization import Params, init_params
+from flaxformer_mt.model.initialization import Params, param_shapes
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
 from flaxformer_mt.model.positions import RELATIVE_SCHEMES, RelativeScheme
 from flaxformer_mt.model.transformer import Transformer
@@ -90,19 +90,17 @@ def _refusals(
         config, num_encoder_layers=1, num_decoder_layers=1, layer_loop="unrolled", remat="none"
     )
     model = Transformer(one_layer, 8, 8, 0, dataclasses.replace(kernels, attend=attend))
-
-    key, rows = jax.random.key(0), num_shards(mesh)
+    rows = num_shards(mesh)
 
     def like(x: jax.ShapeDtypeStruct, *axes: tuple[str, ...]) -> jax.ShapeDtypeStruct:
         sharding = NamedSharding(mesh, PartitionSpec(*axes))
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
 
     def forward(params: Params, batch: tuple[Array, ...]) -> Any:
-        noise = {"dropout_rows": jnp.zeros(rows, jnp.int32), "rngs": {"dropout": key}}
+        noise = {"dropout_rows": jnp.zeros(rows, jnp.int32), "rngs": {"dropout": jax.random.key(0)}}
         return model.apply({"params": params}, *batch, **noise)
 
-    shapes = jax.eval_shape(lambda: init_params(model.clone(kernels=REFERENCE), key))
-    params = jax.tree.map(like, shapes)
+    params = jax.tree.map(like, param_shapes(model.clone(kernels=REFERENCE)))
     for length_pair in lengths:
         source, target = (
             like(jax.ShapeDtypeStruct((rows, n), jnp.int32), BATCH_AXES) for n in length_pair

@@ -79,11 +79,7 @@ def attend(
 ) -> Float[Array, "B T N W"]:
     """Returns Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V (equation 1) of every head.
 
-    Args:
-      queries: Q.
-      keys: K.
-      values: V.
-      context: which keys each query may attend to.
-      bias: added to the logits, by position schemes that need it.
+    `context` says which keys each query may attend to. Some position schemes add a `bias` to the
+    logits.
     """
     return weighted_sum(attention_weights(queries, keys, context.mask, bias), values)

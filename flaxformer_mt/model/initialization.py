@@ -1,8 +1,9 @@
-"""Fresh parameters of a model."""
+"""Fresh parameters of a model, and their shapes."""
 
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -23,3 +24,8 @@ def boxed_params(model: Transformer, key: Array) -> Params:
 def init_params(model: Transformer, key: Array) -> Params:
     """Returns fresh parameters."""
     return nn.unbox(boxed_params(model, key))
+
+
+def param_shapes(model: Transformer) -> Params:
+    """Returns the shape and type of each parameter; nothing is computed."""
+    return jax.eval_shape(lambda: init_params(model, jax.random.key(0)))

@@ -45,13 +45,9 @@ def attention_context(
 ) -> AttentionContext:
     """Returns the context of one attention layer over whole sentences.
 
-    Args:
-      query_segment_ids: sentence of each query.
-      key_segment_ids: sentence of each key.
-      query_positions: position of each query; None for source attention.
-      key_positions: position of each key; None for source attention.
-      causal: hide the keys to the right of each query (the decoder).
-      local_window: number of positions around each query that it attends to; 0 = all.
+    The positions are None for source attention. `causal` hides the keys to the right of each query
+    (the decoder). `local_window` is the number of positions around each query that it attends to;
+    0 = all.
     """
     mask = segment_mask(query_segment_ids, key_segment_ids)
     if causal:

@@ -28,11 +28,8 @@ def sinusoids(
 
     PE[pos, 2i] = sin(pos / 10000^(2i / d_model)), PE[pos, 2i+1] = cos(the same).
 
-    Args:
-      length: number of positions.
-      d_model: D, even.
-      half_split: put all sines first, as Marian and Tensor2Tensor do. The paper interleaves sines
-        and cosines.
+    D must be even. `half_split` puts all sines first, as Marian and Tensor2Tensor do. The paper
+    interleaves sines and cosines.
     """
     frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # [D/2]
     angles = np.arange(length)[:, None] * frequencies  # [T D/2]

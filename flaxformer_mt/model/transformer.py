@@ -90,16 +90,15 @@ class Transformer(nn.Module):
         *,
         dropout_rows: DropoutRows = None,
     ) -> Float[Array, "B T V"]:
-        """Returns the logits of every target token, given the source and the tokens before it.
+        """Returns the float32 logits of every target token, given the source and the tokens before.
+
+        Position t predicts targets[:, t].
 
         Args:
           inputs: source tokens; positions and segment ids as in `data.batching.batch.Batch`.
           targets: target tokens with EOS; shifted right here.
           dropout_rows: the number of each row in the whole batch (jnp.arange(B) for an undivided
             batch). Switches dropout on, and needs `rngs={"dropout": key}`.
-
-        Returns:
-          float32 logits; position t predicts targets[:, t].
         """
         memory = self.encode(
             inputs, inputs_positions, inputs_segment_ids, dropout_rows=dropout_rows

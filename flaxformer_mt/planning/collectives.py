@@ -18,11 +18,8 @@ def sent_bytes(hlo: str, *, devices: int) -> Counter[str]:
     """Returns the bytes that one device sends in one run, by kind such as "all-reduce".
 
     It assumes ring algorithms. A collective in a loop counts once for each iteration, or once if
-    the text does not state the number of iterations.
-
-    Args:
-      hlo: `compiled.as_text()`.
-      devices: number of devices of the program, which is also the default size of a group.
+    the text does not state the number of iterations. `hlo` is `compiled.as_text()`. `devices` is
+    also the default size of a group.
     """
     computations: dict[str, list[str]] = {}
     name = entry = ""

@@ -60,13 +60,9 @@ class Hardware:
 
 
 def open_topology(name: str) -> Hardware:
-    """Returns devices of this kind and number, to compile for.
+    """Returns devices to compile for, by name: TPU chips ("v5e:2x4") or GPUs ("h100:8").
 
-    Args:
-      name: a TPU version and an arrangement of chips, "v5e:2x4", or a number of GPUs, "h100:8".
-
-    Raises:
-      ValueError: the hardware is unknown, or its compiler is not installed.
+    Raises ValueError if the hardware is unknown, or its compiler is not installed.
     """
     if gpus := re.fullmatch(r"h100:([1-8])", name):
         return _open_h100(name, int(gpus[1]))

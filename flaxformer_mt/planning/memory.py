@@ -92,14 +92,9 @@ def plan_micro_batches(
 ) -> MicroBatchPlan:
     """Returns the largest micro-batch with which the training step fits, for every batch shape.
 
-    Args:
-      program: the training step.
-      shapes: shapes of the batches.
-      limit: bytes that a device may use; `sharding.parse_memory(config.mesh.memory_limit)`.
-      compiler_options: options for `Lowered.compile`.
-
-    Raises:
-      ValueError: one row of a shape does not fit, or a shape cannot be split over the devices.
+    `limit` is the number of bytes that a device may use. `compiler_options` are for
+    `Lowered.compile`. Raises ValueError if one row of a shape does not fit, or if a shape cannot be
+    split over the devices.
     """
 
     def peak_of(shape: BatchShape, tokens_per_device: int) -> int:
@@ -129,13 +124,11 @@ def fit_micro_batches(
     Args:
       peak_of: takes a shape and a number of tokens per device, compiles the step, and returns its
         peak bytes on a device; called once for each shape and number of rows.
-      shapes: shapes of the batches.
-      limit: bytes that a device may use.
+      shapes, limit: as in `plan_micro_batches`.
       shards: number of devices that split a batch.
       state: bytes of parameters and optimiser state on a device, for the message.
 
-    Raises:
-      ValueError: one row of a shape does not fit.
+    Raises ValueError if one row of a shape does not fit.
     """
 
     def rows_of(shape: BatchShape, tokens: int) -> int:

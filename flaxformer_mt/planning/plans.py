@@ -1,6 +1,7 @@
 """The plan of a recipe on some hardware: an estimate of each program, and a table of them."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 
 import jax
@@ -47,17 +48,19 @@ class Plan:
     failure: str = ""
     """Why there is no estimate, such as a mesh that does not fit; "" if there is one."""
 
+    @property
+    def fits(self) -> bool:
+        """Whether all programs compile, and fit the memory of a device if it is known."""
+        memory = self.hardware.memory or math.inf
+        return not self.failure and all(
+            not one.failure and one.peak_bytes <= memory for one in self.train
+        )
+
 
 def make_plan(config: Config, hardware: Hardware, batches: Sequence[AssumedBatch]) -> Plan:
     """Compiles the training step of a recipe for some hardware. It runs nothing.
 
-    Args:
-      config: the recipe.
-      hardware: the devices to compile for.
-      batches: the training batches.
-
-    Returns:
-      The plan. It has a `failure` if mesh or memory limit do not fit the hardware.
+    The plan has a `failure` if mesh or memory limit do not fit the hardware.
     """
     kernels = choose_kernels(config.model.kernels, hardware.devices[0].platform)
     size = config.data.tokenizer.vocab_size

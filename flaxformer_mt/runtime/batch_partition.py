@@ -37,8 +37,7 @@ def partition_batch(
       tokens_per_device: largest number of source cells, and of target cells, including padding,
         of one micro-batch on one device; 0 = no limit.
 
-    Raises:
-      ValueError: there are fewer rows than shards, or a single row exceeds the limit.
+    Raises ValueError if there are fewer rows than shards, or if a single row exceeds the limit.
     """
     if shape.rows < shards:
         raise ValueError(
@@ -47,13 +46,13 @@ def partition_batch(
             "let several devices share a row with mesh.tensor"
         )
     longest = max(shape.source_length, shape.target_length)
-    most = tokens_per_device // longest if tokens_per_device else shape.rows
-    if most < 1:
+    max_rows = tokens_per_device // longest if tokens_per_device else shape.rows
+    if max_rows < 1:
         raise ValueError(
             f"mesh.tokens_per_device={tokens_per_device} is less than one row of the batch shape "
             f"{shape}: it must be at least {longest}"
         )
-    micro_batches = _ceil(shape.rows, shards * most)
+    micro_batches = _ceil(shape.rows, shards * max_rows)
     return BatchPartition(micro_batches, shards * _ceil(shape.rows, shards * micro_batches))
 
 
@@ -63,13 +62,13 @@ class ProcessRows:
 
     Attributes:
       shards: number of devices that split a batch, over all processes.
-      mine: the shards of this process; several processes may hold the same ones.
+      own_shards: the shards of this process; several processes may hold the same ones.
       tokens_per_device: as in `partition_batch`.
       pads: a batch with fewer rows than shards gets empty rows.
     """
 
     shards: int = 1
-    mine: tuple[int, ...] = (0,)
+    own_shards: tuple[int, ...] = (0,)
     tokens_per_device: int = 0
     pads: bool = False
 
@@ -83,7 +82,7 @@ class ProcessRows:
         """Returns the row numbers of this process, micro-batch after micro-batch."""
         partition = self.partition(shape)
         rows = np.arange(partition.total).reshape(partition.micro_batches, self.shards, -1)
-        return rows[:, list(self.mine)].ravel()
+        return rows[:, list(self.own_shards)].ravel()
 
 
 def _ceil(a: int, b: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import absl.logging  # noqa: F401 - creates the logger "absl"
 
-from flaxformer_mt.runtime.host_memory import keep_freed_memory
+from flaxformer_mt.runtime.host import keep_freed_memory
 from flaxformer_mt.storage.paths import FULL
 
 

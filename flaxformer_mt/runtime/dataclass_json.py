@@ -17,16 +17,10 @@ T = TypeVar("T")
 def from_dict(kind: type[T], values: Any, *, where: str = "") -> T:
     """Returns a dataclass `kind` made from nested dicts and lists (parsed JSON).
 
-    A missing key keeps its default.
+    A missing key keeps its default. `where` is the dotted path of `values`, for messages.
 
-    Args:
-      kind: the dataclass type.
-      values: {field name: value}.
-      where: dotted path of `values`, for messages.
-
-    Raises:
-      ValueError: a key is unknown (the message names the nearest one), a value has the wrong type,
-        or the dataclass refuses a value.
+    Raises ValueError if a key is unknown (the message names the nearest one), a value has the wrong
+    type, or the dataclass refuses a value.
     """
     if not isinstance(values, dict):
         raise ValueError(f"{where or 'the config'}: expected an object of keys, got {values!r}")
@@ -44,10 +38,7 @@ def rename_keys(
 ) -> dict[str, Any]:
     """Returns nested dicts with the current keys, so that files of earlier versions load.
 
-    Args:
-      values: nested dicts; not changed.
-      renamed: old dotted path -> new dotted path.
-      removed: dotted paths of keys to drop.
+    `renamed` maps old to new dotted paths. The keys at the dotted paths `removed` are dropped.
     """
     from flax.traverse_util import flatten_dict, unflatten_dict  # imports JAX, which is slow
 
@@ -107,15 +98,9 @@ FRACTION = Bounds(0, 1)
 
 
 def check_bounds(config: Any, section: str, bounds: Mapping[str, Bounds]) -> None:
-    """Checks that fields of a dataclass are within bounds.
+    """Raises ValueError if a field of a dataclass is outside its bounds.
 
-    Args:
-      config: the dataclass.
-      section: its name in messages, such as "training".
-      bounds: field name -> bounds.
-
-    Raises:
-      ValueError: the message names the field, its bounds and its value.
+    The message names the field in its `section` (such as "training"), its bounds and its value.
     """
     for name, (low, below) in bounds.items():
         value = getattr(config, name)

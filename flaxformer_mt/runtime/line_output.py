@@ -166,21 +166,7 @@ def line_output(
     if not partial.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no directory {partial.parent} to write to")
     with naming(partial), open(partial, "a+b") as file:
-        try:
-            lock_file(file)
-        except BlockingIOError:
-            raise OSError(
-                f"another process writes {partial}: wait for its end, or choose another file "
-                "(processes with --shard write one file each)"
-            ) from None
-        num_done, size = _finished(file, item_of)
-        if file.seek(0, os.SEEK_END) and not resume:
-            raise ValueError(
-                f"{partial} has the finished lines of an interrupted run: add --resume to go on "
-                "after them, or delete it to start again"
-            )
-        file.truncate(size)
-        output = LineOutput(file, partial, num_done)
+        output = _continued(file, partial, resume=resume, item_of=item_of)
         try:
             yield output
         except BaseException:
@@ -202,6 +188,27 @@ def line_output(
         print(message, file=sys.stderr)
         raise
     _record(partial).unlink(missing_ok=True)
+
+
+def _continued(
+    file: BinaryIO, partial: Path, *, resume: bool, item_of: Callable[[str], Hashable] | None
+) -> LineOutput:
+    """Locks `partial` and returns its output after the finished items; see `line_output`."""
+    try:
+        lock_file(file)
+    except BlockingIOError:
+        raise OSError(
+            f"another process writes {partial}: wait for its end, or choose another file "
+            "(processes with --shard write one file each)"
+        ) from None
+    num_done, size = _finished(file, item_of)
+    if file.seek(0, os.SEEK_END) and not resume:
+        raise ValueError(
+            f"{partial} has the finished lines of an interrupted run: add --resume to go on "
+            "after them, or delete it to start again"
+        )
+    file.truncate(size)
+    return LineOutput(file, partial, num_done)
 
 
 def _finished(file: BinaryIO, item_of: Callable[[str], Hashable] | None) -> tuple[int, int]:

@@ -35,11 +35,9 @@ def refuse_old_flags(args: Iterable[str]) -> None:
 
 
 def explain(name: str, *, last_part: bool = False) -> str:
-    """Returns a sentence about the replacement of an old name; "" for any other name.
+    """Returns a sentence about the replacement of an old dotted name; "" for any other name.
 
-    Args:
-      name: the dotted name.
-      last_part: whether `name` is only the part after the last dot.
+    With `last_part`, `name` is only the part after the last dot.
     """
     for old in (*RENAMED, *REMOVED):
         known = old.split(".")[-1] if last_part else old

@@ -40,9 +40,8 @@ _TASKS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 def connect() -> None:
     """Connects to the other processes of this run, if any; call it before any other use of JAX.
 
-    Raises:
-      ValueError: the environment variables contradict each other.
-      OSError: the other processes do not answer.
+    Raises ValueError if the environment variables contradict each other, and OSError if the other
+    processes do not answer.
     """
     if jax.distributed.is_initialized():
         return
@@ -118,8 +117,7 @@ def barrier() -> None:
 def first_then_others(work: Callable[[], T]) -> T:
     """Returns `work()`. The other processes call it after the first one, so they find its files.
 
-    Raises:
-      OSError: if `work` failed in another process.
+    Raises OSError if `work` failed in another process.
     """
     if jax.process_count() == 1:
         return work()
@@ -133,6 +131,14 @@ def first_then_others(work: Callable[[], T]) -> T:
         if any(_gather([failure is not None])):
             raise failure or OSError(f"{failed} of this run failed; its message has the reason")
     return cast(T, result)
+
+
+def first_only(work: Callable[[], T]) -> T | None:
+    """Returns `work()` in the first process, and None in the others, which wait for its end.
+
+    Raises OSError if `work` failed in another process.
+    """
+    return first_then_others(lambda: work() if is_first() else None)
 
 
 def broadcast_from_first(value: T) -> T:
@@ -152,9 +158,7 @@ def check_same(value: Any, what: str) -> None:
 def check_shared(path: AnyPath, token: str) -> None:
     """Raises OSError in all processes if one of them does not see a file of the first process.
 
-    Args:
-      path: a file that the first process has written.
-      token: text in this file; the argument of the other processes is ignored.
+    `token` is text in the file; only that of the first process counts.
     """
     if jax.process_count() == 1:
         return
@@ -183,15 +187,10 @@ def _contains(path: AnyPath, text: str) -> bool:
 def map_over_processes(count: int, work: Callable[[slice], Sequence[T]]) -> list[T]:
     """Returns the results of `work` for `count` items, in order. Each process computes a slice.
 
-    All processes get all results.
+    All processes get all results, which must be picklable.
 
-    Args:
-      count: number of items; the same in every process.
-      work: returns the results for a slice of the items, which can be pickled.
-
-    Raises:
-      ValueError: the processes have different numbers of items.
-      OSError: `work` failed in another process.
+    Raises ValueError if the processes have different numbers of items, and OSError if `work` failed
+    in another process.
     """
     processes, index = jax.process_count(), jax.process_index()
     if processes == 1:

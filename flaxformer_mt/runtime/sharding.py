@@ -25,15 +25,16 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.runtime.batch_partition import ProcessRows
-from flaxformer_mt.runtime.cpus import num_cpus
 from flaxformer_mt.runtime.dataclass_json import NOT_NEGATIVE, POSITIVE_INT, check_bounds
+from flaxformer_mt.runtime.host import num_cpus
 
 AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
+HEAD_AXIS = "tensor"
 SHARDING_RULES: dict[str, str | None] = {
     "embed": "fsdp",  # model width D
-    "heads": "tensor",  # attention heads N
-    "kv_heads": "tensor",  # heads of keys and values G
+    "heads": HEAD_AXIS,  # attention heads N
+    "kv_heads": HEAD_AXIS,  # heads of keys and values G
     "head_width": None,  # H
     "mlp": "tensor",  # inner width of the feed-forward network F
     "vocab": "tensor",  # V
@@ -113,8 +114,7 @@ def configure_cpu_devices(config: MeshConfig) -> None:
 def make_mesh(config: MeshConfig = MeshConfig(), devices: Any = None) -> Mesh:
     """Returns the mesh of all devices of all processes (or of `devices`).
 
-    Raises:
-      ValueError: the product of the three axes is not the number of devices.
+    Raises ValueError if the product of the three axes is not the number of devices.
     """
     found = np.array(jax.devices() if devices is None else devices)
     fixed = config.fsdp * config.tensor
@@ -134,17 +134,12 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def state_shardings(state: Any, params: Any, mesh: Mesh) -> Any:
-    """Returns the sharding of each array of a training state.
+    """Returns the sharding of each array of a training state, as a tree like `state`.
 
-    Args:
-      state: shapes (`jax.eval_shape`) of the parameters and of the optimiser's state.
-      params: shapes of the parameters, boxed with their logical axes as `model.init` returns them.
-      mesh: a mesh with the three axes.
-
-    Returns:
-      A tree of NamedSharding like `state`. An array has the sharding of a parameter if their
-      shapes are equal and its path ends with the parameter's path: the parameter itself, its
-      moments, its average. Other arrays (counters, keys, factored moments) are replicated.
+    `params` are the shapes of the parameters, boxed with their logical axes as `model.init` returns
+    them. An array has the sharding of a parameter if their shapes are equal and its path ends with
+    the parameter's path: the parameter itself, its moments, its average. Other arrays (counters,
+    keys, factored moments) are replicated.
     """
     boxed = jax.tree_util.tree_leaves_with_path(
         params, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
@@ -199,9 +194,9 @@ def process_rows(mesh: Mesh, tokens_per_device: int = 0, *, pads: bool = False) 
     """Returns the rows of each batch that this process reads: the rows of its own devices."""
     shards = num_shards(mesh)
     one_row_each = NamedSharding(mesh, PartitionSpec(BATCH_AXES))
-    held: Any = one_row_each.addressable_devices_indices_map((shards,)).values()
-    mine = {row for (rows,) in held for row in range(*rows.indices(shards))}
-    return ProcessRows(shards, tuple(sorted(mine)), tokens_per_device, pads)
+    slices: Any = one_row_each.addressable_devices_indices_map((shards,)).values()
+    own = {shard for (part,) in slices for shard in range(*part.indices(shards))}
+    return ProcessRows(shards, tuple(sorted(own)), tokens_per_device, pads)
 
 
 @functools.cache
@@ -219,8 +214,7 @@ class BatchPlacement:
       rows: the rows of this process.
       shapes: shapes of the global batches. No two may have the same lengths.
 
-    Raises:
-      ValueError: a batch cannot be partitioned; see `batch_partition.partition_batch`.
+    Raises ValueError if a batch cannot be partitioned; see `batch_partition.partition_batch`.
     """
 
     mesh: Mesh

@@ -55,11 +55,9 @@ def register_result(kind: type[T]) -> type[T]:
 def call_cached(program: Callable[..., T], /, *arguments: Any, **static: Any) -> T:
     """Returns `program(*arguments, **static)`. It uses the cached trace if there is one.
 
-    Args:
-      program: a jitted function of this package. Its results are arrays, or named tuples that
-        `register_result` knows.
-      arguments: pytrees of arrays.
-      static: values of `static_argnames`.
+    `program` is a jitted function of this package. Its results are arrays, or named tuples that
+    `register_result` knows. `arguments` are pytrees of arrays, `static` the values of
+    `static_argnames`.
     """
     leaves, tree = jax.tree.flatten(arguments)
     folder = _folder(leaves)

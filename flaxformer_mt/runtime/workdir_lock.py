@@ -18,7 +18,7 @@ from typing import Any
 
 from upath import UPath
 
-from flaxformer_mt.runtime.processes import check_shared, first_then_others, is_first
+from flaxformer_mt.runtime.processes import check_shared, first_only
 from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, lock_file, naming, write_file
 
 LOCK_FILE = "owner.lock"
@@ -30,12 +30,11 @@ EXPIRY = 30.0  # seconds without renewal after which a lock is free
 def own_workdir(workdir: PathLike) -> Iterator[None]:
     """Holds the lock of an existing workdir. The first process of a run holds it for all.
 
-    Raises:
-      OSError: another run holds the lock (the message names its host and process), or the processes
-        of this run do not share the workdir.
+    Raises OSError if another run holds the lock (the message names its host and process), or if the
+    processes of this run do not share the workdir.
     """
     path, token = as_path(workdir) / LOCK_FILE, uuid.uuid4().hex
-    release = first_then_others(lambda: _lock(path, token) if is_first() else None)
+    release = first_only(lambda: _lock(path, token))
     try:
         check_shared(path, token)
         yield

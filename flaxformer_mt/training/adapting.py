@@ -14,8 +14,9 @@ If all parameters are trained, each of these functions returns its argument unch
 
 import dataclasses
 import difflib
+import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 import flax.linen as nn
@@ -26,7 +27,8 @@ from jaxtyping import Array
 
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.training.config import TrainingConfig
-from flaxformer_mt.training.linear_maps import ParameterPath, matrix_shape, num_inputs
+
+ParameterPath = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +154,33 @@ def make_adaptation(config: TrainingConfig, params_like: Params) -> Adaptation:
         rank=config.lora_rank,
         scale=(config.lora_alpha or config.lora_rank) / config.lora_rank,
     )
+
+
+def path_of(keys: Sequence[jax.tree_util.KeyEntry]) -> ParameterPath:
+    """Returns a path of `jax.tree_util` as names, such as ("decoder_0", "out", "kernel")."""
+    return tuple(jax.tree_util.keystr((key,), simple=True) for key in keys)
+
+
+def num_inputs(path: Sequence[str], num_dims: int) -> int:
+    """Returns how many leading dimensions of a kernel are inputs; the others are outputs.
+
+    One for query, key, value [D N H], feed-forward [D F] and [F D], output [D V]; two for the map
+    from the heads to the model width [N H D]. Of the adapters of a kernel (see
+    `training.adapting`), a [inputs r] has one output and b [r outputs] one input. 0 for parameters
+    that are no kernels: biases, scales, embeddings and other tables.
+    """
+    match tuple(path):
+        case (*_, "kernel", "a") | (*_, "out", "kernel"):
+            return num_dims - 1
+        case (*_, "kernel") | (*_, "kernel", "b"):
+            return 1
+    return 0
+
+
+def matrix_shape(path: Sequence[str], shape: Sequence[int]) -> tuple[int, int]:
+    """Returns (inputs, outputs) of a kernel as a matrix."""
+    inputs = num_inputs(path, len(shape))
+    return math.prod(shape[:inputs]), math.prod(shape[inputs:])
 
 
 def match_paths(

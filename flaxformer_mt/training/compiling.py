@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
-from flaxformer_mt.runtime.cpus import num_cpus
+from flaxformer_mt.runtime.host import num_cpus
 from flaxformer_mt.runtime.sharding import BatchPlacement
 from flaxformer_mt.training.state import TrainState
 

@@ -65,8 +65,7 @@ class Run:
 def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState, Progress]:
     """Returns the newest checkpoint, or a fresh state, which depends on seed and init_from only.
 
-    Raises:
-      ValueError: the data differs from that of the checkpoint; the message lists the changes.
+    Raises ValueError, with the changes, if the data differs from that of the checkpoint.
     """
     config, adaptation = run.config, run.adaptation
     new_state = functools.partial(
@@ -121,12 +120,7 @@ def _validation_of(config: Config) -> tuple[CorpusConfig, int]:
 class Loop:
     """The updates, validations and checkpoints of a run, from its start or resume to its end.
 
-    Args:
-      run: the constant parts.
-      start: the state and progress of `start_or_resume`; the attributes `state` and `progress` are
-        the current ones.
-      reporter: receives metrics and messages.
-      stop: set by a signal.
+    `start` is the result of `start_or_resume`. The attributes `state` and `progress` are current.
     """
 
     def __init__(
@@ -147,10 +141,9 @@ class Loop:
         self._skipped = 0  # updates in a row, up to the last log line
 
     def __call__(self) -> Ending:
-        """Updates the state until the last step, early stopping, or a signal.
+        """Updates the state until the last step, early stopping, or a signal. Saves the last state.
 
-        Returns:
-          The reason for the end, which is reported. The last state is saved.
+        It returns and reports the reason for the end.
         """
         if self.progress.validation_due:
             self._make_up_validation()
@@ -170,7 +163,7 @@ class Loop:
         self._reporter.end(
             step, f"{name} stopped the run at step {step} of {self._config.num_steps}"
         )
-        return "preempted" if number == signal.SIGTERM else "interrupted"
+        return "interrupted" if number in (0, signal.SIGINT) else "preempted"
 
     def _update(self) -> bool:
         """Runs updates to the end of the run; returns whether a signal stopped it."""

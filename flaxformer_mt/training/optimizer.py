@@ -13,8 +13,8 @@ from jaxtyping import Array, ArrayLike
 from optax.contrib import MuonDimensionNumbers
 
 from flaxformer_mt.model.initialization import Params
+from flaxformer_mt.training.adapting import num_inputs, path_of
 from flaxformer_mt.training.config import OptimizerName, ScheduleName, TrainingConfig
-from flaxformer_mt.training.linear_maps import num_inputs, path_of
 
 
 def make_schedule(config: TrainingConfig, d_model: int) -> optax.Schedule:

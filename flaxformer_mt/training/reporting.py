@@ -124,9 +124,10 @@ class Reporter:
             self.message(f"end of training: {reason}")
 
     def message(self, text: str) -> None:
-        """Shows a line of text above the progress bar."""
-        if not self._quiet:
-            tqdm.write(text, file=sys.stderr)
+        """Shows a line of text above the progress bar, if standard error still has a reader."""
+        with contextlib.suppress(OSError):  # SIGHUP can end the reader of a pipe too
+            if not self._quiet:
+                tqdm.write(text, file=sys.stderr)
 
     def close(self) -> None:
         """Closes the files and the progress bar; all of them, even if the disk is full."""

@@ -142,16 +142,14 @@ def abstract_state(
 
 def check_same_state(saved: TrainingConfig, config: TrainingConfig) -> None:
     """Raises ValueError for settings whose training state has other arrays than the checkpoint."""
-    fields = {"optimizer", "trainable", "lora_rank", "lora_alpha", "lora_target"}
-    lines = [
-        line
-        for line in differences(saved, config, where="training")
-        if line.split(":")[0].removeprefix("training.") in fields
-    ]
-    for name in ("ema_decay", "weight_decay"):  # other values have the same arrays
-        before, now = getattr(saved, name), getattr(config, name)
-        if bool(before) != bool(now):
-            lines.append(f"training.{name}: {before} -> {now}")
+    lines = []
+    for line in differences(saved, config, where="training"):
+        name = line.split(":")[0].removeprefix("training.")
+        if name in ("ema_decay", "weight_decay"):  # other values above 0 have the same arrays
+            if bool(getattr(saved, name)) != bool(getattr(config, name)):
+                lines.append(line)
+        elif name in ("optimizer", "trainable", "lora_rank", "lora_alpha", "lora_target"):
+            lines.append(line)
     if lines:
         raise ValueError(
             "the checkpoints of this run hold another training state (there -> here):\n  "

@@ -1,7 +1,9 @@
 """Stops a run after a signal, in every process after the same update."""
 
+import contextlib
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,6 +14,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 _END = 0  # not the number of a signal; ends the thread of `_acknowledged`
+_HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
 class Interrupted(BaseException):
@@ -46,24 +49,23 @@ class StopRequest(threading.Event):
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Yields an event that SIGTERM or SIGINT (ctrl-C) sets; a second signal ends the process.
+    """Yields an event that SIGTERM, SIGINT (ctrl-C) or SIGHUP (the terminal closes) sets.
 
-    With several processes, JAX's preemption service handles SIGTERM: the processes agree on a step.
+    A second signal ends the process, except SIGHUP: closing a terminal often sends it twice. With
+    several processes, JAX's preemption service handles SIGTERM: the processes agree on a step.
     """
     stopped = StopRequest()
     if threading.current_thread() is not threading.main_thread():  # no other may handle signals
         yield stopped
         return
-    single = jax.process_count() == 1
-    signals = (signal.SIGINT, signal.SIGTERM) if single else (signal.SIGINT,)
-    before = [signal.getsignal(number) for number in signals]
-
-    def restore() -> None:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)
+    signals = [signal.SIGINT] + [signal.SIGTERM] * (jax.process_count() == 1)
+    if _HANGUP and signal.getsignal(_HANGUP) != signal.SIG_IGN:  # nohup ignores it
+        signals.append(_HANGUP)
+    before = {number: signal.getsignal(number) for number in signals}
 
     def stop(number: int, _: object) -> None:
-        restore()
+        for other, handler in before.items():
+            signal.signal(other, signal.SIG_IGN if other == _HANGUP else handler)
         stopped.receive(number)
 
     for number in signals:
@@ -72,7 +74,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
         with _acknowledged(signals):
             yield stopped
     finally:
-        restore()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -101,19 +104,35 @@ def _answer(reader: int, signals: Sequence[int]) -> None:
     """Prints a message after the first signal, and ends the process after the second."""
     received = 0
     while (number := os.read(reader, 1)[0]) != _END:
-        if number not in signals:
+        if number not in signals or (received and number == _HANGUP):
             continue
         received += 1
         name = signal.Signals(number).name
         if received > 1:
-            print(
-                f"{name}: quit without saving; the same command goes on from the last checkpoint",
-                file=sys.stderr,
-                flush=True,
-            )
+            remedy = "the same command goes on from the last checkpoint"
+            _print(f"{name}: quit without saving; {remedy}")
             os._exit(128 + number)
-        again = "press again to quit now" if number == signal.SIGINT else "again to quit now"
-        print(f"\n{name}: stopping after this update; {again}", file=sys.stderr, flush=True)
+        again = {signal.SIGINT: "press again", _HANGUP: "SIGTERM"}.get(number, "again")
+        _print(f"\n{name}: stopping after this update; {again} to quit now")
+        if number == _HANGUP:
+            _leave_terminal()
+
+
+def _print(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal is gone
+        print(text, file=sys.stderr, flush=True)
+
+
+def _leave_terminal() -> None:
+    """Sends further output to the null device instead of a terminal, which may be closed.
+
+    A message to a closed terminal would raise OSError, and end the run before it saves.
+    """
+    null = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+            os.dup2(null, descriptor)
+    os.close(null)
 
 
 def should_stop(stopped: StopRequest, step: int, *, synchronize: bool) -> bool:

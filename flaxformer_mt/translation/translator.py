@@ -108,7 +108,7 @@ class Translator:
         the first of those three that exists. It computes in `dtype`; None = as in training.
         Raises FileNotFoundError or ValueError, saying what is missing or wrong in `workdir`.
         """
-        loaded = load_model(as_path(workdir), which=as_checkpoint_name(which))
+        loaded = load_model(as_path(workdir), as_checkpoint_name(which))
         model = loaded.model
         if dtype:
             model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))

@@ -21,7 +21,7 @@ from benchmarks.rounds import (
     ready,
     workplace,
 )
-from flaxformer_mt.runtime.cpus import allowed_cpus
+from flaxformer_mt.runtime.host import allowed_cpus
 
 ECHO = "tests.benchmarks.echoes:Echo"
 QUICK = Settings(repeats=3, wait=0)
@@ -50,10 +50,10 @@ def test_each_contender_has_its_own_process(tmp_path):
 
 
 def test_ours_sets_malloc_before_other_libraries_start_threads():
-    """As our commands do (see `host_memory`)."""
+    """As our commands do (see `runtime.host`)."""
     code = (
         "import sys, benchmarks.child; "
-        "print('flaxformer_mt.runtime.host_memory' in sys.modules, 'numpy' in sys.modules)"
+        "print('flaxformer_mt.runtime.host' in sys.modules, 'numpy' in sys.modules)"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

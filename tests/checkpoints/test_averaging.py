@@ -22,6 +22,7 @@ from flaxformer_mt.checkpoints.integrity import find_damage
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.checkpoints.reading import choose_checkpoint, read_extras, read_params
 from flaxformer_mt.config import Config, to_json
+from flaxformer_mt.storage.paths import lock_file
 from flaxformer_mt.training.state import TrainState
 
 
@@ -141,6 +142,17 @@ def test_a_second_average_replaces_the_first(tmp_path):
     assert read_params(tmp_path / "averaged")["w"][0, 0] == 1.5
     there = sorted(path.name for path in tmp_path.iterdir())
     assert there == ["averaged", "checkpoints", "newest_checkpoint"]
+
+
+def test_the_remains_of_a_killed_average_are_removed(tmp_path):
+    write_run(tmp_path, constant(1.0))
+    for name in ("averaged.killed", "averaged.running"):
+        (tmp_path / name / "averaged").mkdir(parents=True)
+    with open(tmp_path / "averaged.running" / "owner.lock", "w") as lock:
+        assert lock_file(lock)
+        average_checkpoints(tmp_path, last=1)
+    there = sorted(path.name for path in tmp_path.glob("averaged*"))
+    assert there == ["averaged", "averaged.running"]
 
 
 def test_a_failed_write_leaves_the_old_average(tmp_path, monkeypatch):

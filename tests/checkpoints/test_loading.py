@@ -12,7 +12,8 @@ from flaxformer_mt.checkpoints.loading import adopt_tokenizer, initial_params, l
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.checkpoints.reading import read_extras
 from flaxformer_mt.config import Config, save_config
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer

@@ -27,7 +27,8 @@ from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.checkpoints.reading import quality
 from flaxformer_mt.checkpoints.workdir import check_workdir, remove_unused_tokenizer
 from flaxformer_mt.config import Config, save_config, to_json
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, WordVocabulary
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
+from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer

@@ -13,7 +13,7 @@ from tiny_run import WITHOUT_DROPOUT
 
 from flaxformer_mt.cli import exit_code
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.runtime import command, host_memory
+from flaxformer_mt.runtime import command, host
 from flaxformer_mt.train import train
 
 ONE_STEP = dataclasses.replace(
@@ -91,7 +91,7 @@ def test_train_changes_nothing_in_the_process_of_its_caller(tmp_path, monkeypatc
     def refuse(*arguments: object) -> None:
         raise AssertionError(f"changed: {arguments}")
 
-    monkeypatch.setattr(host_memory, "_set_malloc", refuse)
+    monkeypatch.setattr(host, "_set_malloc", refuse)
     monkeypatch.setattr(gc, "set_threshold", refuse)
     monkeypatch.setattr(signal, "signal", refuse)
     environment = dict(os.environ)
@@ -101,7 +101,7 @@ def test_train_changes_nothing_in_the_process_of_its_caller(tmp_path, monkeypatc
 
 @pytest.mark.slow
 def test_train_replaces_the_handlers_only_if_asked_and_restores_them(tmp_path, monkeypatch):
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before, seen = [signal.getsignal(number) for number in numbers], []
 
     def look(loop):

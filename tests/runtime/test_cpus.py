@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from flaxformer_mt.runtime.cpus import allowed_cpus, num_cpus
+from flaxformer_mt.runtime.host import allowed_cpus, num_cpus
 
 
 def test_they_are_numbered_and_counted():
@@ -17,7 +17,7 @@ def test_only_those_that_the_process_was_given():
     last = allowed_cpus()[-1]
     code = (
         f"import os, sys; os.sched_setaffinity(0, [{last}]); "
-        "from flaxformer_mt.runtime.cpus import allowed_cpus; "
+        "from flaxformer_mt.runtime.host import allowed_cpus; "
         "print(allowed_cpus(), 'jax' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

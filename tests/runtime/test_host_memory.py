@@ -27,7 +27,7 @@ def page_faults(prepare: str, megabytes: int, count: int = 1) -> int:
 
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
-KEEP = "from flaxformer_mt.runtime.host_memory import *; keep_freed_memory()"
+KEEP = "from flaxformer_mt.runtime.host import *; keep_freed_memory()"
 SHARE = f"{KEEP}; share_freed_memory()"
 
 

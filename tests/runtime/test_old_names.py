@@ -5,7 +5,8 @@ import json
 import pytest
 
 from flaxformer_mt.cli import command
-from flaxformer_mt.config import Config, ConfigArguments, from_json, load_config, to_json
+from flaxformer_mt.config import Config, from_json, load_config, to_json
+from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.runtime import old_names
 from flaxformer_mt.runtime.dataclass_json import rename_keys
 

@@ -66,7 +66,7 @@ def test_an_axis_without_a_device_is_refused(name):
 
 def test_devices_along_tensor_read_the_same_rows():
     rows = process_rows(make_mesh(MeshConfig(fsdp=2, tensor=2), DEVICES[:8]))
-    assert (rows.shards, rows.mine) == (4, (0, 1, 2, 3))
+    assert (rows.shards, rows.own_shards) == (4, (0, 1, 2, 3))
 
 
 @pytest.mark.parametrize(

@@ -191,3 +191,15 @@ def test_a_full_disk_names_the_workdir(tmp_path):
         with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
             reporter.train(1, {"loss": 1.0})
     reporter.close()
+
+
+def test_a_message_that_nobody_reads_does_not_end_the_run(tmp_path, monkeypatch):
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", Broken())
+    reporter = Reporter(tmp_path, total_steps=1)
+    reporter.train(1, {"loss": 1.0})
+    reporter.close()
+    assert [line["step"] for line in read(tmp_path)] == [1]

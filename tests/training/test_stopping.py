@@ -18,7 +18,8 @@ import jax
 from flaxformer_mt.training.stopping import should_stop, stop_on_signals
 
 address, process, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-interval = 5 if name == "SIGINT" else 100_000
+interval = 100_000 if name == "SIGTERM" else 5
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 jax.distributed.initialize(address, num_processes=2, process_id=process)
 with stop_on_signals() as stopped:
     for step in range(1, 2000):
@@ -32,7 +33,7 @@ print("stopped at", step, stopped.number)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_processes_stop_after_the_same_update(name):
     address = f"localhost:{free_port()}"
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1"}
@@ -52,7 +53,7 @@ def test_processes_stop_after_the_same_update(name):
     assert answers[0] == answers[1]
     step, number = map(int, answers[0].split()[-2:])
     assert number == signal.Signals[name]
-    assert step == 5 if name == "SIGINT" else step < 1000
+    assert step < 1000 if name == "SIGTERM" else step == 5
 
 
 @pytest.mark.parametrize("synchronize", [True, False])
@@ -61,6 +62,53 @@ def test_one_process_stops_at_once(synchronize):
     assert not should_stop(stopped, 1, synchronize=synchronize)
     stopped.set()
     assert should_stop(stopped, 1, synchronize=synchronize)
+
+
+# The terminal of this process closes, as when a connection breaks.
+IN_A_TERMINAL = """
+import fcntl, os, signal, sys, termios
+from pathlib import Path
+from flaxformer_mt.training.stopping import stop_on_signals
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+with stop_on_signals() as stopped:
+    print("started", flush=True)
+    assert stopped.wait(60)
+    while "/dev/null" not in map(os.readlink, ("/proc/self/fd/1", "/proc/self/fd/2")):
+        pass
+    os.kill(os.getpid(), stopped.number)  # a shell sends it again
+    print("this output has no reader", flush=True)
+    print("this output has no reader", file=sys.stderr, flush=True)
+    Path(sys.argv[1]).write_text(str(stopped.number))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
+def test_a_closed_terminal_stops_a_run_which_can_still_save(tmp_path):
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", IN_A_TERMINAL, str(tmp_path / "saved")],
+        **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while b"started" not in seen:
+            seen += os.read(ours, 1000)
+        os.close(ours)
+        assert process.wait(60) == 0
+    assert int((tmp_path / "saved").read_text()) == signal.SIGHUP
+
+
+def test_nohup_keeps_its_effect():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stopped:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stopped.wait(0.1)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -65,15 +65,15 @@ class Pages:
         """Returns the store with `new` in these slots."""
         rows = jnp.arange(slots.shape[0])[:, None]
         new_keys, new_values = (x.astype(jnp.float32) for x in new)  # [B K G H], [B K G W]
-        how = {"unique_indices": True, "mode": "drop"}
+        options = {"unique_indices": True, "mode": "drop"}
         keys, values = [], []
         pages = zip(self._spans(), self.keys, self.values, strict=True)
         for (start, end), old_keys, old_values in pages:
             # A slot of another page becomes a number beyond the end, a different one for each slot.
             beyond = end - start + jnp.arange(slots.shape[1])
             here = jnp.where((slots >= start) & (slots < end), slots - start, beyond)
-            keys.append(old_keys.at[rows, :, :, here].set(new_keys, **how))
-            values.append(old_values.at[rows, :, here].set(new_values, **how))
+            keys.append(old_keys.at[rows, :, :, here].set(new_keys, **options))
+            values.append(old_values.at[rows, :, here].set(new_values, **options))
         return Pages(tuple(keys), tuple(values))
 
     def attend(

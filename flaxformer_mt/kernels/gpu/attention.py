@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from flaxformer_mt.model.masks import AttentionContext
+from flaxformer_mt.runtime.sharding import HEAD_AXIS
 
 MIN_LENGTH = 64
 """Shorter sentences are faster in the reference (measured, see docs/kernels.md)."""
@@ -42,7 +43,7 @@ def attend(
     if bias is not None:
         raise NotImplementedError("cuDNN attention has no position bias")
     mesh = jax.typeof(queries).sharding.mesh
-    parts = mesh.shape.get("tensor", 1) if mesh.axis_names else 1
+    parts = mesh.shape.get(HEAD_AXIS, 1) if mesh.axis_names else 1
     if queries.shape[2] % parts == 0 and keys.shape[2] % parts:  # only queries would be divided
         raise NotImplementedError(
             f"cuDNN attention needs a number of key heads that mesh.tensor ({parts}) divides"

@@ -19,12 +19,11 @@ from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Float
 
 from flaxformer_mt.model.masks import AttentionContext
-from flaxformer_mt.runtime.sharding import BATCH_AXES
+from flaxformer_mt.runtime.sharding import BATCH_AXES, HEAD_AXIS
 
 BLOCK = 128
 MIN_LENGTH = 1024
 """Rows of fewer queries or keys are left to XLA."""
-HEAD_AXIS = "tensor"
 
 
 def attend(
@@ -59,8 +58,8 @@ def attend(
 
     def attend_on_device(queries: Array, keys: Array, values: Array, *segments: Array) -> Array:
         heads_first = (x.swapaxes(1, 2) for x in (queries, keys, values))
-        how = {"causal": context.causal, "sm_scale": width**-0.5}
-        result = flash_attention(*heads_first, segment_ids=SegmentIds(*segments), **how)
+        options = {"causal": context.causal, "sm_scale": width**-0.5}
+        result = flash_attention(*heads_first, segment_ids=SegmentIds(*segments), **options)
         return jax.numpy.asarray(result).swapaxes(1, 2)
 
     attention = _on_each_device(queries, attend_on_device)

@@ -1,11 +1,13 @@
-"""Malloc settings that make the CPU backend reuse freed memory in the next step.
+"""The machine of this process: its CPUs, and its malloc settings.
 
-XLA allocates all buffers in each step. By default, glibc's malloc maps large blocks with mmap and
-unmaps them when they are freed. So each step maps and zeroes all its pages again
-(`benchmarks/tried.md` has the numbers). Only commands may call these functions.
+Malloc settings make the CPU backend reuse freed memory in the next step. XLA allocates all buffers
+in each step. By default, glibc's malloc maps large blocks with mmap and unmaps them when they are
+freed. So each step maps and zeroes all its pages again (`benchmarks/tried.md` has the numbers).
+Only commands may call these functions.
 """
 
 import ctypes
+import os
 import sys
 
 # <malloc.h>
@@ -13,6 +15,18 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 _NEVER = -1
 _HEAP = 64 * 2**20
 """Bytes of a heap: the largest block of any arena except the main arena."""
+
+
+def allowed_cpus() -> list[int]:
+    """Returns the numbers of the CPUs; `taskset` and job schedulers restrict them."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def num_cpus() -> int:
+    """Returns the number of CPUs, which is also JAX's number of threads."""
+    return len(allowed_cpus())
 
 
 def keep_freed_memory() -> None:
