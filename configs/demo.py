@@ -5,9 +5,9 @@
 An epoch has 690 batches, with more of the everyday sentences than their share. It needs no dropout.
 A row of a batch holds several pairs: all batches have one shape, so one program is compiled.
 
-Rotary positions (Su et al. 2021), Muon and the cosine schedule learn more in the same time than the
-paper's positions, Adam and the paper's schedule. On one version of the text, rotary positions raised
-the score from 96.96 to 98.46, and 185 to 187 of 200 sentences of one hand-written list were correct.
+Rotary positions (Su et al. 2021), Muon and the cosine schedule learn more in the same time than
+the paper's positions, Adam and the paper's schedule. On one version of the text, rotary positions
+raised the score from 96.96 to 98.46 BLEU, with the same number of updates.
 
 Score on the held-out pairs, with beam 4 and the mean of the last 5 checkpoints:
 
