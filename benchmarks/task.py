@@ -15,9 +15,10 @@ from benchmarks.rounds import installed, say
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config, save_config, to_json
 from flaxformer_mt.data.batching.batch import Batch
-from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
 from flaxformer_mt.interop.marian.convert import write_marian
 from flaxformer_mt.interop.workdir import write_workdir

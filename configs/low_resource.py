@@ -11,8 +11,8 @@ on a GPU. `configs/multi30k_en_de_r_drop.py` trains a slightly smaller model wit
 """
 
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig

@@ -12,8 +12,8 @@ For about 30,000 pairs, copy `configs/low_resource.py`.
 """
 
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.pipeline import DataConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.model.config import preset
 from flaxformer_mt.training.config import TrainingConfig
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.runtime import old_names

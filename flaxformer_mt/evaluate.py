@@ -29,7 +29,7 @@ from flaxformer_mt.runtime.line_output import (
 from flaxformer_mt.storage.paths import join
 
 if TYPE_CHECKING:
-    from flaxformer_mt.data.pipeline import DataConfig
+    from flaxformer_mt.data.config import DataConfig
     from flaxformer_mt.translation.translator import Translator
 
 LINES_AT_ONCE = 4096

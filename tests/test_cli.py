@@ -24,7 +24,7 @@ from tiny_run import free_port, two_processes
 from flaxformer_mt import average, cli, evaluate, score, translate
 from flaxformer_mt.checkpoints import averaging
 from flaxformer_mt.config import Config, save_config
-from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.evaluation.quality_flags import Flag, GuardConfig
 from flaxformer_mt.runtime.line_output import line_output

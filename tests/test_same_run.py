@@ -25,7 +25,7 @@ from flaxformer_mt.checkpoints.reading import rank_steps, read_extras
 from flaxformer_mt.checkpoints.workdir import check_workdir
 from flaxformer_mt.config import Config, to_json
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.train import main, train
 from flaxformer_mt.training.step import Metrics, make_train_step
 from flaxformer_mt.training.validation import Validation

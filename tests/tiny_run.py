@@ -14,9 +14,9 @@ import numpy as np
 
 from flaxformer_mt.checkpoints.loading import load_model
 from flaxformer_mt.config import Config, to_json
-from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig

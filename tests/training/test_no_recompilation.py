@@ -8,7 +8,7 @@ from tiny_run import WITHOUT_DROPOUT
 from flaxformer_mt.checkpoints.manager import Checkpoints
 from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.train import train
 
 
