@@ -148,7 +148,7 @@ def _save(response: requests.Response, partial: Path, *, start: int, total: int 
         unit="B",
         unit_scale=True,
         desc=partial.name.removesuffix(".part"),
-        disable=not sys.stderr.isatty(),
+        disable=None,  # shown on a terminal
     )
     with bar, naming(partial), open(partial, "ab" if start else "wb") as file:
         for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
