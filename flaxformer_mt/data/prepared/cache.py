@@ -20,10 +20,16 @@ from flaxformer_mt.data.prepared.manifest import (
 )
 from flaxformer_mt.data.sources.blocks import PairStream, num_text_bytes
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.sources.public.downloads import lock
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.storage.paths import AnyPath, as_path, cache_folder, make_folder, write_file
+from flaxformer_mt.storage.paths import (
+    AnyPath,
+    as_path,
+    cache_folder,
+    lock,
+    make_folder,
+    write_file,
+)
 
 
 def prepare_large_text(
