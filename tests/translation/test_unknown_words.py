@@ -29,7 +29,7 @@ BYTES = TokenizerConfig(vocab_size=330)
 
 def tokenizer_of(directory, config: TokenizerConfig, lines: list[str] = TRAINING) -> Tokenizer:
     pairs = [Pair(line, line) for line in lines * 5]
-    corpus = Corpus(sources=(pairs,), weights=(1.0,), names=("it",), languages=(), bad=())
+    corpus = Corpus(sources=(pairs,), weights=(1.0,), names=("it",), languages=())
     return build_tokenizer(config, corpus, directory=directory)
 
 
