@@ -20,6 +20,7 @@ from flaxformer_mt.runtime.line_input import (
     Text,
     TextFile,
     check_parallel,
+    count_lines,
     shard_of,
     standard_input,
 )
@@ -225,20 +226,18 @@ def _translate_batches(
             num_lines += len(results)
             num_unknown += sum(bool(hypotheses[0].unknown) for hypotheses in results)
             bar.update(len(results))
+    if not output.num_done and is_first():
+        print("the input has no lines", file=sys.stderr)
     if num_unknown and is_first():
         copied = "copies of them are in the translation"
         if lines.demands:
             copied += ", but not in lines with a prefix or constraints"
         what = copied if translator.config.copy_unknown else "they are not in the translation"
-        _report_unknown_words(num_unknown, num_lines, what)
-
-
-def _report_unknown_words(number: int, total: int, what: str) -> None:
-    lines = "1 line" if total == 1 else f"{total:,} lines"
-    print(
-        f"{number:,} of {lines} had words that the model does not know: {what}; --json names them",
-        file=sys.stderr,
-    )
+        print(
+            f"{num_unknown:,} of {count_lines(num_lines)} had words that the model does not know: "
+            f"{what}; --json names them",
+            file=sys.stderr,
+        )
 
 
 def _print_flags(index: int, hypotheses: Sequence["Hypothesis"]) -> None:

@@ -84,7 +84,7 @@ class Shouter:
         self.first_batch: int | None = None
 
     fingerprint = "parameters"
-    tokenizer = SimpleNamespace(needs_tag=False)
+    tokenizer = SimpleNamespace(needs_tag=False, languages=("zh",))
 
     def load(self, workdir: str, *, which: str, dtype: str | None) -> "Shouter":
         self.loaded.append((workdir, which))
@@ -249,6 +249,21 @@ class TestMain:
                     flag = f"--{where}.{field.name.replace('_', '-')} "
                     assert flag in text or field.name == "guard"
 
+    def test_help_shows_no_none(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """None is Python's word for a flag that is not given."""
+        for command in cli.COMMANDS:
+            with pytest.raises(SystemExit):
+                cli.main([command, "--help"])
+            assert "None" not in capsys.readouterr().out, command
+
+    def test_a_file_in_place_of_a_workdir_names_the_flags_for_text(
+        self, work: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (work / "a.en").write_text("a\n")
+        assert translate.main(["--workdir", "w", "a.en"]) == 2
+        message = capsys.readouterr().err
+        assert "a.en is a file: expected the --workdir" in message and "--input" in message
+
     @pytest.mark.parametrize("name", cli.COMMANDS)
     def test_every_listed_command_has_a_module(
         self, name: str, capsys: pytest.CaptureFixture[str]
@@ -379,6 +394,14 @@ class TestTranslate:
         assert out.endswith(b"\n") == content.endswith(b"\n")
         assert b"\r" not in out
 
+    def test_an_empty_input_is_mentioned(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run_translate(work, b"")
+        assert "the input has no lines\n" in capsys.readouterr().err
+        run_translate(work, b"\n")
+        assert "no lines" not in capsys.readouterr().err
+
     def test_large_input_is_translated_in_parts_with_its_line_numbers(
         self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -486,7 +509,8 @@ class TestTranslate:
                 assert (work / "out").read_bytes().count(b"\n") == content.count(b"\n")
             else:
                 wrong = "p" if others[0] != number else "c"
-                counts = f"in has {number} lines but {wrong} has {number + 1}"
+                lines = "1 line" if number == 1 else f"{number} lines"
+                counts = f"in has {lines} but {wrong} has {number + 1}"
                 assert status == 2
                 assert counts in capsys.readouterr().err
                 assert not (work / "out").exists()
@@ -920,10 +944,23 @@ class TestScore:
         (work / "t").write_text("x\n")
         assert score.main(["--workdir=w", "--source=s", "--target=t"]) == 2
         assert "s has 2 lines but t has 1" in capsys.readouterr().err
+        assert score.main(["--workdir=w", "--source=t", "--target=s"]) == 2
+        assert "t has 1 line but s has 2" in capsys.readouterr().err
         assert not shouter.loaded
 
 
-@pytest.mark.parametrize("command", ["translate", "score"])
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_an_empty_file_is_named_once(
+    command: str, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_config(Config(), "w")
+    (work / "s").write_text("")
+    other = "--target=s" if command == "score" else "--reference=s"
+    assert cli.main([command, "--workdir=w", "--source=s", other]) == 2
+    assert capsys.readouterr().err == "error: s has no lines\n"
+
+
+@pytest.mark.parametrize("command", ["translate", "score", "evaluate"])
 def test_a_missing_tag_is_found_before_the_first_line(
     command: str, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -938,7 +975,12 @@ def test_a_missing_tag_is_found_before_the_first_line(
     lines = ">>fr<< a\n" * 1500 + "b\n"
     for name in "st":
         (work / name).write_text(lines)
-    files = ["--input=s"] if command == "translate" else ["--source=s", "--target=t"]
+    save_config(Config(), "w")
+    files = {
+        "translate": ["--input=s"],
+        "score": ["--source=s", "--target=t"],
+        "evaluate": ["--source=s", "--reference=t"],
+    }[command]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flaxformer_mt.translation.segments.tag_lines", refuse)
         assert cli.main([command, "--workdir=w", *files, "--output=out"]) == 2
@@ -1005,7 +1047,7 @@ class TestEvaluate:
         shouter.checkpoint = "1250"
         assert self.evaluate_json(capsys, "--checkpoint=best")["checkpoint"] == "1250"
         assert evaluate.main(["--workdir=w"]) == 0
-        assert "1 lines, checkpoint: 1250" in capsys.readouterr().out
+        assert "\n1 line, checkpoint: 1250" in capsys.readouterr().out
 
     def test_chinese_is_counted_in_characters(
         self, trained: Path, capsys: pytest.CaptureFixture[str]

@@ -163,8 +163,9 @@ def changed_config(
     return dataclasses.replace(config, **given)
 
 
-SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "num_samples": 32, "utility": "chrf"}
 """The options that only sampling uses, with their defaults."""
+_ONLY_MBR = ("num_samples", "utility")
 _BOUNDS: dict[str, tuple[float, float, str]] = {
     "length_penalty": (0, 10, "0 compares plain log-probabilities, 0.6 to 1 is usual"),
     "num_hypotheses": (1, math.inf, ""),
@@ -230,9 +231,10 @@ def _check_combinations(config: DecodingConfig) -> None:
             f"coverage_penalty ranks the hypotheses of a beam search, but strategy is "
             f"{config.strategy!r}: set coverage_penalty to 0"
         )
-    changed = [name for name, value in SAMPLING.items() if getattr(config, name) != value]
-    if changed and config.strategy == "beam":
-        raise ValueError(
-            f"{' and '.join(changed)} would change nothing: a beam search does not sample; choose "
-            f"strategy 'sample', 'sample_distinct' or 'mbr'"
-        )
+    for name, default in SAMPLING.items():
+        users = ("mbr",) if name in _ONLY_MBR else ("sample", "sample_distinct", "mbr")
+        if config.strategy not in users and getattr(config, name) != default:
+            raise ValueError(
+                f"{name} would change nothing with strategy {config.strategy!r}: choose strategy "
+                f"{' or '.join(map(repr, users))}, or leave {name} at {default!r}"
+            )

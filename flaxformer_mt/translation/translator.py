@@ -52,7 +52,7 @@ from flaxformer_mt.translation.results import (
     ranked,
 )
 from flaxformer_mt.translation.searching import schedule, score_examples, search
-from flaxformer_mt.translation.segments import segment_lines, tag_lines
+from flaxformer_mt.translation.segments import segment_lines, tag_lines, warn
 from flaxformer_mt.translation.setup import Ensemble, Setup, suppressed_tokens
 from flaxformer_mt.translation.word_ends import TargetWords
 
@@ -329,6 +329,7 @@ class Translator:
         lines = as_sentences(sentences, first_line=first_line)
         prefixes = as_prefixes(prefixes, len(lines), first_line)
         constraints = as_constraints(constraints, len(lines), first_line)
+        constrained = constrained_lines(prefixes, constraints, first_line)
         segments = segment_lines(
             tag_lines(lines, self.tokenizer, target_language, first_line=first_line),
             self.tokenizer,
@@ -337,8 +338,11 @@ class Translator:
             first_line=first_line,
             quiet=quiet,
             sentences_of=self.source_language if setup.config.split_sentences else None,
-            whole_lines=constrained_lines(prefixes, constraints, first_line),
+            whole_lines=constrained,
         )
         requests = make_requests(segments, prefixes, constraints, setup, first_line=first_line)
         check_requests(requests, setup)
+        if not quiet:
+            for line in sorted(constrained - {request.line for request in requests}):
+                warn(f"line {line} is blank, so its prefix and constraints have no effect.")
         return setup, lines, requests

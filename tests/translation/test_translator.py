@@ -752,6 +752,8 @@ def test_impossible_requests_are_refused(translator, given, message):
         ({"strategy": "sample", "temperature": 0.0}, "temperature must be at least 0.001"),
         ({"strategy": "sample", "temperature": 1e-40}, "at least 0.001"),
         ({"temperature": 0.5}, "temperature would change nothing: .* choose strategy 'sample'"),
+        ({"num_samples": 8}, "num_samples would change nothing .* strategy 'mbr', or leave .* 32"),
+        ({"strategy": "sample", "utility": "bleu"}, "utility would change nothing .* 'mbr'"),
         ({"strategy": "sample", "coverage_penalty": 0.2}, "set coverage_penalty to 0"),
         ({"strategy": "mbr", "num_hypotheses": 40}, "must not be above num_samples"),
         ({"min_target_length": 300}, "must not be above max_target_length"),
@@ -793,6 +795,15 @@ def test_impossible_configs_are_refused(given, message):
 def test_impossible_prefixes_and_constraints_are_refused(translator, given, message):
     with pytest.raises(ValueError, match=message):
         translator.translate(["a dog", "two"], first_line=7, **given)
+
+
+def test_demands_on_a_blank_line_have_no_effect_and_say_so(translator):
+    given = {"prefixes": ["a", "b", ""], "constraints": [[], [], ["a"]], "first_line": 7}
+    with pytest.warns(UserWarning) as shown:
+        found = translator.translate(["dog", " ", ""], **given)
+    assert found[1] == found[2] == [Hypothesis("", [], 0.0)]
+    expected = "line {} is blank, so its prefix and constraints have no effect."
+    assert [str(one.message) for one in shown] == [expected.format(line) for line in (8, 9)]
 
 
 def test_an_infinite_ratio_and_empty_constraints_are_accepted(translator):
