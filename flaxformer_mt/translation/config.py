@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flaxformer_mt.evaluation.quality_flags import GuardConfig
+from flaxformer_mt.evaluation import Utility
+from flaxformer_mt.evaluation.quality_flags import FlagLimits
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
 from flaxformer_mt.search.config import (
     EarlyStopping,
     ForcedEnd,
     LengthNormalization,
-    Utility,
     check_beam,
 )
 
@@ -110,7 +110,7 @@ class DecodingConfig:
     """Strategy "mbr": how to compare two translations: chrF or BLEU."""
     flag_faults: bool = False
     """Look for loops, copies, omissions and truncated ends in translations, and report them."""
-    guard: GuardConfig = GuardConfig()
+    guard: FlagLimits = FlagLimits()
     """Limits of the checks for faults."""
 
     def __post_init__(self) -> None:
