@@ -39,7 +39,7 @@ from flaxformer_mt.runtime.dataclass_json import did_you_mean
 from flaxformer_mt.runtime.flags import FLAG_TYPES
 from flaxformer_mt.runtime.old_names import refuse_old_flags
 from flaxformer_mt.storage.paths import remote_problem
-from flaxformer_mt.translation.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig, changed_config
 
 if TYPE_CHECKING:
     from flaxformer_mt.translation.translator import Translator
@@ -228,6 +228,12 @@ class ModelArguments:
         if not self.workdir:
             raise ValueError("--workdir needs the directory of a trained model, or of several")
 
+    def search_config(self, **changes: Any) -> DecodingConfig:
+        """Returns `decoding` with the values of short flags, such as --beam-size, and `changes`."""
+        short_flags = ("beam_size", "num_hypotheses", "length_penalty")
+        given = {name: getattr(self, name, None) for name in short_flags}
+        return changed_config(self.decoding, given | changes)
+
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the search settings of the first workdir; nothing where there is no config."""
@@ -305,11 +311,11 @@ def load_translator(arguments: ModelArguments) -> "Translator":
     from flaxformer_mt.translation.translator import Translator
 
     members = [
-        Translator.load(workdir, which=arguments.checkpoint, dtype=arguments.dtype)
+        Translator.load(workdir, checkpoint=arguments.checkpoint, dtype=arguments.dtype)
         for workdir in arguments.workdir
     ]
     translator = Translator.ensemble(members, arguments.weights)
-    translator.config = arguments.decoding
+    translator.config = arguments.search_config()
     return translator
 
 

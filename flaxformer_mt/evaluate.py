@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flaxformer_mt.cli import (
     WITHOUT_EFFECT,
@@ -27,6 +27,7 @@ from flaxformer_mt.runtime.line_output import (
     settings_of,
 )
 from flaxformer_mt.storage.paths import join
+from flaxformer_mt.translation.config import DecodingConfig
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.pipeline import DataConfig
@@ -75,6 +76,10 @@ class EvaluateArguments(ModelArguments):
             )
         if self.resume and not self.output:
             raise ValueError("--resume goes on after the lines of a file: it needs --output")
+
+    def search_config(self, **changes: Any) -> DecodingConfig:
+        """Returns the settings for one translation of each line, without flags."""
+        return super().search_config(num_hypotheses=1, flag_faults=False, **changes)
 
 
 def evaluate(arguments: EvaluateArguments) -> None:
@@ -170,12 +175,8 @@ def _translate(
     def translate(batch: list[tuple[str, str]], first: int, mine: slice) -> list[str]:
         found = translator.translate(
             [source for source, _ in batch[mine]],
-            beam_size=arguments.beam_size,
-            length_penalty=arguments.length_penalty,
-            num_hypotheses=1,
             first_line=first + mine.start,
             target_language=arguments.target_language or None,
-            flag_faults=False,  # the flags are not shown
         )
         return [hypotheses[0].text for hypotheses in found]
 

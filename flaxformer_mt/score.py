@@ -67,7 +67,6 @@ def score(arguments: ScoreArguments) -> None:
                 [source for source, _ in batch[mine]],
                 [target for _, target in batch[mine]],
                 target_language=language,
-                length_penalty=arguments.length_penalty,
                 details=arguments.details or arguments.attention,
                 first_line=first + mine.start,
             )

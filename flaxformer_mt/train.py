@@ -301,7 +301,7 @@ def show_result(run: Run, workdir: str) -> None:
         # Not "auto": an average in the workdir may be older than this training.
         has_average = config.training.average_last or config.training.average_best
         which = "averaged" if has_average else "best" if was_validated(workdir) else "last"
-        translator = Translator.load(workdir, which=which)
+        translator = Translator.load(workdir, checkpoint=which)
         held_out = "test" if data.test else "validation"
         languages = config.data.target_languages_of(held_out)
         score, samples = translate_and_score(translator, pairs, languages)

@@ -26,7 +26,7 @@ from flaxformer_mt.checkpoints import averaging
 from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.pipeline import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.evaluation.quality_flags import Flag, GuardConfig
+from flaxformer_mt.evaluation.quality_flags import Flag, FlagLimits
 from flaxformer_mt.runtime.line_output import line_output
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.results import Hypothesis, TokenDetails
@@ -86,8 +86,8 @@ class Shouter:
     fingerprint = "parameters"
     tokenizer = SimpleNamespace(needs_tag=False, languages=("zh",))
 
-    def load(self, workdir: str, *, which: str, dtype: str | None) -> "Shouter":
-        self.loaded.append((workdir, which))
+    def load(self, workdir: str, *, checkpoint: str, dtype: str | None) -> "Shouter":
+        self.loaded.append((workdir, checkpoint))
         return self
 
     def ensemble(self, members: list["Shouter"], weights: tuple[float, ...]) -> "Shouter":
@@ -97,10 +97,8 @@ class Shouter:
     def check(self, sentences: list[str], **demands: object) -> None:
         self.checked = len(sentences), demands
 
-    def translate(
-        self, sentences: list[str], *, num_hypotheses: int | None = None, **given: Any
-    ) -> list[list[Hypothesis]]:
-        self.calls.append({"sentences": sentences, "num_hypotheses": num_hypotheses, **given})
+    def translate(self, sentences: list[str], **given: Any) -> list[list[Hypothesis]]:
+        self.calls.append({"sentences": sentences, **given})
         self.fail(sentences, given["first_line"])
         details = DETAILS if given.get("details") else None
         nothing = [""] * len(sentences), [[]] * len(sentences)
@@ -112,7 +110,6 @@ class Shouter:
             flags = None
             if self.config.flag_faults:
                 flags = (Flag("loop", "'?' is odd"),) * ("?" in sentence)
-            number = num_hypotheses or self.config.num_hypotheses
             found.append(
                 [
                     Hypothesis(
@@ -122,7 +119,7 @@ class Shouter:
                         flags=flags,
                         details=details,
                     )
-                    for k in range(number)
+                    for k in range(self.config.num_hypotheses)
                 ]
             )
         return found
@@ -144,7 +141,6 @@ class Shouter:
         targets: list[str],
         *,
         target_language: str | None,
-        length_penalty: float | None,
         details: bool,
         first_line: int,
     ) -> list[Pair]:
@@ -244,7 +240,7 @@ class TestMain:
         text = capsys.readouterr().out
         assert all(f"--{flag} " in text for flag in flags.split())
         if command in ("translate", "score", "evaluate"):
-            for where, kind in (("decoding", DecodingConfig), ("decoding.guard", GuardConfig)):
+            for where, kind in (("decoding", DecodingConfig), ("decoding.guard", FlagLimits)):
                 for field in dataclasses.fields(kind):
                     flag = f"--{where}.{field.name.replace('_', '-')} "
                     assert flag in text or field.name == "guard"
@@ -414,7 +410,7 @@ class TestTranslate:
         run_translate(work, b"a\n", *args)
         assert shouter.loaded == [("w", "last")]
         assert shouter.members == (1, ())
-        assert (shouter.calls[0]["beam_size"], shouter.calls[0]["length_penalty"]) == (7, 1.5)
+        assert (shouter.config.beam_size, shouter.config.length_penalty) == (7, 1.5)
 
     def test_search_settings_default_to_those_of_the_workdir(
         self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
@@ -430,7 +426,7 @@ class TestTranslate:
         guard = ["--decoding.guard.max-length-ratio", "5", "--decoding.forbidden"]
         run_translate(work, b"a\n", *guard, "--workdir", "w", "v")
         assert shouter.config == dataclasses.replace(
-            config, guard=GuardConfig(max_length_ratio=5.0), forbidden=()
+            config, guard=FlagLimits(max_length_ratio=5.0), forbidden=()
         )
         with pytest.raises(SystemExit):
             translate.main(["--workdir=w", "--help"])

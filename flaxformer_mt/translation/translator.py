@@ -99,16 +99,16 @@ class Translator:
         cls,
         workdir: PathLike,
         *,
-        which: str | int = "auto",
+        checkpoint: str | int = "auto",
         dtype: Dtype | None = None,
     ) -> "Translator":
         """Returns the translator of the model that was trained in `workdir`.
 
-        `which` names its parameters: "averaged", "best", "last", the number of a step, or "auto":
-        the first of those three that exists. It computes in `dtype`; None = as in training.
+        `checkpoint` names its parameters: "averaged", "best", "last", the number of a step, or
+        "auto": the first of those three that exists. It computes in `dtype`; None = as in training.
         Raises FileNotFoundError or ValueError, saying what is missing or wrong in `workdir`.
         """
-        loaded = load_model(as_path(workdir), which=as_checkpoint_name(which))
+        loaded = load_model(as_path(workdir), as_checkpoint_name(checkpoint))
         model = loaded.model
         if dtype:
             model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))

@@ -42,6 +42,9 @@ from flaxformer_mt.translation.results import Hypothesis
 from flaxformer_mt.translation.setup import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 
+# Many tests give a prefix or constraints to blank lines too.
+pytestmark = pytest.mark.filterwarnings("ignore:line .* is blank:UserWarning")
+
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
@@ -1000,9 +1003,9 @@ def test_a_wrong_checkpoint_name_is_refused(tmp_path):
     for workdir in (None, 5, ""):
         with pytest.raises(ValueError, match=r"workdir must be the path .* but it is"):
             load(Translator, workdir)
-    for which in (None, 1.5, True):
-        with pytest.raises(ValueError, match=r"which must be 'auto', .* but it is"):
-            load(Translator, tmp_path, which=which)
+    for name in (None, 1.5, True):
+        with pytest.raises(ValueError, match=r"checkpoint must be 'auto', .* but it is"):
+            load(Translator, tmp_path, checkpoint=name)
 
 
 def test_threads_find_what_one_thread_finds():
