@@ -235,6 +235,6 @@ def _check_combinations(config: DecodingConfig) -> None:
         users = ("mbr",) if name in _ONLY_MBR else ("sample", "sample_distinct", "mbr")
         if config.strategy not in users and getattr(config, name) != default:
             raise ValueError(
-                f"{name} would change nothing with strategy {config.strategy!r}: choose strategy "
+                f"{name} would change nothing: strategy is {config.strategy!r}; choose strategy "
                 f"{' or '.join(map(repr, users))}, or leave {name} at {default!r}"
             )
