@@ -308,7 +308,7 @@ def show_result(run: Run, workdir: str) -> None:
         # Not "auto": an average in the workdir may be older than this training.
         has_average = config.training.average_last or config.training.average_best
         best = "best" if was_validated(workdir) else "last"
-        translator = Translator.load(workdir, which="averaged" if has_average else best)
+        translator = Translator.load(workdir, checkpoint="averaged" if has_average else best)
         held_out = "test" if data.test else "validation"
         languages = config.data.target_languages_of(held_out)
         score, samples = translate_and_score(translator, pairs, languages)

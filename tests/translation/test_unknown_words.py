@@ -336,7 +336,7 @@ def run_command(translator, tmp_path, monkeypatch, capfd):
     """Runs the command `translate` with this model; returns output and message."""
 
     def run(text: str, *more: str) -> tuple[str, str]:
-        monkeypatch.setattr(Translator, "load", lambda workdir, **which: translator)
+        monkeypatch.setattr(Translator, "load", lambda workdir, **_: translator)
         (tmp_path / "text").write_text(text, encoding="utf-8")
         given = ["--workdir", str(tmp_path), "--input", str(tmp_path / "text"), *COMMAND, *more]
         capfd.readouterr()
