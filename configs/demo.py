@@ -24,9 +24,9 @@ its words only: 186 of 200 were correct (179 of 200 of another such list, which 
 import dataclasses
 
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.model.config import preset
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig

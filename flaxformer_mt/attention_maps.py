@@ -61,7 +61,7 @@ def attention_maps(arguments: AttentionMapsArguments) -> None:
     figure_class()  # before the translation, which can take a while
     make_folder(as_path(arguments.output).parent)
     keep_programs()
-    translator = Translator.load(arguments.workdir, which=arguments.checkpoint)
+    translator = Translator.load(arguments.workdir, checkpoint=arguments.checkpoint)
     maps = capture(translator, arguments.source, arguments.target or None)
     layer, head = arguments.layer, arguments.head
     figure = draw_attention(maps, arguments.attention, layer=layer, head=head)

@@ -25,7 +25,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from flaxformer_mt import __version__
 from flaxformer_mt.runtime.command import (
@@ -37,9 +36,10 @@ from flaxformer_mt.runtime.command import (
     second_interrupt_ends,
 )
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
+from flaxformer_mt.runtime.flags import FLAG_TYPES
 from flaxformer_mt.runtime.old_names import refuse_old_flags
 from flaxformer_mt.storage.paths import remote_problem
-from flaxformer_mt.translation.config import DecodingConfig
+from flaxformer_mt.translation.config import DecodingConfig, changed_config
 
 if TYPE_CHECKING:
     from flaxformer_mt.translation.translator import Translator
@@ -173,7 +173,7 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
         prog=prog,
         description=inspect.getdoc(kind),
         config=(tyro.conf.FlagConversionOff,),
-        registry=_registry,
+        registry=FLAG_TYPES,
     )
     return cast(T, parsed)
 
@@ -227,11 +227,22 @@ class ModelArguments:
         if not self.workdir:
             raise ValueError("--workdir needs the directory of a trained model, or of several")
 
+    def search_config(self, **changes: Any) -> DecodingConfig:
+        """Returns `decoding` with the values of short flags, such as --beam-size, and `changes`."""
+        short_flags = ("beam_size", "num_hypotheses", "length_penalty")
+        given = {name: getattr(self, name, None) for name in short_flags}
+        return changed_config(self.decoding, given | changes)
+
     @classmethod
     def defaults(cls, values_of: Callable[[str], list[str] | None]) -> dict[str, Any]:
         """Returns the search settings of the first workdir; nothing where there is no config."""
         if not (workdirs := values_of("--workdir")):
             return {}
+        for file in filter(os.path.isfile, workdirs):
+            raise ValueError(
+                f"{file} is a file: expected the --workdir of a trained model. Text is given with "
+                "--input (translate) or --source (score, evaluate)"
+            )
         from flaxformer_mt.config import workdir_config  # imports jax, which --help does not need
 
         try:
@@ -299,37 +310,15 @@ def load_translator(arguments: ModelArguments) -> "Translator":
     from flaxformer_mt.translation.translator import Translator
 
     members = [
-        Translator.load(workdir, which=arguments.checkpoint, dtype=arguments.dtype)
+        Translator.load(workdir, checkpoint=arguments.checkpoint, dtype=arguments.dtype)
         for workdir in arguments.workdir
     ]
     translator = Translator.ensemble(members, arguments.weights)
-    translator.config = arguments.decoding
+    translator.config = arguments.search_config()
     return translator
 
 
 _python_format = warnings.formatwarning
-_registry = ConstructorRegistry()
-
-
-@_registry.primitive_rule
-def _bool_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Accepts `--flag`, `--flag true` and `--flag false`; tyro has `--flag` and `--no-flag`."""
-    if info.type is not bool:
-        return None
-    return PrimitiveConstructorSpec(
-        nargs=(0, 1),
-        metavar="[true|false]",
-        instance_from_str=_parse_bool,
-        is_instance=lambda value: isinstance(value, bool),
-        str_from_instance=lambda value: [str(value).lower()],
-    )
-
-
-def _parse_bool(words: list[str]) -> bool:
-    word = words[0].lower() if words else "true"
-    if word not in ("true", "false"):
-        raise ValueError(f"expected true or false, got {words[0]!r}")
-    return word == "true"
 
 
 def _format_warning(

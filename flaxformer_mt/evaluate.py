@@ -6,8 +6,8 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flaxformer_mt.cli import (
     WITHOUT_EFFECT,
@@ -18,7 +18,7 @@ from flaxformer_mt.cli import (
 )
 from flaxformer_mt.evaluation.metrics import CorpusScores, default_tokenize
 from flaxformer_mt.runtime.command import exit_process
-from flaxformer_mt.runtime.line_input import open_parallel
+from flaxformer_mt.runtime.line_input import count_lines, open_parallel
 from flaxformer_mt.runtime.line_output import (
     LineOutput,
     Run,
@@ -27,6 +27,7 @@ from flaxformer_mt.runtime.line_output import (
     settings_of,
 )
 from flaxformer_mt.storage.paths import join
+from flaxformer_mt.translation.config import DecodingConfig
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.config import DataConfig
@@ -76,21 +77,31 @@ class EvaluateArguments(ModelArguments):
         if self.resume and not self.output:
             raise ValueError("--resume goes on after the lines of a file: it needs --output")
 
+    def search_config(self, **changes: Any) -> DecodingConfig:
+        """Returns the settings for one translation of each line, without flags."""
+        return super().search_config(num_hypotheses=1, flag_faults=False, **changes)
+
 
 def evaluate(arguments: EvaluateArguments) -> None:
     """Runs `evaluate`: translates the test set and prints its scores."""
     from flaxformer_mt.config import workdir_config
+    from flaxformer_mt.translation.segments import check_tags
 
     config = workdir_config(arguments.workdir[0])
     test_set = _test_set(arguments, config.data)
+    if not any(reference.strip() for _, reference in test_set.pairs()):
+        raise ValueError(f"{test_set.name} has blank references only")
     path = first_process_output(arguments.output or os.devnull, inputs=test_set.files)
     tokenize = arguments.tokenize
     if tokenize == "auto":
         languages = _target_languages(arguments, config.data)
-        tokenize = default_tokenize(*languages, text=test_set.first_references)
+        references = (reference for _, reference in test_set.pairs())
+        tokenize = default_tokenize(*languages, text=itertools.islice(references, LINES_AT_ONCE))
     scores = CorpusScores(tokenize=tokenize, lowercase=arguments.lowercase)
     with interruptible() as run, line_output(path, resume=arguments.resume) as output:
         translator = load_translator(arguments)
+        sources = (source for source, _ in test_set.pairs())
+        check_tags(sources, translator.tokenizer, arguments.target_language)
         settings = settings_of(
             arguments, without=_WITHOUT_EFFECT, files=test_set.digests, model=translator.fingerprint
         )
@@ -110,29 +121,29 @@ def _target_languages(arguments: EvaluateArguments, config: "DataConfig") -> tup
 
 
 class EvaluationSet(NamedTuple):
-    """Sentences and their translations, read in parts."""
+    """Sentences and their translations."""
 
+    name: str
+    """Where the references are, for messages."""
     files: tuple[str, ...]
     """The files with the text, and the names of other sources."""
-    pairs: Iterator[tuple[str, str]]
+    pairs: Callable[[], Iterator[tuple[str, str]]]
+    """Reads them from the start."""
     digests: dict[str, str]
     """Hashes of the text."""
-    first_references: list[str]
-    """The first translations."""
 
 
 def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationSet:
     """Returns the given files, or else the test set of the config."""
     if arguments.source:
-        files = open_parallel(arguments.source, arguments.reference)
-        if not files[0].num_lines:
-            raise ValueError(f"{arguments.source} and {arguments.reference} are empty")
-        _check_references(arguments.reference, files[1].lines())
+        source, reference = open_parallel(arguments.source, arguments.reference)
+        if not source.num_lines:
+            raise ValueError(f"{arguments.source} has no lines")
         return EvaluationSet(
+            arguments.reference,
             (arguments.source, arguments.reference),
-            zip(files[0].lines(), files[1].lines(), strict=True),
-            {"source": files[0].digest, "reference": files[1].digest},
-            list(itertools.islice(files[1].lines(), LINES_AT_ONCE)),
+            lambda: zip(source.lines(), reference.lines(), strict=True),
+            {"source": source.digest, "reference": reference.digest},
         )
     from flaxformer_mt.data.held_out import read_pairs
     from flaxformer_mt.data.sources.corpora import CorpusConfig
@@ -140,21 +151,14 @@ def _test_set(arguments: EvaluateArguments, config: "DataConfig") -> EvaluationS
     if config.test == CorpusConfig():
         raise ValueError("the model's config names no test set: give --source and --reference")
     pairs = read_pairs(config, config.test)
-    _check_references("the test set of the model's config", (one.target for one in pairs))
     digest = hashlib.blake2b(repr(pairs).encode(), digest_size=16).hexdigest()
     names = (*config.test.source, *config.test.target, *config.test.pairs)
     return EvaluationSet(
+        "the test set of the model's config",
         tuple(str(join(config.directory, name)) for name in names),
-        ((one.source, one.target) for one in pairs),
+        lambda: ((one.source, one.target) for one in pairs),
         {"source": digest},
-        [one.target for one in pairs[:LINES_AT_ONCE]],
     )
-
-
-def _check_references(name: str, lines: Iterable[str]) -> None:
-    """Raises ValueError if all references are blank."""
-    if not any(line.strip() for line in lines):
-        raise ValueError(f"{name} has blank references only")
 
 
 def _translate(
@@ -171,19 +175,15 @@ def _translate(
     def translate(batch: list[tuple[str, str]], first: int, mine: slice) -> list[str]:
         found = translator.translate(
             [source for source, _ in batch[mine]],
-            beam_size=arguments.beam_size,
-            length_penalty=arguments.length_penalty,
-            num_hypotheses=1,
             first_line=first + mine.start,
             target_language=arguments.target_language or None,
-            flag_faults=False,  # the flags are not shown
         )
         return [hypotheses[0].text for hypotheses in found]
 
-    earlier = output.earlier()
+    pairs, earlier = test_set.pairs(), output.earlier()
     while done := list(itertools.islice(earlier, LINES_AT_ONCE)):
-        scores.add(done, [target for _, target in itertools.islice(test_set.pairs, len(done))])
-    while batch := list(itertools.islice(test_set.pairs, LINES_AT_ONCE)):
+        scores.add(done, [target for _, target in itertools.islice(pairs, len(done))])
+    while batch := list(itertools.islice(pairs, LINES_AT_ONCE)):
         part = functools.partial(translate, batch, scores.num_lines + 1)
         found = run(functools.partial(map_over_processes, len(batch), part))
         output.write(found)
@@ -203,7 +203,7 @@ def _print(scores: CorpusScores, checkpoint: str, *, as_json: bool) -> None:
         }
         print_from_first(json.dumps(values))
     else:
-        print_from_first(f"{bleu}\n{chrf}\n{lines} lines, checkpoint: {checkpoint}")
+        print_from_first(f"{bleu}\n{chrf}\n{count_lines(lines)}, checkpoint: {checkpoint}")
 
 
 main = command("evaluate", EvaluateArguments, evaluate)

@@ -11,7 +11,7 @@ from typing import Literal
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import save_config
 from flaxformer_mt.config_arguments import ConfigArguments
-from flaxformer_mt.data.prepared.job import SHARD_SIZE, Preparation
+from flaxformer_mt.data.prepared.job import SHARD_SIZE
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
 from flaxformer_mt.data.prepared.remote import RemoteOutput
 from flaxformer_mt.runtime.command import exit_process, quote
@@ -86,14 +86,12 @@ def prepare(arguments: PrepareArguments) -> None:
         if config.training.init_from:
             adopt_tokenizer(config.training.init_from, folder)
         manifest = prepare_corpus(
-            Preparation(
-                config=config.data,
-                output=folder,
-                num_processes=arguments.num_workers or num_cpus(),
-                workers=workers,
-                shard_size=arguments.shard_size,
-                after_part=remote.copy if remote else None,
-            )
+            config.data,
+            folder,
+            num_processes=arguments.num_workers or num_cpus(),
+            workers=workers,
+            shard_size=arguments.shard_size,
+            after_part=remote.copy if remote else None,
         )
         save_config(config, str(folder))
         if remote:

@@ -46,11 +46,11 @@ class ScoreArguments(LineOutputArguments):
 def score(arguments: ScoreArguments) -> None:
     """Runs `score`: checks both files, loads the model, and writes one line for each pair."""
     from flaxformer_mt.runtime.processes import is_first, map_over_processes
-    from flaxformer_mt.translation.segments import tag_lines
+    from flaxformer_mt.translation.segments import check_tags
 
     files = open_parallel(arguments.source, arguments.target)
     if not files[0].num_lines:
-        raise ValueError(f"{arguments.source} and {arguments.target} are empty")
+        raise ValueError(f"{arguments.source} has no lines")
     numbers = shard_of(arguments.shard, files[0].num_lines)
     path = first_process_output(arguments.output, inputs=(arguments.source, arguments.target))
     with interruptible() as run, line_output(path, resume=arguments.resume) as output:
@@ -59,16 +59,14 @@ def score(arguments: ScoreArguments) -> None:
         model = translator.fingerprint
         output.begin(settings_of(arguments, without=WITHOUT_EFFECT, files=digests, model=model))
         language = arguments.target_language or None
-        if language or translator.tokenizer.needs_tag:  # before any line is written
-            for number, line in zip(numbers, files[0].lines(numbers.start), strict=False):
-                tag_lines([line], translator.tokenizer, language, first_line=number + 1)
+        sources = itertools.islice(files[0].lines(numbers.start), len(numbers))
+        check_tags(sources, translator.tokenizer, language, first_line=numbers.start + 1)
 
         def score_part(batch: list[tuple[str, str]], first: int, mine: slice) -> list["PairScore"]:
             return translator.score(
                 [source for source, _ in batch[mine]],
                 [target for _, target in batch[mine]],
                 target_language=language,
-                length_penalty=arguments.length_penalty,
                 details=arguments.details or arguments.attention,
                 first_line=first + mine.start,
             )

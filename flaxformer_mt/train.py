@@ -26,7 +26,6 @@ from flaxformer_mt.cli import command
 from flaxformer_mt.config import CONFIG_FILE, Config, save_config, shipped_name
 from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.data.pipeline import Data, build_data
-from flaxformer_mt.data.prepared.cache import PreparedCache
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.inspection.run_pictures import save_pictures
 from flaxformer_mt.kernels.choose import describe_kernels
@@ -249,7 +248,7 @@ def prepare_data(config: Config, workdir: str) -> Data:
         tokenizer_directory=f"{workdir}/tokenizer",
         seed=config.seed,
         quarantine=as_path(workdir) / "quarantine.jsonl" if is_first() else None,
-        cache=PreparedCache(num_processes=num_cpus()),
+        num_prepare_processes=num_cpus(),
     )
     if is_first():
         check_workdir(workdir, config, data.tokenizer.fingerprint)
@@ -309,7 +308,7 @@ def show_result(run: Run, workdir: str) -> None:
         # Not "auto": an average in the workdir may be older than this training.
         has_average = config.training.average_last or config.training.average_best
         best = "best" if was_validated(workdir) else "last"
-        translator = Translator.load(workdir, which="averaged" if has_average else best)
+        translator = Translator.load(workdir, checkpoint="averaged" if has_average else best)
         held_out = "test" if data.test else "validation"
         languages = config.data.target_languages_of(held_out)
         score, samples = translate_and_score(translator, pairs, languages)

@@ -20,6 +20,7 @@ from flaxformer_mt.runtime.line_input import (
     Text,
     TextFile,
     check_parallel,
+    count_lines,
     shard_of,
     standard_input,
 )
@@ -75,6 +76,11 @@ class TranslateArguments(LineOutputArguments):
     """Hypotheses to write for each line; for a beam search at most beam_size. If not given, as in
     the config."""
 
+    @functools.cached_property
+    def is_n_best(self) -> bool:
+        """Whether each input line has several output lines."""
+        return not self.json and self.search_config().num_hypotheses > 1
+
 
 def translate(arguments: TranslateArguments) -> None:
     """Runs `translate`: checks a file before it loads the model; standard input streams."""
@@ -91,10 +97,11 @@ def translate(arguments: TranslateArguments) -> None:
     if text:
         check_parallel(text, *demands.values())
     lines = Lines(text, demands, shard_of(arguments.shard, text.num_lines if text else 0))
-    item_of = None if arguments.json or not _n_best(arguments) else _index_of
     with (
         interruptible() as run,
-        line_output(path, resume=arguments.resume, item_of=item_of) as output,
+        line_output(
+            path, resume=arguments.resume, item_of=_index_of if arguments.is_n_best else None
+        ) as output,
     ):
         translator = load_translator(arguments)
         files = {"input": text.digest if text else "standard input"}
@@ -171,10 +178,6 @@ def _as_arguments(demands: Mapping[str, list[str]]) -> dict[str, list[Any]]:
     return arguments
 
 
-def _n_best(arguments: TranslateArguments) -> bool:
-    return (arguments.num_hypotheses or arguments.decoding.num_hypotheses) > 1
-
-
 def _index_of(line: str) -> str:
     """Returns the index of the input line in an n-best line."""
     return line.split(" ||| ")[0]
@@ -197,9 +200,6 @@ def _translate_batches(
     ) -> list[list["Hypothesis"]]:
         return translator.translate(
             lines[mine],
-            beam_size=arguments.beam_size,
-            length_penalty=arguments.length_penalty,
-            num_hypotheses=arguments.num_hypotheses,
             first_line=start + mine.start + 1,
             target_language=arguments.target_language or None,
             details=arguments.details or arguments.attention,
@@ -225,20 +225,18 @@ def _translate_batches(
             num_lines += len(results)
             num_unknown += sum(bool(hypotheses[0].unknown) for hypotheses in results)
             bar.update(len(results))
+    if not output.num_done and is_first():
+        print("the input has no lines", file=sys.stderr)
     if num_unknown and is_first():
         copied = "copies of them are in the translation"
         if lines.demands:
             copied += ", but not in lines with a prefix or constraints"
         what = copied if translator.config.copy_unknown else "they are not in the translation"
-        _report_unknown_words(num_unknown, num_lines, what)
-
-
-def _report_unknown_words(number: int, total: int, what: str) -> None:
-    lines = "1 line" if total == 1 else f"{total:,} lines"
-    print(
-        f"{number:,} of {lines} had words that the model does not know: {what}; --json names them",
-        file=sys.stderr,
-    )
+        print(
+            f"{num_unknown:,} of {count_lines(num_lines)} had words that the model does not know: "
+            f"{what}; --json names them",
+            file=sys.stderr,
+        )
 
 
 def _print_flags(index: int, hypotheses: Sequence["Hypothesis"]) -> None:
@@ -255,7 +253,7 @@ def _format(
     if arguments.json:
         found = [_as_json(h, with_attention=arguments.attention) for h in hypotheses]
         return json.dumps({"source": source, "hypotheses": found}, ensure_ascii=False)
-    if _n_best(arguments):
+    if arguments.is_n_best:
         return "\n".join(f"{index} ||| {one.text} ||| {one.score:.6f}" for one in hypotheses)
     return hypotheses[0].text
 

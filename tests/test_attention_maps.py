@@ -271,7 +271,7 @@ def test_without_matplotlib_the_package_is_named(maps, monkeypatch):
 
 
 def test_the_command_writes_an_image(translator, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Translator, "load", lambda workdir, which: translator)
+    monkeypatch.setattr(Translator, "load", lambda workdir, checkpoint: translator)
     args = ["--workdir", "run", "--source", SOURCE, "--target", TARGET, "--layer", "0"]
     assert attention_maps.main([*args, "--output", str(tmp_path / "maps.png")]) == 0
     assert (tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")

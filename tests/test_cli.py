@@ -26,7 +26,7 @@ from flaxformer_mt.checkpoints import averaging
 from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.evaluation.quality_flags import Flag, GuardConfig
+from flaxformer_mt.evaluation.quality_flags import Flag, FlagLimits
 from flaxformer_mt.runtime.line_output import line_output
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.results import Hypothesis, TokenDetails
@@ -84,10 +84,10 @@ class Shouter:
         self.first_batch: int | None = None
 
     fingerprint = "parameters"
-    tokenizer = SimpleNamespace(needs_tag=False)
+    tokenizer = SimpleNamespace(needs_tag=False, languages=("zh",))
 
-    def load(self, workdir: str, *, which: str, dtype: str | None) -> "Shouter":
-        self.loaded.append((workdir, which))
+    def load(self, workdir: str, *, checkpoint: str, dtype: str | None) -> "Shouter":
+        self.loaded.append((workdir, checkpoint))
         return self
 
     def ensemble(self, members: list["Shouter"], weights: tuple[float, ...]) -> "Shouter":
@@ -97,10 +97,8 @@ class Shouter:
     def check(self, sentences: list[str], **demands: object) -> None:
         self.checked = len(sentences), demands
 
-    def translate(
-        self, sentences: list[str], *, num_hypotheses: int | None = None, **given: Any
-    ) -> list[list[Hypothesis]]:
-        self.calls.append({"sentences": sentences, "num_hypotheses": num_hypotheses, **given})
+    def translate(self, sentences: list[str], **given: Any) -> list[list[Hypothesis]]:
+        self.calls.append({"sentences": sentences, **given})
         self.fail(sentences, given["first_line"])
         details = DETAILS if given.get("details") else None
         nothing = [""] * len(sentences), [[]] * len(sentences)
@@ -112,7 +110,6 @@ class Shouter:
             flags = None
             if self.config.flag_faults:
                 flags = (Flag("loop", "'?' is odd"),) * ("?" in sentence)
-            number = num_hypotheses or self.config.num_hypotheses
             found.append(
                 [
                     Hypothesis(
@@ -122,7 +119,7 @@ class Shouter:
                         flags=flags,
                         details=details,
                     )
-                    for k in range(number)
+                    for k in range(self.config.num_hypotheses)
                 ]
             )
         return found
@@ -144,7 +141,6 @@ class Shouter:
         targets: list[str],
         *,
         target_language: str | None,
-        length_penalty: float | None,
         details: bool,
         first_line: int,
     ) -> list[Pair]:
@@ -244,10 +240,25 @@ class TestMain:
         text = capsys.readouterr().out
         assert all(f"--{flag} " in text for flag in flags.split())
         if command in ("translate", "score", "evaluate"):
-            for where, kind in (("decoding", DecodingConfig), ("decoding.guard", GuardConfig)):
+            for where, kind in (("decoding", DecodingConfig), ("decoding.guard", FlagLimits)):
                 for field in dataclasses.fields(kind):
                     flag = f"--{where}.{field.name.replace('_', '-')} "
                     assert flag in text or field.name == "guard"
+
+    def test_help_shows_no_none(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """None is Python's word for a flag that is not given."""
+        for command in cli.COMMANDS:
+            with pytest.raises(SystemExit):
+                cli.main([command, "--help"])
+            assert "None" not in capsys.readouterr().out, command
+
+    def test_a_file_in_place_of_a_workdir_names_the_flags_for_text(
+        self, work: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (work / "a.en").write_text("a\n")
+        assert translate.main(["--workdir", "w", "a.en"]) == 2
+        message = capsys.readouterr().err
+        assert "a.en is a file: expected the --workdir" in message and "--input" in message
 
     @pytest.mark.parametrize("name", cli.COMMANDS)
     def test_every_listed_command_has_a_module(
@@ -379,6 +390,14 @@ class TestTranslate:
         assert out.endswith(b"\n") == content.endswith(b"\n")
         assert b"\r" not in out
 
+    def test_an_empty_input_is_mentioned(
+        self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run_translate(work, b"")
+        assert "the input has no lines\n" in capsys.readouterr().err
+        run_translate(work, b"\n")
+        assert "no lines" not in capsys.readouterr().err
+
     def test_large_input_is_translated_in_parts_with_its_line_numbers(
         self, work: Path, shouter: Shouter, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -391,7 +410,7 @@ class TestTranslate:
         run_translate(work, b"a\n", *args)
         assert shouter.loaded == [("w", "last")]
         assert shouter.members == (1, ())
-        assert (shouter.calls[0]["beam_size"], shouter.calls[0]["length_penalty"]) == (7, 1.5)
+        assert (shouter.config.beam_size, shouter.config.length_penalty) == (7, 1.5)
 
     def test_search_settings_default_to_those_of_the_workdir(
         self, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
@@ -407,7 +426,7 @@ class TestTranslate:
         guard = ["--decoding.guard.max-length-ratio", "5", "--decoding.forbidden"]
         run_translate(work, b"a\n", *guard, "--workdir", "w", "v")
         assert shouter.config == dataclasses.replace(
-            config, guard=GuardConfig(max_length_ratio=5.0), forbidden=()
+            config, guard=FlagLimits(max_length_ratio=5.0), forbidden=()
         )
         with pytest.raises(SystemExit):
             translate.main(["--workdir=w", "--help"])
@@ -486,7 +505,8 @@ class TestTranslate:
                 assert (work / "out").read_bytes().count(b"\n") == content.count(b"\n")
             else:
                 wrong = "p" if others[0] != number else "c"
-                counts = f"in has {number} lines but {wrong} has {number + 1}"
+                lines = "1 line" if number == 1 else f"{number} lines"
+                counts = f"in has {lines} but {wrong} has {number + 1}"
                 assert status == 2
                 assert counts in capsys.readouterr().err
                 assert not (work / "out").exists()
@@ -920,10 +940,23 @@ class TestScore:
         (work / "t").write_text("x\n")
         assert score.main(["--workdir=w", "--source=s", "--target=t"]) == 2
         assert "s has 2 lines but t has 1" in capsys.readouterr().err
+        assert score.main(["--workdir=w", "--source=t", "--target=s"]) == 2
+        assert "t has 1 line but s has 2" in capsys.readouterr().err
         assert not shouter.loaded
 
 
-@pytest.mark.parametrize("command", ["translate", "score"])
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_an_empty_file_is_named_once(
+    command: str, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_config(Config(), "w")
+    (work / "s").write_text("")
+    other = "--target=s" if command == "score" else "--reference=s"
+    assert cli.main([command, "--workdir=w", "--source=s", other]) == 2
+    assert capsys.readouterr().err == "error: s has no lines\n"
+
+
+@pytest.mark.parametrize("command", ["translate", "score", "evaluate"])
 def test_a_missing_tag_is_found_before_the_first_line(
     command: str, work: Path, shouter: Shouter, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -938,7 +971,12 @@ def test_a_missing_tag_is_found_before_the_first_line(
     lines = ">>fr<< a\n" * 1500 + "b\n"
     for name in "st":
         (work / name).write_text(lines)
-    files = ["--input=s"] if command == "translate" else ["--source=s", "--target=t"]
+    save_config(Config(), "w")
+    files = {
+        "translate": ["--input=s"],
+        "score": ["--source=s", "--target=t"],
+        "evaluate": ["--source=s", "--reference=t"],
+    }[command]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flaxformer_mt.translation.segments.tag_lines", refuse)
         assert cli.main([command, "--workdir=w", *files, "--output=out"]) == 2
@@ -1005,7 +1043,7 @@ class TestEvaluate:
         shouter.checkpoint = "1250"
         assert self.evaluate_json(capsys, "--checkpoint=best")["checkpoint"] == "1250"
         assert evaluate.main(["--workdir=w"]) == 0
-        assert "1 lines, checkpoint: 1250" in capsys.readouterr().out
+        assert "\n1 line, checkpoint: 1250" in capsys.readouterr().out
 
     def test_chinese_is_counted_in_characters(
         self, trained: Path, capsys: pytest.CaptureFixture[str]

@@ -281,10 +281,9 @@ import resource, sys
 from pathlib import Path
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.pipeline import build_data
-from flaxformer_mt.data.prepared.job import Preparation
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -296,7 +295,7 @@ config = DataConfig(
     prepared=output if stage == "train" else "",
 )
 if stage == "prepare":
-    prepare_corpus(Preparation(config=config, output=Path(output), show_progress=False))
+    prepare_corpus(config, Path(output))
 else:
     data = build_data(config, tokenizer_directory=output + "-tokenizer", seed=0)
     plan = data.epochs.plan(0)

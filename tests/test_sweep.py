@@ -13,9 +13,9 @@ pytestmark = pytest.mark.slow
 CONFIG = """
 import dataclasses
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.training.config import TrainingConfig
 

@@ -29,10 +29,9 @@ from flaxformer_mt.data.batching.plan import (
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import fingerprint_data
 from flaxformer_mt.data.held_out import read_pairs
-from flaxformer_mt.data.prepared.cache import PreparedCache, prepare_large_text
+from flaxformer_mt.data.prepared.cache import prepare_large_text
 from flaxformer_mt.data.report import DataReport, SplitCounts
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.sources.selection import join_pairs
 from flaxformer_mt.data.tokenization.tokenized import SubwordSampler, TokenizedPairs
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.training_text import (
@@ -102,7 +101,7 @@ def build_data(
     seed: int,
     shard_rows: ShardRows | None = None,
     quarantine: AnyPath | None = None,
-    cache: PreparedCache | None = None,
+    num_prepare_processes: int = 0,
 ) -> Data:
     """Reads and tokenizes the text, and chooses the batch shapes.
 
@@ -113,8 +112,8 @@ def build_data(
       shard_rows: selects the rows of each batch that this process reads; None = all rows. It does
         not change the batches.
       quarantine: file that lists the bad records of the training text; None = only count them.
-      cache: where to prepare training text of more than `config.in_memory_mb`, once; None = read
-        text of any size into memory.
+      num_prepare_processes: number of processes that prepare training text of more than
+        `config.in_memory_mb`, once, in the user's cache; 0 = read text of any size into memory.
 
     Raises:
       ValueError: unusable text or settings, or no pair to train on.
@@ -125,35 +124,21 @@ def build_data(
     held_out = {
         split: read_pairs(config, getattr(config, split)) for split in ("validation", "test")
     }
-    if cache and not config.prepared:
-        config = prepare_large_text(config, held_out, tokenizer_directory, cache, quarantine)
+    if num_prepare_processes and not config.prepared:
+        config = prepare_large_text(
+            config, held_out, tokenizer_directory, quarantine, num_prepare_processes
+        )
     if config.prepared:
         tokenizer, train = read_prepared(config, held_out, tokenizer_directory)
     else:
         tokenizer, train = read_text(config, held_out, tokenizer_directory, quarantine)
     validation, _, dropped = tokenize_sources(config, (held_out["validation"],), tokenizer)
-    epochs = _plan_epochs(config, train, tokenizer=tokenizer, seed=seed)
-    first_epoch = epochs.plan(0)
-    if not len(first_epoch):
+    epochs = _plan_epochs(config, train, tokenizer, seed)
+    if not len(epochs.plan(0)):
         raise ValueError(
             f"with the weights {train.weights} an epoch contains none of the {len(train.pairs)} "
             "pairs; raise data.train.weights."
         )
-    report = DataReport(
-        corpora=train.names,
-        weights=train.weights,
-        train=train.counts,
-        validation=count_pairs(validation, dropped),
-        test=SplitCounts(read=len(held_out["test"]), kept=len(held_out["test"])),
-        source=train.sides[0],
-        target=train.sides[1],
-        shapes=epochs.shapes,
-        padding=first_epoch.padding,
-        pairs_per_row=first_epoch.pairs_per_row,
-        steps_per_epoch=len(first_epoch) * epochs.num_parts,
-        first_bad=train.first_bad,
-        quarantine=train.quarantine,
-    )
     return Data(
         tokenizer=tokenizer,
         epochs=epochs,
@@ -164,17 +149,34 @@ def build_data(
             epochs.batcher,
         ),
         test=held_out["test"],
-        report=report,
+        report=_report(train, count_pairs(validation, dropped), len(held_out["test"]), epochs),
         shard_rows=shard_rows,
     )
 
 
+def _report(
+    train: TrainingText, validation: SplitCounts, num_test: int, epochs: Epochs
+) -> DataReport:
+    first_epoch = epochs.plan(0)
+    return DataReport(
+        corpora=train.names,
+        weights=train.weights,
+        train=train.counts,
+        validation=validation,
+        test=SplitCounts(read=num_test, kept=num_test),
+        source=train.sides[0],
+        target=train.sides[1],
+        shapes=epochs.shapes,
+        padding=first_epoch.padding,
+        pairs_per_row=first_epoch.pairs_per_row,
+        steps_per_epoch=len(first_epoch) * epochs.num_parts,
+        first_bad=train.first_bad,
+        quarantine=train.quarantine,
+    )
+
+
 def _plan_epochs(
-    config: DataConfig,
-    train: TrainingText,
-    *,
-    tokenizer: Tokenizer,
-    seed: int,
+    config: DataConfig, train: TrainingText, tokenizer: Tokenizer, seed: int
 ) -> Epochs:
     """Chooses the batch shapes for the lengths of the training text, including sampled lengths.
 
@@ -183,7 +185,7 @@ def _plan_epochs(
     sampler = None
     if config.tokenizer.sampling_alpha > 0:
         sampler = SubwordSampler(
-            text=join_pairs(train.texts),
+            text=train.text,
             plain=train.pairs,
             tokenizer=tokenizer,
             seed=seed,
@@ -195,7 +197,7 @@ def _plan_epochs(
         pairs=train.pairs,
         shapes=(),
         seed=seed,
-        corpus_sizes=tuple(map(len, train.texts)),
+        corpus_sizes=train.sizes,
         weights=train.weights,
         batcher=pack_pairs if config.batching == "pack" else bucket_pairs,
         sampler=sampler,

@@ -14,7 +14,7 @@ from flaxformer_mt.data.tokenization.tokenizer import Vocabulary
 
 # Unknown tokens are listed from this many pairs, so that a large corpus takes no longer.
 MAX_PAIRS_NAMED = 20_000
-NUM_TOKENS_NAMED = 8
+_NUM_TOKENS_NAMED = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,6 +107,11 @@ class DataReport:
             f"{shapes}, {packed}rows x (source -> target tokens):",
             f"            {', '.join(map(str, self.shapes))}",
         ]
+        if self.steps_per_epoch == 1:
+            lines.append(
+                f"warning     one batch holds all {self.train.kept:,} training pairs, so the model "
+                "learns them by heart: list more text in data.train, or lower data.tokens_per_batch"
+            )
         return "\n".join(lines)
 
 
@@ -116,13 +121,20 @@ def describe_side(
     """Counts tokens and unknown tokens. The arguments are as in `unknown_words`."""
     ids, _ = pairs.sides[side]
     unknown = unknown_words(side, vocabulary, text, pairs)
-    first = itertools.islice(unknown, MAX_PAIRS_NAMED)
-    names = Counter(itertools.chain.from_iterable(first))
+    words = itertools.chain.from_iterable(itertools.islice(unknown, MAX_PAIRS_NAMED))
+    num_unknown = int(np.count_nonzero(ids == vocabulary.unk_id))
+    return make_side(vocabulary, len(ids) - len(pairs), num_unknown, Counter(words))
+
+
+def make_side(
+    vocabulary: Vocabulary, num_tokens: int, num_unknown: int, unknown: Counter[str]
+) -> Side:
+    """Returns the description of a side. `unknown` has the numbers of its unknown words."""
     return Side(
         vocabulary_size=vocabulary.size,
-        num_tokens=len(ids) - len(pairs),
-        num_unknown=int(np.count_nonzero(ids == vocabulary.unk_id)),
-        most_frequent_unknown=tuple(names.most_common(NUM_TOKENS_NAMED)),
+        num_tokens=num_tokens,
+        num_unknown=num_unknown,
+        most_frequent_unknown=tuple(unknown.most_common(_NUM_TOKENS_NAMED)),
     )
 
 

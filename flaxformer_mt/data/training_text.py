@@ -1,29 +1,34 @@
 """The tokenized training text: from text in memory, or from a prepared corpus on disk."""
 
 import dataclasses
-import itertools
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.batching.mixture import temperature_weights
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.held_out import open_set
-from flaxformer_mt.data.prepared.manifest import Manifest, setting_changes, settings_of
+from flaxformer_mt.data.prepared.manifest import (
+    Manifest,
+    setting_changes,
+    settings_of,
+    training_streams,
+)
 from flaxformer_mt.data.prepared.reader import PreparedPairs, check_whole
 from flaxformer_mt.data.prepared.remote import local_copy
 from flaxformer_mt.data.prepared.shards import forget_files
 from flaxformer_mt.data.report import Side, SplitCounts, describe_side
-from flaxformer_mt.data.sources.corpora import set_aside
-from flaxformer_mt.data.sources.pair import Pair, PairSource
-from flaxformer_mt.data.sources.quarantine import count_kinds
-from flaxformer_mt.data.sources.selection import (
+from flaxformer_mt.data.sources.blocks import PairStream
+from flaxformer_mt.data.sources.corpora import CorpusConfig, make_corpus, screen_block
+from flaxformer_mt.data.sources.pair import (
+    Pair,
+    PairSource,
     SelectedPairs,
-    exclude_lines,
     join_pairs,
     source_lines,
 )
+from flaxformer_mt.data.sources.quarantine import BadRecord, CorpusScan, write_quarantine
 from flaxformer_mt.data.tokenization.tokenized import Examples, TokenizedPairs, tokenize_source
 from flaxformer_mt.data.tokenization.tokenizer import (
     Tokenizer,
@@ -41,10 +46,12 @@ class TrainingText:
     """The tokenized training corpora."""
 
     names: tuple[str, ...]
-    texts: tuple[PairSource, ...]
-    """The kept pairs of each corpus, as text. Without text on disk, only their `len` works."""
+    sizes: tuple[int, ...]
+    """Number of kept pairs of each corpus."""
+    text: PairSource
+    """The kept pairs, corpus after corpus. A prepared corpus may lack the text."""
     pairs: Examples
-    """The token ids of the same pairs, corpus after corpus."""
+    """The token ids of the same pairs."""
     weights: tuple[float, ...]
     """How often an epoch contains each corpus."""
     counts: SplitCounts
@@ -61,17 +68,15 @@ def read_text(
     config: DataConfig, held_out: HeldOut, tokenizer_directory: str, quarantine: AnyPath | None
 ) -> tuple[Tokenizer, TrainingText]:
     """Reads and tokenizes the training text of a configuration. Raises as `build_data`."""
-    corpus = open_set(config, config.train, screened=True)
-    if not corpus.sources:
+    streams = training_streams(config)
+    if not streams:
         raise ValueError(
             "data.train lists no text; give text files as data.train.source and data.train.target, "
             "or other sources as data.train.pairs."
         )
-    bad = set_aside(corpus, config.max_bad_share, quarantine)
-    lines = {split: source_lines(held_out[split]) for split in config.exclude}
-    selected = [exclude_lines(source, lines) for source in corpus.sources]
-    corpus = dataclasses.replace(corpus, sources=tuple(source for source, _ in selected))
-    dropped = sum((excluded for _, excluded in selected), count_kinds(bad))
+    exclude = {split: source_lines(held_out[split]) for split in config.exclude}
+    sources, bad, dropped = _screen(streams, exclude, config.max_bad_share, quarantine)
+    corpus = make_corpus(config.train, sources)
     tokenizer = build_tokenizer(
         config.tokenizer, corpus, directory=tokenizer_directory, data_directory=config.directory
     )
@@ -82,12 +87,13 @@ def read_text(
             f"no training pair is left: {counts}. Check data.train, "
             f"data.max_source_length, data.max_target_length and data.exclude."
         )
-    text = join_pairs(texts)
+    text, sizes = join_pairs(texts), tuple(map(len, texts))
     return tokenizer, TrainingText(
         names=corpus.names,
-        texts=texts,
+        sizes=sizes,
+        text=text,
         pairs=pairs,
-        weights=_weights(config, corpus.weights, [len(text) for text in texts]),
+        weights=_weights(config.train, corpus.names, sizes),
         counts=counts,
         sides=(
             describe_side(0, tokenizer.source, text, pairs),
@@ -96,6 +102,37 @@ def read_text(
         first_bad=str(bad[0]) if bad else "",
         quarantine=str(quarantine or "") if bad else "",
     )
+
+
+def _screen(
+    streams: Sequence[PairStream],
+    exclude: Mapping[str, Set[str]],
+    max_bad_share: str,
+    quarantine: AnyPath | None,
+) -> tuple[list[PairSource], list[BadRecord], Counter[str]]:
+    """Returns the good pairs of each stream, all bad records, and the numbers of dropped pairs.
+
+    It lists the bad records in `quarantine`. Raises ValueError if a stream has too many.
+    """
+    scans = [CorpusScan(name=stream.name) for stream in streams]
+    sources: list[PairSource] = []
+    bad: list[BadRecord] = []
+    dropped: Counter[str] = Counter()
+    for stream, scan in zip(streams, scans, strict=True):
+        parts = []
+        for block in stream.blocks(sys.maxsize):  # each file
+            screened = screen_block(block, exclude)
+            scan.add(block.size, len(screened.pairs), screened.bad)
+            parts.append(screened.pairs)
+            bad += screened.bad
+            dropped += screened.excluded
+        sources.append(join_pairs(parts))
+        dropped += scan.bad
+    if quarantine:
+        write_quarantine(bad, quarantine)
+    for scan in scans:
+        scan.check(max_bad_share, quarantine)
+    return sources, bad, dropped
 
 
 def read_prepared(
@@ -123,19 +160,14 @@ def read_prepared(
     tokenizer = _prepared_tokenizer(config, directory, manifest, tokenizer_directory)
     _check_settings(config, held_out, directory, manifest)
     pairs = PreparedPairs(directory, manifest)
-    ends = itertools.accumulate((corpus.pairs for corpus in manifest.corpora), initial=0)
-    texts = [SelectedPairs(pairs, range(*part)) for part in itertools.pairwise(ends)]
-    weights = config.train.weights or (1.0,) * len(texts)
-    if len(weights) != len(texts):
-        raise ValueError(
-            f"data.train.weights needs one number for each corpus: {directory} has {len(texts)} "
-            f"({', '.join(corpus.name for corpus in manifest.corpora)}), got {weights}."
-        )
+    names = tuple(corpus.name for corpus in manifest.corpora)
+    sizes = tuple(corpus.pairs for corpus in manifest.corpora)
     return tokenizer, TrainingText(
-        names=tuple(corpus.name for corpus in manifest.corpora),
-        texts=tuple(texts),
+        names=names,
+        sizes=sizes,
+        text=pairs,
         pairs=pairs,
-        weights=_weights(config, weights, [len(text) for text in texts]),
+        weights=_weights(config.train, names, sizes),
         counts=manifest.counts,
         sides=(manifest.sides["source"], manifest.sides["target"]),
         first_bad=manifest.first_bad,
@@ -169,12 +201,17 @@ def count_pairs(pairs: Examples, dropped: Counter[str]) -> SplitCounts:
     return SplitCounts(read=len(pairs) + dropped.total(), kept=len(pairs), dropped=dropped)
 
 
-def _weights(
-    config: DataConfig, weights: Sequence[float], sizes: Sequence[int]
-) -> tuple[float, ...]:
-    if config.train.temperature:
-        return temperature_weights(sizes, config.train.temperature)
-    return tuple(weights)
+def _weights(train: CorpusConfig, names: Sequence[str], sizes: Sequence[int]) -> tuple[float, ...]:
+    """Returns how often an epoch contains each corpus."""
+    if train.temperature:
+        return temperature_weights(sizes, train.temperature)
+    weights = train.weights or (1.0,) * len(names)
+    if len(weights) != len(names):
+        raise ValueError(
+            f"data.train.weights needs one number for each corpus: there are {len(names)} "
+            f"({', '.join(names)}), got {weights}."
+        )
+    return weights
 
 
 def _prepared_tokenizer(
@@ -230,7 +267,7 @@ def _check_settings(
         before, after = (", ".join(names) or "none" for names in (manifest.languages, languages))
         changes.append(f"data.train.target_languages: {before} -> {after}")
     before, after = manifest.settings["limit"], config.train.limit
-    if after not in (0, before):
+    if after != before and (after or config.train.names):  # without text, there is no limit
         changes.append(f"data.train.limit: {before} -> {after}")
     if changes:
         raise ValueError(

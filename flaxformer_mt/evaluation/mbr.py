@@ -15,8 +15,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
+from flaxformer_mt.evaluation import Utility
 from flaxformer_mt.evaluation.metrics import Tokenize
-from flaxformer_mt.search.config import Utility
 
 
 def ranked(

@@ -62,7 +62,7 @@ class Flag(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GuardConfig:
+class FlagLimits:
     """Limits of the checks that depend on the two languages."""
 
     min_length_ratio: float = 0.3
@@ -90,7 +90,7 @@ def check(
     attention: Float[np.ndarray, "T S"] | None = None,
     at_limit: bool = False,
     num_unread: int = 0,
-    config: GuardConfig = GuardConfig(),
+    config: FlagLimits = FlagLimits(),
 ) -> tuple[Flag, ...]:
     """Returns the faults of `target` as a translation of `source`; none for a blank source.
 
@@ -202,7 +202,7 @@ def _omission(coverage: Float[np.ndarray, " S"] | None) -> str:
     )
 
 
-def _length(source_length: int, target_length: int, config: GuardConfig) -> str:
+def _length(source_length: int, target_length: int, config: FlagLimits) -> str:
     if max(source_length, target_length) < MIN_TOKENS:
         return ""
     ratio = target_length / max(source_length, 1)
@@ -215,7 +215,7 @@ def _length(source_length: int, target_length: int, config: GuardConfig) -> str:
 
 
 def _truncation(
-    source: str, target: str, target_length: int, at_limit: bool, config: GuardConfig
+    source: str, target: str, target_length: int, at_limit: bool, config: FlagLimits
 ) -> str:
     if at_limit:
         return f"the search ended the translation at its limit of {target_length} tokens"

@@ -32,7 +32,7 @@ from flaxformer_mt.inference.grouping import encoder_lengths
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.trace_cache import register_result
 from flaxformer_mt.search.beam_search import beam_search
-from flaxformer_mt.search.config import EarlyStopping, ForcedEnd, LengthNormalization
+from flaxformer_mt.search.config import EarlyStopping, LengthNormalization
 from flaxformer_mt.search.greedy import greedy
 from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions
 from flaxformer_mt.search.scoring import penalty, token_log_probs
@@ -40,21 +40,14 @@ from flaxformer_mt.search.step import Hypotheses
 
 
 class SearchProgram(NamedTuple):
-    """The static settings of a compiled search; the shapes of its arguments are static too."""
+    """The models and sizes of a compiled search; the shapes of its arguments are static too."""
 
     models: tuple[Transformer, ...]
     beam_size: int
     num_hypotheses: int
-    max_target_length: int
-    bos_id: int
-    eos_id: int
-    pad_id: int
-    length_normalization: LengthNormalization = "gnmt"
+    batch_slots: int
+    """How many sentences a device searches at the same time."""
     early_stopping: EarlyStopping = "exact"
-    forced_end: ForcedEnd = "scored"
-    renormalize: bool = False
-    batch_slots: int = 0
-    """How many sentences a device searches at the same time; 0 = all rows that it gets."""
     mesh: Mesh | None = None
     """The devices, if there are several."""
 
@@ -65,8 +58,7 @@ class SearchInputs:
 
     each: SentenceOptions
     """Options of single sentences; limit 0 for an empty row."""
-    suppressed: Bool[Array, " V"]
-    length_penalty: Float[Array, ""]
+    settings: SearchSettings
     weights: Float[Array, " n"] | None = None
     """Weights of the models, with sum 1; None for a single one."""
     coverage_penalty: Float[Array, ""] | None = None
@@ -87,7 +79,7 @@ def search_batch(
     Each device of `program.mesh` takes a part of the rows.
     """
     source = inputs, inputs_positions, inputs_segment_ids
-    common = (options.suppressed, options.length_penalty, options.weights, options.coverage_penalty)
+    common = options.settings, options.weights, options.coverage_penalty
     search = functools.partial(_search, program)
     return shard_rows(search, program.mesh, (params, common), (source, options.each))
 
@@ -97,7 +89,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
     (params, common), (source, each) = shared, rows
     options = SearchInputs(each, *common)
     with_coverage = options.coverage_penalty is not None
-    slots = program.batch_slots or len(each.length_limits)
+    slots = program.batch_slots
     # Only the shapes of these sources are used.
     sources = jax.eval_shape(
         functools.partial(encode_sources, program.models, params),
@@ -108,7 +100,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
         sources,
         batch=slots,
         beam_size=program.num_hypotheses if each.choose else program.beam_size,
-        max_target_length=program.max_target_length,
+        max_target_length=options.settings.max_target_length,
         with_coverage=with_coverage,
     )
     step = ensemble_step(program.models, params, options.weights, with_coverage=with_coverage)
@@ -118,22 +110,11 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
 
 def make_search(program: SearchProgram, options: SearchInputs, each: SentenceOptions) -> Search:
     """Returns sampling, greedy search or beam search."""
-    settings = SearchSettings(
-        options.suppressed,
-        options.length_penalty,
-        bos_id=program.bos_id,
-        eos_id=program.eos_id,
-        pad_id=program.pad_id,
-        max_target_length=program.max_target_length,
-        length_normalization=program.length_normalization,
-        forced_end=program.forced_end,
-        renormalize=program.renormalize,
-        top_k=program.models[0].kernels.search.top_k,
-    )
+    settings, top_k = options.settings, program.models[0].kernels.search.top_k
     if each.choose:
         return greedy(settings, num_hypotheses=program.num_hypotheses)
     if program.beam_size == 1 and each.selection is None:
-        return greedy(settings)
+        return greedy(settings, top_k=top_k)
     penalty = options.coverage_penalty
     return beam_search(
         settings,
@@ -141,6 +122,7 @@ def make_search(program: SearchProgram, options: SearchInputs, each: SentenceOpt
         num_hypotheses=program.num_hypotheses,
         early_stopping=program.early_stopping,
         coverage_bonus=None if penalty is None else coverage_bonus(penalty),
+        top_k=top_k,
     )
 
 

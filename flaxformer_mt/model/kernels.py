@@ -161,12 +161,14 @@ class SearchKernels:
 
     top_k: Callable[[Array, int], Sequence[Array]] = jax.lax.top_k
     """Returns the k largest elements of each row and their indices."""
-    shortest: int = 16
+    min_program_length: int = 16
     """Source length of the shortest program."""
-    of_many: int = 0
+    max_hypotheses: int = 0
     """Hypotheses that are extended at the same time; 0 = as many as the batch has."""
-    of_few: int = 0
-    """The same for a few sentences; 0 = no difference."""
+    few_sentences: int = 0
+    """Calls with at most this number of sentences for each device have the limit below."""
+    max_hypotheses_of_few: int = 0
+    """As `max_hypotheses`."""
     groups_ahead: int = 2
     """Groups of sentences that are dispatched before the results of the first are read."""
 

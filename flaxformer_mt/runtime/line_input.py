@@ -73,9 +73,14 @@ def check_parallel(first: TextFile, *others: TextFile) -> None:
     for other in others:
         if other.num_lines != first.num_lines:
             raise ValueError(
-                f"{first.path or 'the input'} has {first.num_lines} lines but {other.path} has "
-                f"{other.num_lines}: line i of the one must belong to line i of the other"
+                f"{first.path or 'the input'} has {count_lines(first.num_lines)} but {other.path} "
+                f"has {other.num_lines}: line i of the one must belong to line i of the other"
             )
+
+
+def count_lines(number: int) -> str:
+    """Returns the number with its noun: "1 line", "2,000 lines"."""
+    return "1 line" if number == 1 else f"{number:,} lines"
 
 
 def shard_of(text: str, num_lines: int) -> range:

@@ -41,10 +41,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.search.config import EarlyStopping, check_beam
-from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions
-from flaxformer_mt.search.rules import History, apply_rules
-from flaxformer_mt.search.selection import Live, Selection
-from flaxformer_mt.search.step import DecodeStep, Hypotheses, lengths_to_eos, write_token
+from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions, score_next_tokens
+from flaxformer_mt.search.selection import Candidates, Live, Selection
+from flaxformer_mt.search.step import DecodeStep, Hypotheses, TopK, lengths_to_eos, write_token
 
 
 class Finished(NamedTuple):
@@ -78,6 +77,7 @@ def beam_search(
     num_hypotheses: int,
     early_stopping: EarlyStopping = "exact",
     coverage_bonus: Callable[[Any], Float[Array, "B K"]] | None = None,
+    top_k: TopK = jax.lax.top_k,
 ) -> Search:
     """Returns the search for the `num_hypotheses` best translations, by the rules above.
 
@@ -94,31 +94,19 @@ def beam_search(
 
     def advance(step: DecodeStep, options: SentenceOptions, state: BeamState) -> BeamState:
         selection = options.selection or Selection()
-        limits = jnp.minimum(options.length_limits, settings.max_target_length)
-        # Score every extension of every live hypothesis.
-        logits, cache = step(state.last_tokens, state.cache)
-        log_probs = settings.next_log_probs(logits)
-        chosen = History(state.live.tokens, state.step)
-        scores = apply_rules(options.rules, log_probs, chosen)
-        tokens_left = limits - state.step
-        scores = selection.allow(scores, log_probs, state.selected, tokens_left)
-        if options.prefix is not None:
-            scores = options.prefix(scores, log_probs, chosen)
-        scores = settings.end_at_limit(scores, log_probs, tokens_left <= 1)
-        log_probs = settings.end_at_limit(log_probs, log_probs, tokens_left <= 1)
-        # Choose the candidates.
+        scored = score_next_tokens(step, settings, options, state, state.live.tokens)
         found = selection.propose(
-            state.live, scores, log_probs, state.selected, state.step, settings.top_k
+            state.live, scored.scores, scored.log_probs, state.selected, state.step, top_k
         )
         tokens = jnp.take_along_axis(state.live.tokens, found.parents[..., None], axis=1)
         extended = write_token(tokens, found.tokens, state.step)  # [B C T]
         ended = found.tokens == settings.eos_id
-        # Those that end compete for the pool.
         penalty_now = settings.penalty(state.step + 1)[:, None]
+        # Those that end compete for the pool.
         finishing = selection.finished_candidates(found, beam_size)
         ranks = selection.rank(finishing.totals, penalty_now)
         if coverage_bonus is not None:
-            ranks += jnp.take_along_axis(coverage_bonus(cache), finishing.parents, axis=1)
+            ranks += jnp.take_along_axis(coverage_bonus(scored.cache), finishing.parents, axis=1)
         count = ranks.shape[1]
         finished = finish(
             state.finished,
@@ -126,26 +114,23 @@ def beam_search(
             jnp.where(ended[:, :count], ranks, -jnp.inf),
             finishing.log_probs / penalty_now,
         )
-        # The best of the others stay live (rule 2).
-        priority = jnp.where(ended, -jnp.inf, selection.priority(found))
-        _, chosen = jax.lax.top_k(priority, beam_size)  # [B K]
-        totals = jnp.where(ended, -jnp.inf, found.totals)
-        live = take(Live(extended, totals, found.log_probs), chosen)
+        live, kept = keep_live(selection, found, extended, ended, beam_size)
+        penalty_at_limit = settings.penalty(state.step + scored.tokens_left)
         stop = should_stop(
             live,
             finished,
             num_hypotheses=num_hypotheses,
             rank_now=lambda totals: selection.rank(totals, penalty_now[:, 0]),
-            rank_at_limit=lambda totals: selection.rank(totals, settings.penalty(limits)),
+            rank_at_limit=lambda totals: selection.rank(totals, penalty_at_limit),
             early_stopping=early_stopping,
         )
         return BeamState(
             step=state.step + 1,
-            last_tokens=jnp.take_along_axis(found.tokens, chosen, axis=1),
+            last_tokens=jnp.take_along_axis(found.tokens, kept, axis=1),
             live=live._replace(totals=jnp.where(stop[:, None], -jnp.inf, live.totals)),
             finished=finished,
-            selected=take(found.state, chosen),
-            cache=cache.select(jnp.take_along_axis(found.parents, chosen, axis=1)),
+            selected=take(found.state, kept),
+            cache=scored.cache.select(jnp.take_along_axis(found.parents, kept, axis=1)),
         )
 
     def live(state: BeamState) -> Bool[Array, " B"]:
@@ -202,6 +187,23 @@ def finish(
     both = jax.tree.map(lambda old, x: jnp.concatenate([old, x], axis=1), finished, new)
     _, best = jax.lax.top_k(both.ranks, finished.ranks.shape[1])  # [B K]
     return take(both, best)
+
+
+def keep_live(
+    selection: Selection,
+    found: Candidates,
+    extended: Int[Array, "B C T"],
+    ended: Bool[Array, "B C"],
+    beam_size: int,
+) -> tuple[Live, Int[Array, "B K"]]:
+    """Returns the best candidates that have not ended, and their indices (rule 2).
+
+    `extended` are the tokens of all candidates.
+    """
+    priority = jnp.where(ended, -jnp.inf, selection.priority(found))
+    _, kept = jax.lax.top_k(priority, beam_size)
+    totals = jnp.where(ended, -jnp.inf, found.totals)
+    return take(Live(extended, totals, found.log_probs), kept), kept
 
 
 def should_stop(

@@ -5,7 +5,6 @@ from typing import Literal
 EarlyStopping = Literal["exact", "heuristic", "first"]
 ForcedEnd = Literal["scored", "free"]
 LengthNormalization = Literal["gnmt", "average"]
-Utility = Literal["chrf", "bleu"]
 
 
 def check_beam(beam_size: int, num_hypotheses: int) -> None:

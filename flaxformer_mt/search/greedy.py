@@ -2,12 +2,19 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions
-from flaxformer_mt.search.rules import History, apply_rules
-from flaxformer_mt.search.step import DecodeStep, Hypotheses, Scores, lengths_to_eos, write_token
+from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions, score_next_tokens
+from flaxformer_mt.search.step import (
+    DecodeStep,
+    Hypotheses,
+    Scores,
+    TopK,
+    lengths_to_eos,
+    write_token,
+)
 
 
 class GreedyState(NamedTuple):
@@ -24,7 +31,9 @@ class GreedyState(NamedTuple):
     """A DecodeCache."""
 
 
-def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:
+def greedy(
+    settings: SearchSettings, *, num_hypotheses: int = 1, top_k: TopK = jax.lax.top_k
+) -> Search:
     """Returns the search that chooses one token at a time until EOS.
 
     `SentenceOptions.choose` chooses it: the most probable token, or a sample. At its length
@@ -35,7 +44,7 @@ def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:
 
     def most_probable(scores: Scores, step: Int[Array, " B"]) -> Int[Array, "B K"]:
         """Returns the most probable tokens; the lowest number among equals."""
-        indices = settings.top_k(scores.reshape(-1, scores.shape[-1]), 1)[1]
+        indices = top_k(scores.reshape(-1, scores.shape[-1]), 1)[1]
         return indices.reshape(scores.shape[:2])
 
     def start(options: SentenceOptions) -> GreedyState:
@@ -52,26 +61,17 @@ def greedy(settings: SearchSettings, *, num_hypotheses: int = 1) -> Search:
         )
 
     def advance(step: DecodeStep, options: SentenceOptions, state: GreedyState) -> GreedyState:
-        logits, cache = step(state.last_tokens, state.cache)  # [B K V]
-        log_probs = settings.next_log_probs(logits)
-        chosen = History(state.tokens, state.step)
-        scores = apply_rules(options.rules, log_probs, chosen)
-        if options.prefix is not None:
-            scores = options.prefix(scores, log_probs, chosen)
-        limits = jnp.minimum(options.length_limits, settings.max_target_length)
-        must_end = state.step + 1 >= limits
-        scores = settings.end_at_limit(scores, log_probs, must_end)
-        log_probs = settings.end_at_limit(log_probs, log_probs, must_end)
-        tokens = (options.choose or most_probable)(scores, state.step)
-        added = jnp.take_along_axis(log_probs, tokens[..., None], axis=-1)[..., 0]
+        scored = score_next_tokens(step, settings, options, state, state.tokens)
+        tokens = (options.choose or most_probable)(scored.scores, state.step)
+        added = jnp.take_along_axis(scored.log_probs, tokens[..., None], axis=-1)[..., 0]
         tokens = jnp.where(state.live, tokens, settings.pad_id)
         return GreedyState(
             step=state.step + 1,
-            live=state.live & (tokens != settings.eos_id) & ~must_end[:, None],
+            live=state.live & (tokens != settings.eos_id) & (scored.tokens_left > 1)[:, None],
             last_tokens=tokens,
             tokens=write_token(state.tokens, tokens, state.step),
             log_probs=state.log_probs + jnp.where(state.live, added, 0.0),
-            cache=cache,
+            cache=scored.cache,
         )
 
     def live(state: GreedyState) -> Bool[Array, " B"]:

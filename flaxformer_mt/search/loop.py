@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.search.config import ForcedEnd, LengthNormalization
-from flaxformer_mt.search.rules import ForcedPrefix, Rule
+from flaxformer_mt.search.rules import ForcedPrefix, History, Rule, apply_rules
 from flaxformer_mt.search.scoring import penalty
 from flaxformer_mt.search.selection import Selection
-from flaxformer_mt.search.step import DecodeCache, DecodeStep, Hypotheses, Scores, TopK
+from flaxformer_mt.search.step import DecodeCache, DecodeStep, Hypotheses, Scores
 
 
 @flax.struct.dataclass
@@ -34,7 +34,6 @@ class SearchSettings:
       length_normalization: the form of the length penalty.
       forced_end: whether EOS costs its log-probability at the length limit, or nothing.
       renormalize: take the probability of suppressed tokens out of the total.
-      top_k: finds the largest elements of rows.
     """
 
     suppressed: Bool[Array, " V"]
@@ -46,7 +45,6 @@ class SearchSettings:
     length_normalization: LengthNormalization = flax.struct.field(pytree_node=False, default="gnmt")
     forced_end: ForcedEnd = flax.struct.field(pytree_node=False, default="scored")
     renormalize: bool = flax.struct.field(pytree_node=False, default=False)
-    top_k: TopK = flax.struct.field(pytree_node=False, default=jax.lax.top_k)
 
     def penalty(self, lengths: Int[Array, "..."]) -> Float[Array, "..."]:
         """Returns the length penalty of hypotheses of these lengths."""
@@ -101,6 +99,47 @@ class SentenceOptions:
         taken = jax.tree.map(lambda x: x[rows] if is_per_row(x) else x, self)
         limits = jnp.where(sentences < count, taken.length_limits, 0)
         return taken.replace(length_limits=limits)
+
+
+class NextTokens(NamedTuple):
+    """What a search knows about the next token of each hypothesis; -inf for impossible tokens."""
+
+    scores: Scores
+    """What the search compares."""
+    log_probs: Scores
+    """The model's log-probabilities."""
+    tokens_left: Int[Array, " B"]
+    """How many tokens may follow, this one included."""
+    cache: DecodeCache
+
+
+def score_next_tokens(
+    step: DecodeStep,
+    settings: SearchSettings,
+    options: SentenceOptions,
+    state: Any,
+    tokens: Int[Array, "B K T"],
+) -> NextTokens:
+    """Returns the model's log-probabilities, changed by rules, selection, prefix and length limit.
+
+    `tokens` are those of the hypotheses in `state`, the state of a search.
+    """
+    logits, cache = step(state.last_tokens, state.cache)  # [B K V]
+    log_probs = settings.next_log_probs(logits)
+    history = History(tokens, state.step)
+    tokens_left = jnp.minimum(options.length_limits, settings.max_target_length) - state.step
+    scores = apply_rules(options.rules, log_probs, history)
+    if options.selection is not None:
+        scores = options.selection.allow(scores, log_probs, state.selected, tokens_left)
+    if options.prefix is not None:
+        scores = options.prefix(scores, log_probs, history)
+    must_end = tokens_left <= 1
+    return NextTokens(
+        settings.end_at_limit(scores, log_probs, must_end),
+        settings.end_at_limit(log_probs, log_probs, must_end),
+        tokens_left,
+        cache,
+    )
 
 
 class Search(NamedTuple):

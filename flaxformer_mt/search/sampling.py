@@ -20,7 +20,7 @@ from flaxformer_mt.search.step import Scores, TopK
 
 @flax.struct.dataclass
 class Sampler:
-    """Samples the next token of each hypothesis from the distribution that `temper` returns."""
+    """Samples the next token of each hypothesis, with probabilities `adjusted_log_probs`."""
 
     seeds: UInt32[Array, " B"]
     temperature: Float[Array, ""]
@@ -33,9 +33,9 @@ class Sampler:
 
     def __call__(self, scores: Scores, step: Int[Array, " B"]) -> Int[Array, "B K"]:
         """Returns samples by the Gumbel-max trick: the argmax of log p + noise is a sample of p."""
-        return jnp.argmax(self.temper(scores) + self.noise(scores.shape, step), axis=-1)
+        return jnp.argmax(self.adjusted_log_probs(scores) + self.noise(scores.shape, step), axis=-1)
 
-    def temper(self, scores: Scores) -> Scores:
+    def adjusted_log_probs(self, scores: Scores) -> Scores:
         """Returns the log-probabilities after temperature, top-k and top-p, in this order."""
         scores = jax.nn.log_softmax(scores / self.temperature)
         if self.top_k and self.top_k < scores.shape[-1]:
@@ -68,7 +68,7 @@ class WithoutReplacement(Selection):
     paper samples whole sentences in this way, token by token: the noise of a prefix is the maximum
     of the noise of all its continuations. So it is a beam search that compares perturbed
     log-probabilities. The length penalty has no effect. The state of a hypothesis is its
-    log-probability under the distribution that is sampled (`Sampler.temper`).
+    log-probability under the distribution that is sampled (`Sampler.adjusted_log_probs`).
     """
 
     sampler: Sampler
@@ -87,7 +87,7 @@ class WithoutReplacement(Selection):
         top_k: TopK,
     ) -> Candidates:
         """Returns the 2K extensions with the largest perturbed log-probabilities."""
-        totals = state[..., None] + self.sampler.temper(scores)  # [B K V]
+        totals = state[..., None] + self.sampler.adjusted_log_probs(scores)  # [B K V]
         noisy = totals + self.sampler.noise(scores.shape, step)
         noisy = with_maximum(noisy, live.totals[..., None])
         noisy = jnp.where(live.totals[..., None] > -jnp.inf, noisy, -jnp.inf)

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -105,6 +106,20 @@ def lock_file(file: Any) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Locks `path`: other processes of this machine that call this wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(path.name + ".lock"), "a") as file:
+        while True:
+            try:
+                lock_file(file)  # False: the file system has no locks
+                break
+            except BlockingIOError:
+                time.sleep(0.25)
+        yield
 
 
 def contains(folder: AnyPath, path: AnyPath) -> bool:

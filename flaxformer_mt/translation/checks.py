@@ -67,14 +67,15 @@ def expect(is_right: Any, name: str, wanted: str, value: Any) -> None:
         raise ValueError(f"{name} must be {wanted}, but it is {given}")
 
 
-def as_checkpoint_name(which: Any) -> str:
+def as_checkpoint_name(checkpoint: Any) -> str:
     """Returns the name of a checkpoint, or the number of its step, as text.
 
     Raises ValueError for a value that is neither text nor an integer.
     """
     wanted = "'auto', 'averaged', 'best', 'last' or the number of a step"
-    expect(isinstance(which, str) or _is_integer(which), "which", wanted, which)
-    return str(which)
+    is_right = isinstance(checkpoint, str) or _is_integer(checkpoint)
+    expect(is_right, "checkpoint", wanted, checkpoint)
+    return str(checkpoint)
 
 
 def as_path(workdir: Any) -> PathLike:

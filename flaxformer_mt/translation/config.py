@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flaxformer_mt.evaluation.quality_flags import GuardConfig
+from flaxformer_mt.evaluation import Utility
+from flaxformer_mt.evaluation.quality_flags import FlagLimits
 from flaxformer_mt.runtime.dataclass_json import did_you_mean
 from flaxformer_mt.search.config import (
     EarlyStopping,
     ForcedEnd,
     LengthNormalization,
-    Utility,
     check_beam,
 )
 
@@ -111,7 +111,7 @@ class DecodingConfig:
     """Strategy "mbr": how to compare two translations: chrF or BLEU."""
     flag_faults: bool = False
     """Look for loops, copies, omissions and truncated ends in translations, and report them."""
-    guard: GuardConfig = GuardConfig()
+    guard: FlagLimits = FlagLimits()
     """Limits of the checks for faults."""
 
     def __post_init__(self) -> None:
@@ -164,8 +164,9 @@ def changed_config(
     return dataclasses.replace(config, **given)
 
 
-SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "num_samples": 32, "utility": "chrf"}
 """The options that only sampling uses, with their defaults."""
+_ONLY_MBR = ("num_samples", "utility")
 _BOUNDS: dict[str, tuple[float, float, str]] = {
     "length_penalty": (0, 10, "0 compares plain log-probabilities, 0.6 to 1 is usual"),
     "num_hypotheses": (1, math.inf, ""),
@@ -231,9 +232,10 @@ def _check_combinations(config: DecodingConfig) -> None:
             f"coverage_penalty ranks the hypotheses of a beam search, but strategy is "
             f"{config.strategy!r}: set coverage_penalty to 0"
         )
-    changed = [name for name, value in SAMPLING.items() if getattr(config, name) != value]
-    if changed and config.strategy == "beam":
-        raise ValueError(
-            f"{' and '.join(changed)} would change nothing: a beam search does not sample; choose "
-            f"strategy 'sample', 'sample_distinct' or 'mbr'"
-        )
+    for name, default in SAMPLING.items():
+        users = ("mbr",) if name in _ONLY_MBR else ("sample", "sample_distinct", "mbr")
+        if config.strategy not in users and getattr(config, name) != default:
+            raise ValueError(
+                f"{name} would change nothing: strategy is {config.strategy!r}; choose strategy "
+                f"{' or '.join(map(repr, users))}, or leave {name} at {default!r}"
+            )

@@ -7,7 +7,6 @@ import numpy as np
 
 from flaxformer_mt.data.batching.batch import Example
 from flaxformer_mt.data.sources.language_tags import split_tag
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.evaluation.quality_flags import Flag, check
 from flaxformer_mt.translation.checks import check_target_tokens, check_text, expect
@@ -19,7 +18,7 @@ from flaxformer_mt.translation.results import (
     TokenDetails,
     distinct,
 )
-from flaxformer_mt.translation.searching import TargetScore, score_examples
+from flaxformer_mt.translation.searching import score_examples
 from flaxformer_mt.translation.segments import truncate
 from flaxformer_mt.translation.setup import Setup
 from flaxformer_mt.translation.unknown_words import copy_unknown_words
@@ -41,34 +40,43 @@ def describe(
     every = with_details or config.flag_faults
     bound = {r.line for r in requests if r.phrases or r.prefix.most_tokens}
     copying = [bool(r.unknown) and config.copy_unknown and r.line not in bound for r in requests]
-    chosen = [i for i, copies in enumerate(copying) if every or copies]
-    pairs = [(requests[i], one, copying[i]) for i in chosen for one in found[i]]
-    examples = [Example(r.inputs, np.asarray(h.tokens, np.int32)) for r, h, _ in pairs]
-    limits = [request.limit(config) for request, *_ in pairs]
-    lines = [request.line for request, *_ in pairs]
-    scores = score_examples(examples, limits, setup, with_attention=True, lines=lines)
-    in_order = (
-        _describe_one(*pair, make_details(example, score, setup.tokenizer), setup)
-        for pair, example, score in zip(pairs, examples, scores, strict=True)
+    pairs = [
+        (request, hypothesis)
+        for request, hypotheses, copies in zip(requests, found, copying, strict=True)
+        if every or copies
+        for hypothesis in hypotheses
+    ]
+    scores = iter(
+        score_examples(
+            [Example(request.inputs, np.asarray(one.tokens, np.int32)) for request, one in pairs],
+            [request.limit(config) for request, _ in pairs],
+            setup,
+            with_attention=True,
+            lines=[request.line for request, _ in pairs],
+        )
     )
-    described = [list(hypotheses) for hypotheses in found]
-    for i in chosen:
-        described[i] = [next(in_order) for _ in found[i]]
-        if copying[i] and config.strategy != "sample":
-            described[i] = distinct(described[i])  # copies can make texts equal
-    for i, request in enumerate(requests):
+    described: list[list[Hypothesis]] = []
+    for request, given, copies in zip(requests, found, copying, strict=True):
+        hypotheses = list(given)
+        if every or copies:
+            hypotheses = [
+                _describe_one(request, one, copies, next(scores), setup) for one in hypotheses
+            ]
+        if copies and config.strategy != "sample":
+            hypotheses = distinct(hypotheses)  # copies can make texts equal
         unknown = tuple(word.text for word in request.unknown)
         details = {} if with_details else {"details": None}
-        described[i] = [one._replace(unknown=unknown, **details) for one in described[i]]
+        described.append([one._replace(unknown=unknown, **details) for one in hypotheses])
     return described
 
 
 def _describe_one(
-    request: Request, hypothesis: Hypothesis, copies: bool, details: TokenDetails, setup: Setup
+    request: Request, hypothesis: Hypothesis, copies: bool, score: PairScore, setup: Setup
 ) -> Hypothesis:
     """Returns a hypothesis with details, flags and, if `copies`, its unknown words."""
     config, target, text = setup.config, setup.tokenizer.target, hypothesis.text
-    flags = None
+    details, flags = score.details, None
+    assert details is not None
     if config.flag_faults:
         at_limit = len(hypothesis.tokens) >= request.limit(config)
         num_unread = request.num_unread
@@ -104,36 +112,21 @@ def _flags(
     )
 
 
-def make_details(example: Example, score: TargetScore, tokenizer: Tokenizer) -> TokenDetails:
-    """Returns the details of a scored pair. The score must have attention."""
-    source, target = tokenizer.source.pieces, tokenizer.target.pieces
-    return TokenDetails(
-        source_tokens=[source[token] for token in example.inputs],
-        target_tokens=[target[token] for token in example.targets],
-        token_log_probs=score.token_log_probs,
-        attention=np.asarray(score.attention),
-    )
-
-
 def describe_pair(
-    example: Example, score: TargetScore, num_unread: int, setup: Setup, *, with_details: bool
+    example: Example, score: PairScore, num_unread: int, setup: Setup, *, with_details: bool
 ) -> PairScore:
-    """Returns the score of a given translation, with details and flags if requested.
+    """Returns the score of a given translation, with flags, and with details or without them.
 
     `num_unread` tokens of the source were truncated.
     """
-    tokens, log_probs = example.targets.tolist(), score.token_log_probs
-    result = PairScore(score.score, sum(log_probs), tokens, log_probs)
-    details = NO_DETAILS
-    if len(example.inputs) <= 1 and len(tokens) <= 1:  # only EOS on both sides
-        result = PairScore(0.0, 0.0, [], [])
-    elif score.attention is not None:
-        details = make_details(example, score, setup.tokenizer)
+    if len(example.inputs) <= 1 and len(score.tokens) <= 1:  # only EOS on both sides
+        score = PairScore(0.0, 0.0, [], [])
+    details = score.details or NO_DETAILS
     if setup.config.flag_faults:
-        text = setup.tokenizer.target.detokenize(tokens)
+        text = setup.tokenizer.target.detokenize(score.tokens)
         flags = _flags(example.inputs, text, details, setup, at_limit=False, num_unread=num_unread)
-        result = result._replace(flags=flags)
-    return result._replace(details=details) if with_details else result
+        score = score._replace(flags=flags)
+    return score._replace(details=details if with_details else None)
 
 
 def make_example(

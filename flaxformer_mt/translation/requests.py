@@ -13,10 +13,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, Integer
 
-from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.grouping import Group
 from flaxformer_mt.inference.programs import SearchInputs
 from flaxformer_mt.search.constraints import make_banks
+from flaxformer_mt.search.loop import SearchSettings, SentenceOptions
 from flaxformer_mt.search.rules import (
     ForcedPrefix,
     MinLength,
@@ -155,6 +155,7 @@ def _about(what: str) -> Iterator[None]:
 def make_search_inputs(requests: Sequence[Request], group: Group, setup: Setup) -> SearchInputs:
     """Returns the arguments of the search of one group."""
     config, words, weights = setup.config, setup.words, setup.ensemble.weights
+    target = words.vocabulary
     rows = group.rows
     prefix_size, num_phrases, phrase_size = requests[0].table_sizes
     prefix = None
@@ -192,16 +193,25 @@ def make_search_inputs(requests: Sequence[Request], group: Group, setup: Setup) 
             size=(num_phrases, phrase_size),
             whole_words=words.ends_inside_word,
             boundary=words.boundary,
-            eos_id=words.vocabulary.eos_id,
+            eos_id=target.eos_id,
         )
     limits = _per_row([request.limit(config) for request in requests], rows)
-    rules = _rules(requests, rows, config, words.vocabulary.eos_id)
+    rules = _rules(requests, rows, config, target.eos_id)
     # Greedy search compares no hypotheses.
     ranks_by_coverage = config.coverage_penalty and (config.beam_size > 1 or num_phrases)
     return SearchInputs(
         each=SentenceOptions(limits, rules, prefix, selection, sampler),
-        suppressed=jax.device_put(setup.suppressed),
-        length_penalty=_scalar(config.length_penalty),
+        settings=SearchSettings(
+            suppressed=jax.device_put(setup.suppressed),
+            length_penalty=_scalar(config.length_penalty),
+            bos_id=target.bos_id,
+            eos_id=target.eos_id,
+            pad_id=target.pad_id,
+            max_target_length=config.length_limit(group.length),
+            length_normalization=config.length_normalization,
+            forced_end=config.forced_end,
+            renormalize=config.renormalize,
+        ),
         weights=None if weights is None else jax.device_put(np.array(weights, np.float32)),
         coverage_penalty=_scalar(config.coverage_penalty) if ranks_by_coverage else None,
     )

@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
 from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.inference.grouping import Group, group_by_length, length_menu, run_ahead
@@ -15,14 +13,12 @@ from flaxformer_mt.runtime.trace_cache import call_cached
 from flaxformer_mt.search.step import Hypotheses
 from flaxformer_mt.translation.checks import check_finite
 from flaxformer_mt.translation.requests import Request, make_search_inputs
-from flaxformer_mt.translation.results import Hypothesis
+from flaxformer_mt.translation.results import Hypothesis, PairScore, TokenDetails
 from flaxformer_mt.translation.setup import Setup
 
 ROWS_PER_SLOT = 32
 """Sentences of one program call for each batch slot. Batch slots are empty only at the end of a
 call. So with more sentences, fewer batch slots are empty on average."""
-FEW_SENTENCES = 32
-"""For at most this number of sentences per device, `SearchKernels.of_few` limits the batch."""
 
 
 def schedule(requests: Sequence[Request], setup: Setup) -> list[Group]:
@@ -30,14 +26,14 @@ def schedule(requests: Sequence[Request], setup: Setup) -> list[Group]:
 
     Raises ValueError for a request whose prefix and phrases are too long for every program.
     """
-    config, ensemble, limits = setup.config, setup.ensemble, setup.ensemble.limits
+    config, ensemble, kernels = setup.config, setup.ensemble, setup.ensemble.search_kernels
     max_rows, rows_per_slot = config.max_rows_per_batch, ROWS_PER_SLOT
-    max_slots = limits.of_many and max(1, limits.of_many // config.num_live)
-    if limits.of_few and len(requests) <= FEW_SENTENCES * ensemble.num_devices:
-        max_slots = max(1, limits.of_few // config.num_live)
+    max_slots = kernels.max_hypotheses and max(1, kernels.max_hypotheses // config.num_live)
+    if len(requests) <= kernels.few_sentences * ensemble.num_devices:
+        max_slots = max(1, kernels.max_hypotheses_of_few // config.num_live)
         max_rows = min(max_slots, max_rows)
-        rows_per_slot = math.ceil(FEW_SENTENCES / max_rows)
-    menu = length_menu(ensemble.max_source_length, limits.shortest)
+        rows_per_slot = math.ceil(kernels.few_sentences / max_rows)
+    menu = length_menu(ensemble.max_source_length, kernels.min_program_length)
     return group_by_length(
         [request.program_length(config, menu) for request in requests],
         menu,
@@ -63,7 +59,9 @@ def search(requests: Sequence[Request], setup: Setup) -> list[list[Hypothesis]]:
         return search_group([requests[index] for index in group.members], group, setup)
 
     groups = schedule(requests, setup)
-    for group, found in run_ahead(groups, dispatch, window=setup.ensemble.limits.groups_ahead):
+    for group, found in run_ahead(
+        groups, dispatch, window=setup.ensemble.search_kernels.groups_ahead
+    ):
         found = jax.device_get(found)
         for row, index in enumerate(group.members):
             check_finite(float(found.scores[row, 0]), requests[index].line)
@@ -78,22 +76,15 @@ def search(requests: Sequence[Request], setup: Setup) -> list[list[Hypothesis]]:
 
 def search_group(requests: Sequence[Request], group: Group, setup: Setup) -> Hypotheses:
     """Starts the search of one group on the devices; returns before it ends."""
-    config, ensemble, target = setup.config, setup.ensemble, setup.tokenizer.target
+    config, ensemble = setup.config, setup.ensemble
     examples = [Example(request.inputs, np.zeros(0, np.int32)) for request in requests]
     batch = pad_batch(examples, BatchShape(group.rows, group.length, 1))
     program = SearchProgram(
         models=ensemble.models,
         beam_size=1 if config.is_sampling else config.beam_size,
         num_hypotheses=config.num_live if config.is_sampling else config.num_hypotheses,
-        max_target_length=config.length_limit(group.length),
-        bos_id=target.bos_id,
-        eos_id=target.eos_id,
-        pad_id=target.pad_id,
-        length_normalization=config.length_normalization,
         # Other rules would change the probabilities of samples.
         early_stopping=config.early_stopping if config.strategy == "beam" else "exact",
-        forced_end=config.forced_end,
-        renormalize=config.renormalize,
         batch_slots=group.slots,
         mesh=ensemble.mesh,
     )
@@ -108,16 +99,6 @@ def search_group(requests: Sequence[Request], group: Group, setup: Setup) -> Hyp
     )
 
 
-class TargetScore(NamedTuple):
-    """The score of one target."""
-
-    score: float
-    """Log-probability / length penalty."""
-    token_log_probs: list[float]
-    attention: Float[np.ndarray, "T S"] | None
-    """As in `TokenDetails`; None if it was not requested."""
-
-
 def score_examples(
     examples: Sequence[Example],
     limits: Sequence[int],
@@ -125,11 +106,12 @@ def score_examples(
     *,
     with_attention: bool,
     lines: Sequence[int],
-) -> list[TargetScore]:
+) -> list[PairScore]:
     """Returns the score of every target as a translation of its source, in order.
 
-    One teacher-forced pass over source and target. `limits` are the length limits of the search, in
-    tokens. Raises ValueError if a score is not finite; the message names its line of `lines`.
+    One teacher-forced pass over source and target. With attention, the scores have details.
+    `limits` are the length limits of the search, in tokens. Raises ValueError if a score is not
+    finite; the message names its line of `lines`.
     """
     config, ensemble = setup.config, setup.ensemble
     groups = group_by_length(
@@ -162,16 +144,23 @@ def score_examples(
             mesh=ensemble.mesh,
         )
 
-    results: dict[int, TargetScore] = {}
-    for group, found in run_ahead(groups, dispatch, window=ensemble.limits.groups_ahead):
+    source_pieces, target_pieces = setup.tokenizer.source.pieces, setup.tokenizer.target.pieces
+    results: dict[int, PairScore] = {}
+    for group, found in run_ahead(groups, dispatch, window=ensemble.search_kernels.groups_ahead):
         found = jax.device_get(found)
         for row, index in enumerate(group.members):
             score = float(found.scores[row])
             check_finite(score, line=lines[index])
-            num_inputs, num_targets = len(examples[index].inputs), len(examples[index].targets)
-            attention = None
+            inputs, tokens = examples[index].inputs, examples[index].targets.tolist()
+            log_probs = found.log_probs[row, : len(tokens)].tolist()
+            details = None
             if found.attention is not None:
-                attention = found.attention[row, :num_targets, :num_inputs]
-            log_probs = found.log_probs[row, :num_targets].tolist()
-            results[index] = TargetScore(score, log_probs, attention)
+                details = TokenDetails(
+                    [source_pieces[token] for token in inputs],
+                    [target_pieces[token] for token in tokens],
+                    log_probs,
+                    found.attention[row, : len(tokens), : len(inputs)],
+                )
+            total = sum(log_probs)
+            results[index] = PairScore(score, total, tokens, log_probs, details=details)
     return [results[index] for index in range(len(examples))]

@@ -70,6 +70,15 @@ def tag_lines(
     return tagged
 
 
+def check_tags(
+    lines: Iterable[str], tokenizer: Tokenizer, language: str | None, *, first_line: int = 1
+) -> None:
+    """Raises ValueError as `tag_lines`; for commands, before they write a line."""
+    if language or tokenizer.needs_tag:
+        for number, line in enumerate(lines, first_line):
+            tag_lines([line], tokenizer, language, first_line=number)
+
+
 def segment_lines(
     lines: Iterable[str],
     tokenizer: Tokenizer,
@@ -107,7 +116,7 @@ def segment_lines(
                 pieces = _split_sentence(sentence, vocabulary, max_source_length)
                 if not quiet:
                     what = f"split into {len(pieces):,} pieces"
-                    _warn(line, len(tokens), "source", max_source_length, what)
+                    _warn_of_length(line, len(tokens), "source", max_source_length, what)
             for piece in pieces:
                 if piece is not sentence:
                     tokens = vocabulary.tokenize(piece.tag + piece.text)
@@ -188,15 +197,19 @@ def truncate(
     """Returns `tokens` as an array; warns and keeps limit - 1 and EOS if they are too many."""
     if len(tokens) > limit:
         if not quiet:
-            _warn(line, len(tokens), side, limit, f"only the first {limit - 1} are read")
+            _warn_of_length(line, len(tokens), side, limit, f"only the first {limit - 1} are read")
         tokens = [*tokens[: limit - 1], eos_id]
     return np.asarray(tokens, np.int32)
 
 
-def _warn(line: int, length: int, side: str, limit: int, what: str) -> None:
+def _warn_of_length(line: int, length: int, side: str, limit: int, what: str) -> None:
+    warn(f"line {line}: {length:,} {side} tokens, but max_{side}_length is {limit}; {what}.")
+
+
+def warn(text: str) -> None:
+    """Warns about the text of the user, also if the same text was shown before."""
     # Without a registry, no text is kept, and equal texts of two calls are both shown. Python shows
     # no line of code, because there is no file of this name.
-    text = f"line {line}: {length:,} {side} tokens, but max_{side}_length is {limit}; {what}."
     warnings.warn_explicit(text, UserWarning, "flaxformer_mt", 1)
 
 

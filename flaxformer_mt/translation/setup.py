@@ -34,7 +34,7 @@ class Ensemble:
         self.weights = None if weights is None else tuple(weights)
         self.mesh = mesh_of(self.params)
         self.num_devices = self.mesh.size if self.mesh else 1
-        self.limits = choose_kernels("auto", jax.default_backend()).search
+        self.search_kernels = choose_kernels("auto", jax.default_backend()).search
 
     @classmethod
     def combined(

@@ -52,7 +52,7 @@ from flaxformer_mt.translation.results import (
     ranked,
 )
 from flaxformer_mt.translation.searching import schedule, score_examples, search
-from flaxformer_mt.translation.segments import segment_lines, tag_lines
+from flaxformer_mt.translation.segments import segment_lines, tag_lines, warn
 from flaxformer_mt.translation.setup import Ensemble, Setup, suppressed_tokens
 from flaxformer_mt.translation.word_ends import TargetWords
 
@@ -99,16 +99,16 @@ class Translator:
         cls,
         workdir: PathLike,
         *,
-        which: str | int = "auto",
+        checkpoint: str | int = "auto",
         dtype: Dtype | None = None,
     ) -> "Translator":
         """Returns the translator of the model that was trained in `workdir`.
 
-        `which` names its parameters: "averaged", "best", "last", the number of a step, or "auto":
-        the first of those three that exists. It computes in `dtype`; None = as in training.
+        `checkpoint` names its parameters: "averaged", "best", "last", the number of a step, or
+        "auto": the first of those three that exists. It computes in `dtype`; None = as in training.
         Raises FileNotFoundError or ValueError, saying what is missing or wrong in `workdir`.
         """
-        loaded = load_model(as_path(workdir), as_checkpoint_name(which))
+        loaded = load_model(as_path(workdir), as_checkpoint_name(checkpoint))
         model = loaded.model
         if dtype:
             model = model.clone(config=dataclasses.replace(model.config, dtype=dtype))
@@ -329,6 +329,7 @@ class Translator:
         lines = as_sentences(sentences, first_line=first_line)
         prefixes = as_prefixes(prefixes, len(lines), first_line)
         constraints = as_constraints(constraints, len(lines), first_line)
+        constrained = constrained_lines(prefixes, constraints, first_line)
         segments = segment_lines(
             tag_lines(lines, self.tokenizer, target_language, first_line=first_line),
             self.tokenizer,
@@ -337,9 +338,12 @@ class Translator:
             first_line=first_line,
             quiet=quiet,
             sentences_of=self.source_language if setup.config.split_sentences else None,
-            whole_lines=constrained_lines(prefixes, constraints, first_line),
+            whole_lines=constrained,
             mask_unknown=setup.config.copy_unknown,
         )
         requests = make_requests(segments, prefixes, constraints, setup, first_line=first_line)
         check_requests(requests, setup)
+        if not quiet:
+            for line in sorted(constrained - {request.line for request in requests}):
+                warn(f"line {line} is blank, so its prefix and constraints have no effect.")
         return setup, lines, requests

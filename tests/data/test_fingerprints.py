@@ -8,11 +8,12 @@ import pytest
 from flaxformer_mt.data.batching.batch import BatchShape
 from flaxformer_mt.data.batching.packing import pack_pairs
 from flaxformer_mt.data.batching.plan import Epochs
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import BATCHES, changed, fingerprint_data
-from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
+from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 
 
 @pytest.fixture

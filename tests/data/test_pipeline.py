@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.batching.batch import BatchShape
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import changed
-from flaxformer_mt.data.pipeline import Data, DataConfig, build_data
+from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization import tokenized
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 
 
 def write(directory: Path, name: str, lines: list[str]) -> None:
@@ -134,6 +135,14 @@ def test_the_report_counts_every_pair(config, build):
     assert 0 < report.padding < 1
     for part in ("203 pairs read, 197 kept", "2 with a test line as source", "% padding"):
         assert part in str(report)
+    assert "warning" not in str(report)
+
+
+def test_a_corpus_that_one_batch_holds_is_warned_about(config, build):
+    one_pair = dataclasses.replace(config, train=CorpusConfig(pairs=("demo:train:1",)), exclude=())
+    report = str(build(one_pair).report)
+    assert "warning     one batch holds all 1 training pairs" in report
+    assert "lower data.tokens_per_batch" in report
 
 
 def test_unknown_tokens_are_counted_and_named(config, build, tmp_path):
@@ -274,9 +283,10 @@ def test_sampling_ends_soon_after_the_stream_is_closed(config, build, monkeypatc
 def test_python_exits_while_an_epoch_is_sampled(tmp_path):
     code = """
 import sys
-from flaxformer_mt.data.pipeline import DataConfig, build_data
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 
 tokenizer = TokenizerConfig(vocab_size=400, sampling_alpha=0.2)
 train = CorpusConfig(pairs=("demo:train:4000",))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flaxformer_mt.evaluation.quality_flags import Flag, GuardConfig, check
+from flaxformer_mt.evaluation.quality_flags import Flag, FlagLimits, check
 
 SOURCE = "The old man reads his newspaper in the park every morning ."
 TARGET = "Der alte Mann liest jeden Morgen seine Zeitung im Park ."
@@ -31,7 +31,7 @@ def flags(
         target_tokens,
         attention=None if coverage is None else coverage[None],
         at_limit=at_limit,
-        config=GuardConfig(**config),
+        config=FlagLimits(**config),
     )
     assert all(isinstance(flag, Flag) for flag in found)
     return dict(found)
@@ -217,4 +217,4 @@ class TestTruncation:
 )
 def test_bad_config_names_the_field(config: dict[str, float], name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        GuardConfig(**config)
+        FlagLimits(**config)

@@ -7,12 +7,12 @@ import pytest
 from tiers import slow_after
 
 from flaxformer_mt.data.batching.batch import Batch
-from flaxformer_mt.inference.continuous_batching import SentenceOptions
 from flaxformer_mt.inference.devices import mesh_of, on_all_devices, shard_rows
 from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, score_batch, search_batch
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.search.loop import SearchSettings, SentenceOptions
 
 VOCAB, ROWS = 40, 32
 MODEL = Transformer(
@@ -55,13 +55,16 @@ def test_rows_are_sharded_and_gathered():
 def test_search_and_score_find_the_same_on_eight_devices_as_on_one(params, beam_size):
     tokens = jax.random.randint(jax.random.key(1), (ROWS, 6), 5, VOCAB)
     limits = jnp.arange(ROWS) % 11
-    options = SearchInputs(SentenceOptions(limits), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    settings = SearchSettings(
+        jnp.zeros(VOCAB, bool), jnp.float32(1), bos_id=2, eos_id=3, pad_id=0, max_target_length=12
+    )
+    options = SearchInputs(SentenceOptions(limits), settings)
     positions, ones = jnp.broadcast_to(jnp.arange(6), (ROWS, 6)), jnp.ones_like(tokens)
     everywhere = on_all_devices(params)
     found, scored = [], []
     for values in (params, everywhere):
         mesh = mesh_of(values)
-        program = SearchProgram((MODEL,), beam_size, 1, 12, 2, 3, 0, batch_slots=2, mesh=mesh)
+        program = SearchProgram((MODEL,), beam_size, 1, batch_slots=2, mesh=mesh)
         found.append(search_batch((values,), tokens, positions, ones, options, program=program))
         batch = Batch(tokens, tokens, positions, positions, ones, ones)
         scored.append(score_batch((values,), batch, jnp.float32(1), models=(MODEL,), mesh=mesh))

@@ -14,7 +14,7 @@ from flaxformer_mt.kernels.choose import choose_kernels
 from flaxformer_mt.model.config import KernelChoice, TransformerConfig
 from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.search.loop import SentenceOptions
+from flaxformer_mt.search.loop import SearchSettings, SentenceOptions
 from flaxformer_mt.search.rules import MinLength
 
 pytestmark = [pytest.mark.slow, pytest.mark.default_compiler]
@@ -22,6 +22,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.default_compiler]
 VOCAB, LAYERS = 40, 2
 CONFIG = TransformerConfig(
     d_model=16, d_ff=24, num_heads=2, num_encoder_layers=1, num_decoder_layers=LAYERS
+)
+SETTINGS = SearchSettings(
+    jnp.zeros(VOCAB, bool), jnp.float32(1), bos_id=2, eos_id=3, pad_id=0, max_target_length=40
 )
 
 
@@ -37,7 +40,7 @@ def compiled(
     model = Transformer(config, VOCAB, VOCAB, 2, choose_kernels(kernels, "cpu"))
     params = init_params(model, jax.random.key(0))
     tokens = jnp.ones((len(options.each.length_limits), 7), jnp.int32)  # 7: no other size here
-    program = SearchProgram((model,), beam_size, 1, 40, 2, 3, 0, batch_slots=64)
+    program = SearchProgram((model,), beam_size, 1, batch_slots=64)
 
     def search(params, tokens):
         return search_batch((params,), tokens, tokens, tokens, options, program=program)
@@ -53,9 +56,7 @@ def compiled_text(*given: Any, **options: Any) -> str:
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_loop_never_copies_the_past(beam_size, kernels):
     """Keys and values are copied at most once, before the loop, where they are created."""
-    options = SearchInputs(
-        SentenceOptions(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1)
-    )
+    options = SearchInputs(SentenceOptions(jnp.full(192, 20)), SETTINGS)
     text = compiled_text(options, beam_size, kernels=kernels)
     for length in (64, 32) if beam_size > 1 else (16, 8):
         if kernels == "cpu":
@@ -70,9 +71,7 @@ def test_the_loop_never_copies_the_past(beam_size, kernels):
 
 def test_admission_never_copies_the_other_sources():
     """New sources are written into the cache in place."""
-    options = SearchInputs(
-        SentenceOptions(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1)
-    )
+    options = SearchInputs(SentenceOptions(jnp.full(192, 20)), SETTINGS)
     text = compiled_text(options, 1)
     for shape in ("64,2,8,7", "64,2,7,8"):
         assert len(re.findall(rf"= f32\[{shape}\]\S* scatter\(", text)) == LAYERS
@@ -81,7 +80,7 @@ def test_admission_never_copies_the_other_sources():
 
 def test_an_option_that_is_off_adds_no_code():
     """Neither the sums of source attention nor random noise."""
-    plain = SearchInputs(SentenceOptions(jnp.full(64, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    plain = SearchInputs(SentenceOptions(jnp.full(64, 20)), SETTINGS)
     text = compiled_text(plain, 3)
     with_coverage = compiled_text(dataclasses.replace(plain, coverage_penalty=jnp.float32(0.2)), 3)
     assert "f32[64,3,7]" in with_coverage and "f32[64,3,7]" not in text
@@ -90,9 +89,7 @@ def test_an_option_that_is_off_adds_no_code():
 
 def test_in_bfloat16_no_token_converts_the_past():
     """XLA:CPU would convert all of it, at every token. So the pages are float32."""
-    options = SearchInputs(
-        SentenceOptions(jnp.full(192, 20)), jnp.zeros(VOCAB, bool), jnp.float32(1)
-    )
+    options = SearchInputs(SentenceOptions(jnp.full(192, 20)), SETTINGS)
     text = compiled_text(options, 3, dtype="bfloat16")
     for shape in ("64,2,8,64", "64,2,64,8"):
         assert f"f32[{shape}]" in text and f"bf16[{shape}]" not in text
@@ -113,10 +110,10 @@ def test_cpu_kernels_and_the_reference_find_the_same(dtype, tolerance):
     lengths = jnp.asarray([64, 60, 48, 3, 33, 31, 25, 24, 23, 17, 16, 16, 5, 9, 1, 1])
     limits = jnp.asarray([40, 3, 17, 0, 30, 18, 1, 40, 5, 16, 2, 33, 0, 9, 0, 0])
     rules = (MinLength(limits, 3),)
-    options = SearchInputs(SentenceOptions(limits, rules), jnp.zeros(VOCAB, bool), jnp.float32(1))
+    options = SearchInputs(SentenceOptions(limits, rules), SETTINGS)
 
     def search(kernels):
-        program = SearchProgram((models[kernels],), 3, 2, 40, 2, 3, 0, batch_slots=8)
+        program = SearchProgram((models[kernels],), 3, 2, batch_slots=8)
         positions = jnp.tile(jnp.arange(64), (16, 1))
         real = (positions < lengths[:, None]).astype(jnp.int32)
         return search_batch((params,), tokens, positions, real, options, program=program)

@@ -6,7 +6,7 @@ import numpy as np
 
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.initialization import init_params

@@ -20,7 +20,7 @@ from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import MeshConfig, make_mesh
-from flaxformer_mt.search.loop import SentenceOptions
+from flaxformer_mt.search.loop import SearchSettings, SentenceOptions
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.state import init_state
@@ -80,8 +80,11 @@ def test_a_model_trains_and_translates_without_kernels(missing):
     batch = pad_batch([Example(sentence, sentence)], BatchShape(1, 4, 4))
     state, metrics = step(state, jax.tree.map(lambda x: jnp.asarray(x)[None], batch))
     assert np.isfinite(metrics.loss)
-    options = SearchInputs(SentenceOptions(jnp.full(1, 4)), jnp.zeros(12, bool), jnp.float32(1))
-    program = SearchProgram((model,), 1, 1, 4, 2, 3, 0, batch_slots=1)
+    settings = SearchSettings(
+        jnp.zeros(12, bool), jnp.float32(1), bos_id=2, eos_id=3, pad_id=0, max_target_length=4
+    )
+    options = SearchInputs(SentenceOptions(jnp.full(1, 4)), settings)
+    program = SearchProgram((model,), 1, 1, batch_slots=1)
     source = batch.inputs, batch.inputs_positions, batch.inputs_segment_ids
     params = (nn.meta.unbox(state.params),)
     found = jax.jit(functools.partial(search_batch, program=program))(params, *source, options)

@@ -11,7 +11,7 @@ from flaxformer_mt.model.initialization import init_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.memory import Program
 from flaxformer_mt.runtime.sharding import make_mesh, replicated
-from flaxformer_mt.search.loop import SentenceOptions
+from flaxformer_mt.search.loop import SearchSettings, SentenceOptions
 from flaxformer_mt.translation.config import DecodingConfig
 
 
@@ -34,20 +34,25 @@ def search_programs(
         models=(model,),
         beam_size=1 if config.is_sampling else config.beam_size,
         num_hypotheses=1 if config.is_sampling else config.num_hypotheses,
-        max_target_length=config.length_limit(length),
-        bos_id=model.bos_id,
-        eos_id=model.bos_id + 1,
-        pad_id=0,
-        length_normalization=config.length_normalization,
+        batch_slots=rows,
         early_stopping=config.early_stopping,
-        forced_end=config.forced_end,
-        renormalize=config.renormalize,
     )
+    max_target_length = config.length_limit(length)
     trees: list[Any] = []
 
     def inputs_of(limits: Any, suppressed: Any, penalty: Any) -> SearchInputs:
-        options = SentenceOptions(limits)
-        return SearchInputs(options, suppressed=suppressed, length_penalty=penalty)
+        settings = SearchSettings(
+            suppressed,
+            penalty,
+            bos_id=model.bos_id,
+            eos_id=model.bos_id + 1,
+            pad_id=0,
+            max_target_length=max_target_length,
+            length_normalization=config.length_normalization,
+            forced_end=config.forced_end,
+            renormalize=config.renormalize,
+        )
+        return SearchInputs(SentenceOptions(limits), settings)
 
     def search(params: Any, tokens: Any, *settings: Any) -> Any:
         inputs = inputs_of(*settings)
@@ -64,7 +69,7 @@ def search_programs(
             sources,
             batch=rows,
             beam_size=program.beam_size,
-            max_target_length=program.max_target_length,
+            max_target_length=max_target_length,
             with_coverage=False,
         )
         state = make_search(program, inputs, inputs.each).start(inputs.each)

@@ -61,11 +61,11 @@ def test_top_k_and_top_p_keep_the_most_probable(rng):
     scores = jnp.asarray(rng.normal(size=(2, 3, 50)), jnp.float32)
     log_probs = log_softmax(np.asarray(scores))
     for top_k in (1, 7, 49, 50, 60):
-        left = np.asarray(sampler(2, top_k=top_k).temper(scores)) > -np.inf
+        left = np.asarray(sampler(2, top_k=top_k).adjusted_log_probs(scores)) > -np.inf
         rank = (log_probs[..., None, :] > log_probs[..., None]).sum(-1)
         np.testing.assert_array_equal(left, rank < top_k)
     for top_p in (1e-6, 0.3, 0.9, 0.999999):
-        tempered = np.asarray(sampler(2, top_p=jnp.float32(top_p)).temper(scores))
+        tempered = np.asarray(sampler(2, top_p=jnp.float32(top_p)).adjusted_log_probs(scores))
         for row, of_row in zip(log_probs.reshape(-1, 50), tempered.reshape(-1, 50), strict=True):
             order = np.argsort(-row)
             number = int(np.searchsorted(np.cumsum(np.exp(row[order])), top_p)) + 1

@@ -42,6 +42,9 @@ from flaxformer_mt.translation.results import Hypothesis
 from flaxformer_mt.translation.setup import suppressed_tokens
 from flaxformer_mt.translation.translator import Translator
 
+# Many tests give a prefix or constraints to blank lines too.
+pytestmark = pytest.mark.filterwarnings("ignore:line .* is blank:UserWarning")
+
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
@@ -752,6 +755,8 @@ def test_impossible_requests_are_refused(translator, given, message):
         ({"strategy": "sample", "temperature": 0.0}, "temperature must be at least 0.001"),
         ({"strategy": "sample", "temperature": 1e-40}, "at least 0.001"),
         ({"temperature": 0.5}, "temperature would change nothing: .* choose strategy 'sample'"),
+        ({"num_samples": 8}, "num_samples would change nothing: .* strategy 'mbr', or leave .* 32"),
+        ({"strategy": "sample", "utility": "bleu"}, "utility would change nothing: .* 'mbr'"),
         ({"strategy": "sample", "coverage_penalty": 0.2}, "set coverage_penalty to 0"),
         ({"strategy": "mbr", "num_hypotheses": 40}, "must not be above num_samples"),
         ({"min_target_length": 300}, "must not be above max_target_length"),
@@ -793,6 +798,15 @@ def test_impossible_configs_are_refused(given, message):
 def test_impossible_prefixes_and_constraints_are_refused(translator, given, message):
     with pytest.raises(ValueError, match=message):
         translator.translate(["a dog", "two"], first_line=7, **given)
+
+
+def test_demands_on_a_blank_line_have_no_effect_and_say_so(translator):
+    given = {"prefixes": ["a", "b", ""], "constraints": [[], [], ["a"]], "first_line": 7}
+    with pytest.warns(UserWarning) as shown:
+        found = translator.translate(["dog", " ", ""], **given)
+    assert found[1] == found[2] == [Hypothesis("", [], 0.0)]
+    expected = "line {} is blank, so its prefix and constraints have no effect."
+    assert [str(one.message) for one in shown] == [expected.format(line) for line in (8, 9)]
 
 
 def test_an_infinite_ratio_and_empty_constraints_are_accepted(translator):
@@ -989,9 +1003,9 @@ def test_a_wrong_checkpoint_name_is_refused(tmp_path):
     for workdir in (None, 5, ""):
         with pytest.raises(ValueError, match=r"workdir must be the path .* but it is"):
             load(Translator, workdir)
-    for which in (None, 1.5, True):
-        with pytest.raises(ValueError, match=r"which must be 'auto', .* but it is"):
-            load(Translator, tmp_path, which=which)
+    for name in (None, 1.5, True):
+        with pytest.raises(ValueError, match=r"checkpoint must be 'auto', .* but it is"):
+            load(Translator, tmp_path, checkpoint=name)
 
 
 def test_threads_find_what_one_thread_finds():

@@ -29,7 +29,7 @@ BYTES = TokenizerConfig(vocab_size=330)
 
 def tokenizer_of(directory, config: TokenizerConfig, lines: list[str] = TRAINING) -> Tokenizer:
     pairs = [Pair(line, line) for line in lines * 5]
-    corpus = Corpus(sources=(pairs,), weights=(1.0,), names=("it",), languages=(), bad=())
+    corpus = Corpus(sources=(pairs,), weights=(1.0,), names=("it",), languages=())
     return build_tokenizer(config, corpus, directory=directory)
 
 
@@ -336,7 +336,7 @@ def run_command(translator, tmp_path, monkeypatch, capfd):
     """Runs the command `translate` with this model; returns output and message."""
 
     def run(text: str, *more: str) -> tuple[str, str]:
-        monkeypatch.setattr(Translator, "load", lambda workdir, **which: translator)
+        monkeypatch.setattr(Translator, "load", lambda workdir, **_: translator)
         (tmp_path / "text").write_text(text, encoding="utf-8")
         given = ["--workdir", str(tmp_path), "--input", str(tmp_path / "text"), *COMMAND, *more]
         capfd.readouterr()

@@ -6,6 +6,7 @@ import unicodedata
 import numpy as np
 import pytest
 
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.translation.word_ends import Prefix, TargetWords
@@ -15,7 +16,8 @@ from flaxformer_mt.translation.word_ends import Prefix, TargetWords
 def words_of(*lines: str, **how) -> TargetWords:
     """The words of a vocabulary that has a piece for each word and character of the lines."""
     characters = [" ".join("".join(lines).replace(" ", ""))]
-    model = SentencePieceVocabulary.learn([*lines, *characters] * 3, max_size=600, **how)
+    config = TokenizerConfig(vocab_size=600, **how)
+    model = SentencePieceVocabulary.learn([*lines, *characters] * 3, config)
     return TargetWords(model)
 
 

@@ -12,17 +12,13 @@ from jaxtyping import Integer
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape, PlannedBatch, pack_batch
 from flaxformer_mt.data.batching.buckets import bucket_of
-from flaxformer_mt.data.batching.mixture import sample_mixture
-from flaxformer_mt.data.batching.parts import epoch_size, part_of_epoch
+from flaxformer_mt.data.batching.mixture import epoch_size, part_of_epoch, sample_mixture
 from flaxformer_mt.data.tokenization.tokenized import Examples, SubwordSampler
 
 ShardRows = Callable[[BatchShape], Integer[np.ndarray, "r"]]
 """Returns the row numbers that this process reads from a batch of this shape."""
 
-Batcher = Callable[
-    [Examples, Sequence[BatchShape], Integer[np.ndarray, "n"]],
-    list[PlannedBatch],
-]
+Batcher = Callable[[Examples, Sequence[BatchShape], Integer[np.ndarray, "n"]], list[PlannedBatch]]
 """Makes batches from pairs in a given order: `bucket_pairs`, or `packing.pack_pairs`."""
 
 

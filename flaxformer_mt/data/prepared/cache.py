@@ -11,6 +11,7 @@ from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
     Manifest,
+    check_scans,
     file_states,
     files_of,
     read_json,
@@ -19,45 +20,41 @@ from flaxformer_mt.data.prepared.manifest import (
 )
 from flaxformer_mt.data.sources.blocks import PairStream, num_text_bytes
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.sources.public.downloads import lock
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
-from flaxformer_mt.storage.paths import AnyPath, as_path, cache_folder, make_folder, write_file
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PreparedCache:
-    """Where training text is prepared, and with how many processes."""
-
-    folder: Path | None = None
-    """None = in the user's cache."""
-    num_processes: int = 1
+from flaxformer_mt.storage.paths import (
+    AnyPath,
+    as_path,
+    cache_folder,
+    lock,
+    make_folder,
+    write_file,
+)
 
 
 def prepare_large_text(
     config: DataConfig,
     held_out: Mapping[str, Sequence[Pair]],
     tokenizer_directory: str,
-    cache: PreparedCache,
     quarantine: AnyPath | None,
+    num_processes: int,
 ) -> DataConfig:
     """Returns a configuration that reads prepared training text. The first call prepares it.
 
-    For less text than `config.in_memory_mb`, it returns `config`. If several processes of a machine
-    call it, one prepares and the others wait. Raises as `prepare_corpus`.
+    `num_processes` processes prepare it, in a folder of the user's cache. For less text than
+    `config.in_memory_mb`, it returns `config`. If several processes of a machine call it, one
+    prepares and the others wait. Raises as `prepare_corpus`.
     """
     streams = training_streams(config)
     megabytes = sum(map(num_text_bytes, streams)) / 1e6
     if megabytes < config.in_memory_mb:
         return config
-    folder = _folder(config, held_out, streams, tokenizer_directory, cache)
+    folder = _folder(config, held_out, streams, tokenizer_directory)
     with lock(folder):
         if Manifest.load(folder):
             print(f"The training text was prepared before: {folder}", file=sys.stderr)
         else:
-            _prepare(config, folder, tokenizer_directory, cache, megabytes)
-    from flaxformer_mt.data.prepared.scanning import check_scans  # not above: it imports tqdm
-
+            _prepare(config, folder, tokenizer_directory, num_processes, megabytes)
     bad_records = folder / "quarantine.jsonl"
     check_scans(read_json(folder / INPUTS)["corpora"], config.max_bad_share, bad_records)
     if quarantine and bad_records.exists():
@@ -69,14 +66,9 @@ def prepare_large_text(
 
 
 def _prepare(
-    config: DataConfig,
-    folder: Path,
-    tokenizer_directory: str,
-    cache: PreparedCache,
-    megabytes: float,
+    config: DataConfig, folder: Path, tokenizer_directory: str, num_processes: int, megabytes: float
 ) -> None:
     # Imported here, because translation does not need it.
-    from flaxformer_mt.data.prepared.job import Preparation
     from flaxformer_mt.data.prepared.preparing import prepare_corpus
 
     print(
@@ -88,7 +80,7 @@ def _prepare(
     started = time.monotonic()
     if _has_tokenizer(tokenizer_directory) and not _has_tokenizer(folder / "tokenizer"):
         Tokenizer.load(tokenizer_directory).save(folder / "tokenizer")
-    prepare_corpus(Preparation(config=config, output=folder, num_processes=cache.num_processes))
+    prepare_corpus(config, folder, num_processes=num_processes)
     print(f"Prepared in {time.monotonic() - started:,.0f} s.", file=sys.stderr)
 
 
@@ -97,14 +89,13 @@ def _folder(
     held_out: Mapping[str, Sequence[Pair]],
     streams: Sequence[PairStream],
     tokenizer_directory: str,
-    cache: PreparedCache,
 ) -> Path:
     """Returns the folder for this text, these settings and the tokenizer of the run, if any."""
     found = file_states(files_of(config, streams))
-    states = [(str(file), state) for file, state in found.items() if state]
+    states = [(str(file), state) for file, state in found.items()]
     recipe = json.dumps([settings_of(config, held_out), states]).encode()
     languages = f"{config.source_language}-{config.target_language}"
-    folder = (cache.folder or cache_folder("prepared")) / f"{languages}-{hash_parts([recipe])}"
+    folder = cache_folder("prepared") / f"{languages}-{hash_parts([recipe])}"
     if not _has_tokenizer(tokenizer_directory):
         return folder
     tokenizer = Tokenizer.load(tokenizer_directory).fingerprint

@@ -12,8 +12,8 @@ from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.report import Side, SplitCounts
 from flaxformer_mt.data.sources.blocks import PairStream
 from flaxformer_mt.data.sources.corpora import open_streams
-from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.sources.selection import source_lines
+from flaxformer_mt.data.sources.pair import Pair, source_lines
+from flaxformer_mt.data.sources.quarantine import CorpusScan
 from flaxformer_mt.data.tokenization.tokenized import hash_parts
 from flaxformer_mt.storage.paths import join, local_file, local_folder, write_file
 
@@ -174,6 +174,19 @@ def files_of(config: DataConfig, streams: Sequence[PairStream]) -> list[Path]:
         elif path.is_file():
             files.append(local_file(path))
     return list(dict.fromkeys(files))
+
+
+def check_scans(
+    saved: Iterable[Mapping[str, Any]], max_bad_share: str, quarantine: Path
+) -> list[CorpusScan]:
+    """Returns the counts of inputs.json. Raises ValueError if a corpus has too many bad records.
+
+    An earlier start may have allowed a larger share.
+    """
+    scans = [CorpusScan(**{**values, "bad": Counter(values["bad"])}) for values in saved]
+    for scan in scans:
+        scan.check(max_bad_share, quarantine)
+    return scans
 
 
 def fingerprint_file(path: Path) -> dict[str, Any]:

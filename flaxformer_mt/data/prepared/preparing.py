@@ -8,11 +8,10 @@
 Each stage writes its result, so that a killed run continues after the last one. Memory is bounded.
 """
 
-import dataclasses
 import functools
 import itertools
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from tqdm import tqdm
 
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import read_pairs
-from flaxformer_mt.data.prepared.job import Job, Preparation
+from flaxformer_mt.data.prepared.job import SHARD_SIZE, Job
 from flaxformer_mt.data.prepared.manifest import (
     INPUTS,
     CorpusEntry,
     Manifest,
+    check_scans,
     file_states,
     files_of,
     input_changes,
@@ -37,8 +37,7 @@ from flaxformer_mt.data.prepared.manifest import (
     write_json,
 )
 from flaxformer_mt.data.prepared.reader import check_whole, fingerprint_shards
-from flaxformer_mt.data.prepared.sample import sample_text
-from flaxformer_mt.data.prepared.scanning import CorpusScan, check_scans, scan_corpora
+from flaxformer_mt.data.prepared.scanning import sample_text, scan_corpora
 from flaxformer_mt.data.prepared.shards import (
     Shard,
     ShardCounts,
@@ -48,23 +47,41 @@ from flaxformer_mt.data.prepared.shards import (
     save_array,
     shard_directory,
 )
-from flaxformer_mt.data.prepared.work import EncodeTask, Screen, encode
-from flaxformer_mt.data.report import MAX_PAIRS_NAMED, NUM_TOKENS_NAMED, Side
-from flaxformer_mt.data.sources.blocks import Block
-from flaxformer_mt.data.sources.selection import source_lines
+from flaxformer_mt.data.prepared.work import Encoded, encode
+from flaxformer_mt.data.report import MAX_PAIRS_NAMED, make_side
+from flaxformer_mt.data.sources.blocks import Block, PairStream
+from flaxformer_mt.data.sources.pair import source_lines
+from flaxformer_mt.data.sources.quarantine import CorpusScan
 from flaxformer_mt.data.tokenization.tokenized import count_lengths
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
 from flaxformer_mt.data.worker_processes import Workers
 
 
-def prepare_corpus(how: Preparation) -> Manifest:
+def prepare_corpus(
+    config: DataConfig,
+    output: Path,
+    *,
+    num_processes: int = 1,
+    workers: Workers | None = None,
+    shard_size: int = SHARD_SIZE,
+    after_part: Callable[[], None] | None = None,
+) -> Manifest:
     """Prepares the training text of a configuration, or continues; returns the manifest.
+
+    Args:
+      config: the text, and how it becomes token ids.
+      output: directory of the prepared corpus.
+      num_processes: number of processes of this machine that work.
+      workers: workers that replace these processes.
+      shard_size: records of a shard. A killed run repeats at most this many. A resumed run keeps
+        the size of its start.
+      after_part: called when files are complete: those of the first pass, the tokenizer, and each
+        shard. It may move complete shards of a complete corpus away.
 
     Raises:
       ValueError: text or settings are unusable, or have changed since the start.
       OSError: a missing file, a full disk, a killed process.
     """
-    config, output = how.config, how.output
     if not config.train.names:
         raise ValueError(
             "data.train lists no text to prepare; give text files as data.train.source and "
@@ -74,46 +91,42 @@ def prepare_corpus(how: Preparation) -> Manifest:
     settings = settings_of(config, held_out)
     found = read_json(output / INPUTS)
     if found:
-        how = dataclasses.replace(how, shard_size=found["shard_size"])
+        shard_size = found["shard_size"]
         _check_same(setting_changes(found["settings"], settings), output)
         _check_same(_input_changes(config, found["inputs"]), output)
     if manifest := Manifest.load(output):
-        if not how.after_part:  # with it, the shards are in a bucket
+        if not after_part:  # with it, the shards are in a bucket
             check_whole(output, manifest, with_text=manifest.has_text)
         return manifest
     output.mkdir(parents=True, exist_ok=True)
     streams = training_streams(config)
-    files = files_of(config, streams)
-    screen = Screen({split: source_lines(held_out[split]) for split in config.exclude})
-    with how.workers or Workers(how.num_processes) as workers:
+    with workers or Workers(num_processes) as workers:
         job = Job(
-            how=how,
+            config=config,
+            output=output,
+            shard_size=shard_size,
             workers=workers,
             streams=streams,
-            files=files,
-            states=file_states(files),
-            screen=screen,
+            files=file_states(files_of(config, streams)),
+            exclude={split: source_lines(pairs) for split, pairs in held_out.items()},
+            after_part=after_part or (lambda: None),
         )
         scans = _scan(job, settings, found)
-        if how.after_part:
-            how.after_part()
+        job.after_part()
         text = sample_text(job, scans)
         tokenizer = build_tokenizer(
-            config.tokenizer,
-            text,
-            directory=output / "tokenizer",
-            data_directory=config.directory,
+            config.tokenizer, text, directory=output / "tokenizer", data_directory=config.directory
         )
         try:
-            _check_same(state_changes(job.states), output)
+            _check_same(state_changes(job.files), output)
         except ValueError:
             shutil.rmtree(output / "tokenizer")  # learnt from other text
             raise
-        if how.after_part:
-            how.after_part()
+        job.after_part()
         shards = _encode(job, scans, tokenizer)
-    _check_same(_input_changes(config, read_json(output / INPUTS)["inputs"]), output)
-    manifest = _finish(how, scans, tokenizer, text.languages, shards)
+    found = read_json(output / INPUTS)
+    _check_same(_input_changes(config, found["inputs"]), output)
+    manifest = _finish(job, scans, tokenizer, shards, found)
     manifest.save(output)
     return manifest
 
@@ -144,76 +157,51 @@ def _scan(
     job: Job, settings: Mapping[str, Any], found: Mapping[str, Any] | None
 ) -> list[CorpusScan]:
     """Returns the counts of the first pass. It makes the pass unless inputs.json has its result."""
-    how = job.how
     if found:
-        return check_scans(found["corpora"], how.config.max_bad_share, how.quarantine)
+        return check_scans(found["corpora"], job.config.max_bad_share, job.quarantine)
     scans, inputs = scan_corpora(job)
-    corpora = [vars(scan) for scan in scans]
-    first_pass = {"settings": settings, "shard_size": how.shard_size, "inputs": inputs}
-    write_json(how.output / INPUTS, first_pass | {"corpora": corpora})
+    first_pass = {"settings": settings, "shard_size": job.shard_size, "inputs": inputs}
+    write_json(job.output / INPUTS, first_pass | {"corpora": [vars(scan) for scan in scans]})
     return scans
 
 
 def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list[list[ShardCounts]]:
-    """Writes the missing shards, while the files stay as they are; returns all counts."""
-    how = job.how
-    total, numbers = ShardCounts(), itertools.count()
+    """Writes the missing shards, while the files stay as they are.
+
+    Returns the counts of all shards of each corpus.
+    """
+    total, num_shards = ShardCounts(), 0
     shards: list[list[ShardCounts]] = []
-    unfinished: list[tuple[list[ShardCounts], Callable[[], Iterator[EncodeTask]]]] = []
+    missing: list[range] = []
+    readers = []
     for stream, scan in zip(job.streams, scans, strict=True):
-        count = -(-len(scan.block_sizes) // how.blocks_per_shard)
-        of_stream = list(itertools.islice(numbers, count))
-        found = (read_counts(shard_directory(how.output, number)) for number in of_stream)
+        first = num_shards
+        num_shards += -(-len(scan.block_sizes) // job.blocks_per_shard)
+        found = (read_counts(shard_directory(job.output, n)) for n in range(first, num_shards))
         done = [counts for counts in itertools.takewhile(bool, found) if counts]
         for counts in done:
             total.add(counts)
         shards.append(done)
-        if len(done) < count:
-            tasks = functools.partial(
-                _tasks,
-                functools.partial(stream.blocks, how.block_size),
-                of_stream[len(done) :],
-                len(done) * how.blocks_per_shard,
-                len(scan.block_sizes),
-                how.blocks_per_shard,
-                total,
-            )
-            unfinished.append((done, tasks))
-    work = functools.partial(
-        encode,
-        screen=job.screen,
-        tokenizer=tokenizer,
-        max_source_length=how.config.max_source_length,
-        max_target_length=how.config.max_target_length,
-        with_text=how.config.tokenizer.sampling_alpha > 0,
-    )
-    results = job.workers.map_each(work, [tasks for _, tasks in unfinished])
+        missing.append(range(first + len(done), num_shards))
+        start = len(done) * job.blocks_per_shard
+        readers.append(functools.partial(_tasks, stream, job.block_size, start, total))
+    work = functools.partial(encode, config=job.config, exclude=job.exclude, tokenizer=tokenizer)
+    results = job.workers.map_each(work, readers)
     with tqdm(
         desc="tokenizing",
         initial=total.records,
         total=sum(scan.records for scan in scans),
         unit=" pairs",
         unit_scale=True,
-        disable=not how.show_progress,
     ) as progress:
-        for (done, _), encoded in zip(unfinished, results, strict=True):
-            for number, blocks in itertools.groupby(encoded(), lambda block: block.shard):
-                writer = ShardWriter(
-                    shard_directory(how.output, number),
-                    id_type=id_type_of(tokenizer),
-                    length_type=integer_type(
-                        max(how.config.max_source_length, how.config.max_target_length)
-                    ),
-                    unk_ids=(tokenizer.source.unk_id, tokenizer.target.unk_id),
-                )
-                for block in blocks:
-                    writer.append(block, total.pairs_with_unknown)
-                    progress.update(block.num_records)
-                counts = writer.finish(lambda: _check_same(state_changes(job.states), how.output))
+        for done, numbers, read in zip(shards, missing, results, strict=True):
+            blocks = read()
+            for number in numbers:
+                of_shard = itertools.islice(blocks, job.blocks_per_shard)
+                counts = _write_shard(job, tokenizer, number, of_shard, total, progress)
                 done.append(counts)
                 total.add(counts)
-                if how.after_part:
-                    how.after_part()
+                job.after_part()
     if not total.pairs:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in total.dropped.items())
         raise ValueError(
@@ -224,35 +212,55 @@ def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list
 
 
 def _tasks(
-    read: Callable[[], Iterator[Block]],
-    numbers: Sequence[int],
-    start: int,
-    end: int,
-    per_shard: int,
-    total: ShardCounts,
-) -> Iterator[EncodeTask]:
-    """Yields the blocks from `start` to `end`, which make up the shards `numbers`."""
-    for index, block in enumerate(itertools.islice(read(), start, end)):
-        named = min(total.pairs_with_unknown)
-        yield EncodeTask(numbers[index // per_shard], block, named < MAX_PAIRS_NAMED)
+    stream: PairStream, block_size: int, start: int, total: ShardCounts
+) -> Iterator[tuple[Block, bool]]:
+    """Yields the blocks from number `start`, and whether to list their unknown words.
+
+    `total` has the counts of all complete shards, also of those that become complete meanwhile.
+    """
+    for block in itertools.islice(stream.blocks(block_size), start, None):
+        yield block, min(total.pairs_with_unknown) < MAX_PAIRS_NAMED
+
+
+def _write_shard(
+    job: Job,
+    tokenizer: Tokenizer,
+    number: int,
+    blocks: Iterable[Encoded],
+    before: ShardCounts,
+    progress: tqdm,
+) -> ShardCounts:
+    """Writes a shard; returns its counts. Raises ValueError if a file has changed meanwhile."""
+    longest = max(job.config.max_source_length, job.config.max_target_length)
+    writer = ShardWriter(
+        shard_directory(job.output, number),
+        id_type=id_type_of(tokenizer),
+        length_type=integer_type(longest),
+        unk_ids=(tokenizer.source.unk_id, tokenizer.target.unk_id),
+    )
+    for block in blocks:
+        writer.append(block, before.pairs_with_unknown)
+        progress.update(block.num_records)
+    return writer.finish(lambda: _check_same(state_changes(job.files), job.output))
 
 
 def _finish(
-    how: Preparation,
+    job: Job,
     scans: Sequence[CorpusScan],
     tokenizer: Tokenizer,
-    languages: tuple[str, ...],
     shards: Sequence[Sequence[ShardCounts]],
+    found: Mapping[str, Any],
 ) -> Manifest:
+    """Returns the manifest, and writes the lengths. `found` is the content of inputs.json."""
     total, corpora, lengths = ShardCounts(), [], [np.empty((0, 3), np.int64)]
     id_type = id_type_of(tokenizer)
     numbers = itertools.count()
     for scan, of_corpus in zip(scans, shards, strict=True):
-        own, read = ShardCounts(), []
+        own, written = ShardCounts(), []
         for counts in of_corpus:
             own.add(counts)
-            shard = Shard(str(shard_directory(how.output, next(numbers))), id_type)
-            read.append(shard)
+            shard = Shard(str(shard_directory(job.output, next(numbers))), id_type)
+            written.append(shard)
             lengths.append(count_lengths(*shard.lengths().T))
         corpora.append(
             CorpusEntry(
@@ -261,32 +269,25 @@ def _finish(
                 pairs=own.pairs,
                 dropped=dict(own.dropped),
                 shards=tuple(counts.pairs for counts in of_corpus),
-                fingerprint=fingerprint_shards(read),
+                fingerprint=fingerprint_shards(written),
             )
         )
         total.add(own)
-    found = read_json(how.output / INPUTS)
-    save_array(how.output / "lengths.npy", count_lengths(*np.concatenate(lengths).T))
+    save_array(job.output / "lengths.npy", count_lengths(*np.concatenate(lengths).T))
+    sides = {
+        name: make_side(vocabulary, total.tokens[i], total.unknown[i], total.unknown_words[i])
+        for i, (name, vocabulary) in enumerate(
+            {"source": tokenizer.source, "target": tokenizer.target}.items()
+        )
+    }
     return Manifest(
         settings=found["settings"],
         inputs=found["inputs"],
         tokenizer=tokenizer.fingerprint,
-        languages=languages,
+        languages=tuple(dict.fromkeys(job.config.train.target_languages)),
         corpora=tuple(corpora),
         id_type=id_type,
-        has_text=how.config.tokenizer.sampling_alpha > 0,
-        sides=_sides(tokenizer, total),
+        has_text=job.config.tokenizer.sampling_alpha > 0,
+        sides=sides,
         first_bad=next((scan.first_bad for scan in scans if scan.first_bad), ""),
     )
-
-
-def _sides(tokenizer: Tokenizer, total: ShardCounts) -> dict[str, Side]:
-    return {
-        name: Side(
-            vocabulary_size=getattr(tokenizer, name).size,
-            num_tokens=total.tokens[number],
-            num_unknown=total.unknown[number],
-            most_frequent_unknown=tuple(total.unknown_words[number].most_common(NUM_TOKENS_NAMED)),
-        )
-        for number, name in enumerate(("source", "target"))
-    }

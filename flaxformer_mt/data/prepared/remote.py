@@ -12,11 +12,11 @@ from upath import UPath
 
 from flaxformer_mt.data.prepared.manifest import INPUTS, MANIFEST
 from flaxformer_mt.data.prepared.shards import COUNTS, TEXT, TEXT_LENGTHS
-from flaxformer_mt.data.sources.public.downloads import lock
 from flaxformer_mt.storage.paths import (
     cache_folder,
     file_sizes,
     local_file,
+    lock,
     remove_tree,
     upload,
     working_copy,

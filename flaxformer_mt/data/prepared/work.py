@@ -3,45 +3,23 @@
 They call the functions that training from text uses, so that the token ids are the same.
 """
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 import numpy as np
 
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.report import unknown_words
 from flaxformer_mt.data.sources.blocks import Block
-from flaxformer_mt.data.sources.language_tags import TaggedPairs
-from flaxformer_mt.data.sources.pair import Pair, PairSource
-from flaxformer_mt.data.sources.quarantine import BadRecord, screen
-from flaxformer_mt.data.sources.selection import SelectedPairs, exclude_lines
-from flaxformer_mt.data.sources.text_files import TextPairs
+from flaxformer_mt.data.sources.corpora import screen_block
+from flaxformer_mt.data.sources.pair import Pair, SelectedPairs
+from flaxformer_mt.data.sources.quarantine import BadRecord
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs, tokenize_source
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Screen:
-    """Removes bad records and excluded lines from a block, and counts them."""
-
-    exclude: Mapping[str, Set[str]]
-    """Source lines of held-out text, by name of the set."""
-
-    def pairs(self, block: Block) -> tuple[PairSource, list[BadRecord], Counter[str]]:
-        """Returns the good pairs, the bad records, and how many pairs were excluded."""
-        records = block.load()
-        pairs = records.read_all() if isinstance(records, TextPairs) else None
-        good, bad = screen(pairs or records, block.name)
-        if block.tag:
-            good = TaggedPairs(good, block.tag)
-        good, excluded = exclude_lines(good, self.exclude)
-        return good, [one._replace(line=one.line + block.first) for one in bad], excluded
-
-    def __call__(self, block: Block) -> "Scanned":
-        """Counts the records of a block."""
-        good, bad, _ = self.pairs(block)
-        return Scanned(block.size, len(good), bad, block.share)
+Exclude = Mapping[str, Set[str]]
+"""Source lines of held-out text, by name of the set."""
 
 
 class Scanned(NamedTuple):
@@ -54,27 +32,22 @@ class Scanned(NamedTuple):
     """Fraction of the source up to the end of the block."""
 
 
-def pick(screen: Screen, task: tuple[Block, np.ndarray]) -> list[Pair]:
+def scan_block(block: Block, *, exclude: Exclude) -> Scanned:
+    """Counts the records of a block."""
+    screened = screen_block(block, exclude, in_memory=True)
+    return Scanned(block.size, len(screened.pairs), screened.bad, block.share)
+
+
+def select_pairs(task: tuple[Block, np.ndarray], *, exclude: Exclude) -> list[Pair]:
     """Returns the good pairs of a block with these numbers, counted from 0, as text."""
     block, numbers = task
-    good, _, _ = screen.pairs(block)
-    return [good[index] for index in numbers.tolist()]
-
-
-class EncodeTask(NamedTuple):
-    """A block to encode."""
-
-    shard: int
-    """The number of its shard."""
-    block: Block
-    name_unknown: bool
-    """Whether to list the unknown words."""
+    pairs = screen_block(block, exclude, in_memory=True).pairs
+    return [pairs[index] for index in numbers.tolist()]
 
 
 class Encoded(NamedTuple):
     """A block as token ids."""
 
-    shard: int
     pairs: TokenizedPairs
     dropped: Counter[str]
     """Number of dropped pairs by reason, including bad and excluded ones."""
@@ -86,19 +59,19 @@ class Encoded(NamedTuple):
 
 
 def encode(
-    task: EncodeTask,
-    *,
-    screen: Screen,
-    tokenizer: Tokenizer,
-    max_source_length: int,
-    max_target_length: int,
-    with_text: bool,
+    task: tuple[Block, bool], *, config: DataConfig, exclude: Exclude, tokenizer: Tokenizer
 ) -> Encoded:
-    """Returns the good pairs of a block as token ids."""
-    shard, block, name_unknown = task
-    good, bad, excluded = screen.pairs(block)
+    """Returns the good pairs of a block as token ids.
+
+    `task` is the block, and whether to list its unknown words.
+    """
+    block, name_unknown = task
+    good, bad, excluded = screen_block(block, exclude, in_memory=True)
     found = tokenize_source(
-        good, tokenizer, max_source_length=max_source_length, max_target_length=max_target_length
+        good,
+        tokenizer,
+        max_source_length=config.max_source_length,
+        max_target_length=config.max_target_length,
     )
     text = SelectedPairs(good, found.kept)
     vocabularies = tokenizer.source, tokenizer.target
@@ -106,8 +79,8 @@ def encode(
         list(unknown_words(side, vocabulary, text, found.pairs)) if name_unknown else []
         for side, vocabulary in enumerate(vocabularies)
     ]
+    with_text = config.tokenizer.sampling_alpha > 0
     return Encoded(
-        shard=shard,
         pairs=found.pairs,
         dropped=found.dropped + excluded + Counter(record.kind for record in bad),
         num_records=block.size,

@@ -6,34 +6,33 @@ import io
 import itertools
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from flaxformer_mt.data.sources.files import (
     PACKED,
     existing_file,
+    matching_files,
     matching_pairs,
     open_packed,
     unpacked,
 )
-from flaxformer_mt.data.sources.pair import PairSource
+from flaxformer_mt.data.sources.pair import PairSource, SelectedPairs
 from flaxformer_mt.data.sources.registry import (
+    BlockOfRecords,
+    Languages,
     SourceRequest,
-    find_source,
-    matching_specs,
+    find_source_kind,
 )
-from flaxformer_mt.data.sources.selection import SelectedPairs
 from flaxformer_mt.data.sources.text_files import (
-    UTF8_MARK,
     TextPairs,
     check_equal_counts,
     check_not_utf16,
     empty_file,
     pack_lines,
 )
-from flaxformer_mt.storage.paths import AnyPath, as_path, join
-
-Languages = tuple[str, str]
+from flaxformer_mt.storage.paths import as_path, join
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,9 +64,8 @@ class Part:
     name: str
     files: tuple[Path, ...]
     """The files that it reads, to detect changes; empty = it does not read files."""
-    blocks: Callable[[int], Iterator[tuple[int, float, Callable[[], PairSource]]]]
-    """Takes the size of a block. Yields for each block: its number of records, the fraction of the
-    source up to its end, and a function that reads it."""
+    blocks: Callable[[int], Iterator[BlockOfRecords]]
+    """Takes the size of a block. Yields the blocks."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,7 +118,10 @@ def open_stream(
     """Opens a source: a specification, or the text files of both sides."""
     base = as_path(directory)
     if isinstance(source, str):
-        parts = [_part_of(one, base, languages) for one in matching_specs(source, base)]
+        is_file = find_source_kind(source)[0].is_file
+        specs = matching_files(base, source) if is_file else [source]
+        requests = (SourceRequest(spec=s, directory=base, languages=languages) for s in specs)
+        parts = [_part_of(request) for request in requests]
     else:
         parts = []
         for one, other in matching_pairs(base, *source):
@@ -142,38 +143,27 @@ def num_text_bytes(stream: PairStream) -> int:
     if not stream.files:
         counts = (found for part in stream.parts for found, *_ in part.blocks(sys.maxsize))
         return 200 * sum(counts)
-    sizes = [(file, file.stat().st_size) for file in stream.files if file.exists()]
+    sizes = [(file, file.stat().st_size) for file in stream.files]
     return sum(4 * size if file.suffix in (*PACKED, ".parquet") else size for file, size in sizes)
 
 
 def _text_part(name: str, files: tuple[Path, Path]) -> Part:
-    return Part(name=name, files=files, blocks=functools.partial(_parallel_parts, files))
+    return Part(name=name, files=files, blocks=functools.partial(_parallel_blocks, files))
 
 
-def _part_of(spec: str, base: AnyPath, languages: Languages) -> Part:
+def _part_of(request: SourceRequest) -> Part:
     """Returns the part that a specification names."""
-    kind, request = find_source(spec, base, languages)
+    kind = request.kind
     if kind.text_files:
-        return _text_part(spec, kind.text_files(request))
+        return _text_part(request.spec, kind.text_files(request))
+    files = (existing_file(request.file),) if kind.is_file else kind.files(request)
     if kind.parse:
-        blocks = functools.partial(_line_parts, request, spec)
-        return Part(name=spec, files=(existing_file(request.file),), blocks=blocks)
-    if kind.blocks:
-        file = existing_file(request.file)
-        return Part(
-            name=spec, files=(file,), blocks=functools.partial(kind.blocks, file, languages)
-        )
-    blocks = functools.partial(_range_parts, spec, base, languages)
-    files = (existing_file(request.file),) if kind.is_file else _files_of(request)
-    return Part(name=spec, files=files, blocks=blocks)
-
-
-def _files_of(request: SourceRequest) -> tuple[Path, ...]:
-    """Returns the files of a local folder that "hf:FOLDER:SPLIT" names, to detect changes."""
-    folder = Path(request.match.groupdict().get("name", "").partition("#")[0]).resolve()
-    if not (request.match[0].startswith("hf:") and folder.is_dir()):
-        return ()
-    return tuple(sorted(file for file in folder.rglob("*") if file.is_file()))
+        blocks = functools.partial(_parsed_blocks, request)
+    elif kind.blocks:
+        blocks = functools.partial(kind.blocks, files[0], request.languages)
+    else:
+        blocks = functools.partial(_range_blocks, request)
+    return Part(name=request.spec, files=files, blocks=blocks)
 
 
 def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
@@ -187,7 +177,7 @@ def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
         lines = iter(io.BufferedReader(file, 1 << 20))  # pyright: ignore[reportArgumentType]
         block = list(itertools.islice(lines, size))
         if block:
-            block[0] = block[0].removeprefix(UTF8_MARK)
+            block[0] = block[0].removeprefix(BOM_UTF8)
             check_not_utf16(b"".join(block)[:1000], str(path))
         if not b"".join(block):
             raise empty_file(path)
@@ -196,18 +186,15 @@ def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
             block = list(itertools.islice(lines, size))
 
 
-def _parallel_parts(files: tuple[Path, Path], size: int) -> Iterator:
+def _parallel_blocks(files: tuple[Path, Path], size: int) -> Iterator[BlockOfRecords]:
     """Yields blocks of two files. Raises ValueError if they have different numbers of lines."""
     counts = [0, 0]
     sides = [_line_blocks(file, size) for file in files]
     for (share, source), (_, target) in itertools.zip_longest(*sides, fillvalue=(1.0, ())):
         counts = [counts[0] + len(source), counts[1] + len(target)]
         if len(source) == len(target):
-            yield (
-                len(source),
-                share,
-                functools.partial(_parallel_pairs, b"".join(source), b"".join(target), files),
-            )
+            blobs = b"".join(source), b"".join(target)
+            yield len(source), share, functools.partial(_parallel_pairs, *blobs, files)
     check_equal_counts(files, counts)
 
 
@@ -215,41 +202,34 @@ def _parallel_pairs(source: bytes, target: bytes, files: tuple[Path, Path]) -> P
     return TextPairs(pack_lines(source), pack_lines(target), files)
 
 
-def _line_parts(request: SourceRequest, spec: str, size: int) -> Iterator:
+def _parsed_blocks(request: SourceRequest, size: int) -> Iterator[BlockOfRecords]:
     """Yields blocks of a file that has one pair a line."""
     for share, lines in _line_blocks(existing_file(request.file), size):
-        blob = b"".join(lines)
-        yield (
-            len(lines),
-            share,
-            functools.partial(_parsed_pairs, blob, spec, request.directory, request.languages),
-        )
+        yield len(lines), share, functools.partial(_parsed_pairs, b"".join(lines), request)
 
 
-def _parsed_pairs(blob: bytes, spec: str, base: AnyPath, languages: Languages) -> PairSource:
-    kind, request = find_source(spec, base, languages)
-    assert kind.parse is not None
-    return kind.parse(pack_lines(blob), request)
+def _parsed_pairs(blob: bytes, request: SourceRequest) -> PairSource:
+    parse = request.kind.parse
+    assert parse is not None
+    return parse(pack_lines(blob), request)
 
 
-def _range_parts(spec: str, base: AnyPath, languages: Languages, size: int) -> Iterator:
+def _range_blocks(request: SourceRequest, size: int) -> Iterator[BlockOfRecords]:
     """Yields blocks of a source with random access. Each process opens the source itself."""
-    total = len(open_random_access(spec, base, languages))
+    total = len(open_random_access(request))
     for start in range(0, total, size):
-        count = min(size, total - start)
-        read = functools.partial(_range_pairs, spec, base, languages, start, count)
-        yield count, (start + count) / total, read
+        indices = range(start, min(start + size, total))
+        read = functools.partial(_range_pairs, request, indices)
+        yield len(indices), indices.stop / total, read
 
 
-def _range_pairs(
-    spec: str, base: AnyPath, languages: Languages, start: int, count: int
-) -> PairSource:
-    return SelectedPairs(open_random_access(spec, base, languages), range(start, start + count))
+def _range_pairs(request: SourceRequest, indices: range) -> PairSource:
+    return SelectedPairs(open_random_access(request), indices)
 
 
 @functools.lru_cache(maxsize=4)
-def open_random_access(spec: str, base: AnyPath, languages: Languages) -> PairSource:
+def open_random_access(request: SourceRequest) -> PairSource:
     """Returns a source with random access."""
-    kind, request = find_source(spec, base, languages)
-    assert kind.open is not None
-    return kind.open(request)
+    open_source = request.kind.open
+    assert open_source is not None
+    return open_source(request)

@@ -2,24 +2,19 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
-from flaxformer_mt.data.sources.blocks import PairStream, open_random_access, open_stream
-from flaxformer_mt.data.sources.language_tags import TaggedPairs, check_language
-from flaxformer_mt.data.sources.pair import Pair, PairSource
-from flaxformer_mt.data.sources.quarantine import (
-    BadRecord,
-    check_bad_share,
-    count_kinds,
-    screen,
-    write_quarantine,
-)
+from flaxformer_mt.data.sources.blocks import Block, PairStream, open_random_access, open_stream
+from flaxformer_mt.data.sources.language_tags import check_language
+from flaxformer_mt.data.sources.pair import Pair, PairSource, TaggedPairs, exclude_lines, join_pairs
+from flaxformer_mt.data.sources.quarantine import BadRecord, screen
 from flaxformer_mt.data.sources.registry import find_source_kind
-from flaxformer_mt.data.sources.selection import join_pairs
-from flaxformer_mt.storage.paths import AnyPath
+from flaxformer_mt.data.sources.text_files import TextPairs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,13 +99,6 @@ class CorpusConfig:
         file_pairs = zip(self.source, self.target, strict=True)
         return (*(f"{source} | {target}" for source, target in file_pairs), *self.pairs)
 
-    def languages(self, source_language: str, target_language: str) -> list[tuple[str, str]]:
-        """Returns the source and target language of each corpus, by default the given ones."""
-        number = len(self.names)
-        sources = self.source_languages or (source_language,) * number
-        targets = self.target_languages or (target_language,) * number
-        return list(zip(sources, targets, strict=True))
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Corpus:
@@ -122,8 +110,6 @@ class Corpus:
     names: tuple[str, ...]
     languages: tuple[str, ...] = ()
     """The target languages that tags of source texts name, without repetition."""
-    bad: tuple[Sequence[BadRecord], ...] = ()
-    """The bad records of each source, if it is screened."""
 
     def __len__(self) -> int:
         """The number of pairs, without weights."""
@@ -131,14 +117,9 @@ class Corpus:
 
     def choose(self, max_lines: int) -> Iterator[Pair]:
         """Yields the pairs of `choose_pairs`, or all pairs."""
-        chosen = choose_pairs(len(self), max_lines)
-        start = 0
-        for source in self.sources:
-            end = start + len(source)
-            inside = None if chosen is None else numbers_between(chosen, start, end).tolist()
-            for index in range(len(source)) if inside is None else inside:
-                yield source[index]
-            start = end
+        text, chosen = join_pairs(self.sources), choose_pairs(len(self), max_lines)
+        for index in range(len(text)) if chosen is None else chosen.tolist():
+            yield text[index]
 
 
 def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
@@ -151,19 +132,8 @@ def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
     return np.sort(np.random.default_rng(0).choice(total, max_lines, replace=False))
 
 
-def numbers_between(ascending: Int[np.ndarray, "n"], start: int, end: int) -> Int[np.ndarray, "m"]:
-    """Returns the numbers from `start` to below `end`, minus `start`."""
-    first, last = np.searchsorted(ascending, [start, end])
-    return ascending[first:last] - start
-
-
 def open_corpus(
-    config: CorpusConfig,
-    *,
-    directory: str,
-    source_language: str,
-    target_language: str,
-    screened: bool = False,
+    config: CorpusConfig, *, directory: str, source_language: str, target_language: str
 ) -> Corpus:
     """Opens all sources of a configuration. The corpus is empty if it lists none.
 
@@ -173,30 +143,26 @@ def open_corpus(
       source_language: key of the source side in JSONL and TFDS, such as "en", unless the
         configuration names the language of each corpus.
       target_language: key of the target side, likewise.
-      screened: move bad records to `Corpus.bad`. Otherwise, reading one raises BadRecordError, a
-        ValueError.
 
     Raises:
       FileNotFoundError: no such file; the message lists the files in its folder.
       ValueError: a file that is empty, damaged or UTF-16, sides of unequal length, an unknown TFDS
-        name, split or language.
+        name, split or language. Reading a bad record raises BadRecordError, a ValueError.
     """
-    bad: list[Sequence[BadRecord]] = []
     sources: list[PairSource] = []
     for stream in open_streams(config, directory, (source_language, target_language)):
-        parts = [(block.load(), block.name) for block in stream.blocks(sys.maxsize)]  # of each file
-        if screened:
-            found = [screen(*part) for part in parts]
-            bad.append([record for _, records in found for record in records])
-            parts = [(good, "") for good, _ in found]
-        source = join_pairs([part for part, _ in parts])
+        source = join_pairs([block.load() for block in stream.blocks(sys.maxsize)])
         sources.append(TaggedPairs(source, stream.tag) if stream.tag else source)
+    return make_corpus(config, sources)
+
+
+def make_corpus(config: CorpusConfig, sources: Sequence[PairSource]) -> Corpus:
+    """Returns the opened sources of a configuration with their names, weights and languages."""
     return Corpus(
         sources=tuple(sources),
         weights=config.weights or (1.0,) * len(config.names),
         names=config.names,
         languages=tuple(dict.fromkeys(config.target_languages)),
-        bad=tuple(bad),
     )
 
 
@@ -209,26 +175,41 @@ def open_streams(
     """
     open_random_access.cache_clear()  # a folder may have changed
     sources = [*zip(config.source, config.target, strict=True), *config.pairs]
-    tags = config.target_languages or ("",) * len(sources)
-    of = config.languages(*languages)
-    return [
-        open_stream(*one, config.limit, directory=directory)
-        for one in zip(config.names, sources, of, tags, strict=True)
-    ]
+    number = len(sources)
+    from_to = zip(
+        config.source_languages or (languages[0],) * number,
+        config.target_languages or (languages[1],) * number,
+        strict=True,
+    )
+    tags = config.target_languages or ("",) * number
+    corpora = zip(config.names, sources, from_to, tags, strict=True)
+    return [open_stream(*corpus, config.limit, directory=directory) for corpus in corpora]
 
 
-def set_aside(corpus: Corpus, max_bad_share: str, file: AnyPath | None) -> list[BadRecord]:
-    """Returns the bad records of all sources, and writes them to `file`.
+class Screened(NamedTuple):
+    """The records of a block, without bad and excluded ones."""
 
-    Raises ValueError if a source has too many.
+    pairs: PairSource
+    bad: list[BadRecord]
+    excluded: Counter[str]
+    """Number of pairs with a held-out line, by the set."""
+
+
+def screen_block(
+    block: Block, exclude: Mapping[str, Set[str]], *, in_memory: bool = False
+) -> Screened:
+    """Removes bad records and pairs with an excluded source line, and adds the language tag.
+
+    Args:
+      block: the records.
+      exclude: the result of `source_lines` of each held-out set, by its name.
+      in_memory: decode the text of all pairs now, which is faster than one by one.
     """
-    bad = [record for records in corpus.bad for record in records]
-    if file:
-        write_quarantine(bad, file)
-    for source, records, name in zip(corpus.sources, corpus.bad, corpus.names, strict=True):
-        kinds, first = count_kinds(records), str(records[0]) if records else ""
-        check_bad_share(kinds, first, len(source) + len(records), name, max_bad_share, file)
-    return bad
+    records = block.load()
+    decoded = records.read_all() if in_memory and isinstance(records, TextPairs) else None
+    good, bad = screen(decoded or records, block.name)
+    good, excluded = exclude_lines(TaggedPairs(good, block.tag) if block.tag else good, exclude)
+    return Screened(good, [one._replace(line=one.line + block.first) for one in bad], excluded)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -8,8 +8,7 @@ The validation and test text is varied.
 
 from pathlib import Path
 
-from flaxformer_mt.data.sources.pair import PairSource
-from flaxformer_mt.data.sources.selection import SelectedPairs
+from flaxformer_mt.data.sources.pair import PairSource, SelectedPairs
 from flaxformer_mt.data.sources.text_files import read_tsv
 
 _DIRECTORY = Path(__file__).parent / "demo"

@@ -71,9 +71,11 @@ def missing_file(path: AnyPath) -> FileNotFoundError:
 def existing_file(path: AnyPath) -> Path:
     """Returns a local file as `local_file` does. Raises the error of `missing_file`."""
     try:
-        return local_file(path)
-    except FileNotFoundError as error:
+        file = local_file(path)
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise missing_file(path) from error
+    return file
 
 
 @contextlib.contextmanager
@@ -87,17 +89,12 @@ def open_bytes(path: AnyPath) -> Iterator[io.BufferedIOBase]:
         yield file
 
 
-@contextlib.contextmanager
-def open_packed(path: AnyPath) -> Iterator[io.BufferedIOBase]:
+def open_packed(path: AnyPath) -> io.BufferedReader:
     """Opens a file without decompression. Raises as `open_bytes`."""
     try:
-        file = open(existing_file(path), "rb")  # noqa: SIM115 - closed below
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise missing_file(path) from error
+        return open(existing_file(path), "rb")
     except IsADirectoryError as error:
         raise ValueError(f"{path} is a directory; expected a file of sentences.") from error
-    with file:
-        yield file
 
 
 @contextlib.contextmanager

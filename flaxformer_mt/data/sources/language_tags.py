@@ -5,11 +5,8 @@ Multilingual Neural Machine Translation System"). OPUS-MT and Marian have the sa
 every vocabulary, a tag is one token, the first of the text.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterable
-
-from flaxformer_mt.data.sources.pair import Pair, PairSource
 
 _TAG = re.compile(r">>([^\s<>]+)<<")
 
@@ -38,18 +35,3 @@ def check_language(language: str) -> None:
             f"a language is named by a code such as 'fr' or 'zh-CN', without spaces and brackets, "
             f"got {language!r}."
         )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class TaggedPairs:
-    """The pairs of a source, with the tag of the target language before each source text."""
-
-    source: PairSource
-    language: str
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, index: int) -> Pair:
-        pair = self.source[index]
-        return pair._replace(source=f"{tag_of(self.language)} {pair.source}")

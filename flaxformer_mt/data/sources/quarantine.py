@@ -1,5 +1,6 @@
 """Bad records of training text. They are removed and listed, so that a run can continue."""
 
+import dataclasses
 import json
 from array import array
 from collections import Counter
@@ -8,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flaxformer_mt.data.sources.pair import Pair, PairSource
-from flaxformer_mt.data.sources.selection import SelectedPairs
+from flaxformer_mt.data.sources.pair import Pair, PairSource, SelectedPairs
 from flaxformer_mt.storage.paths import AnyPath, make_folder, write_file
 
 _MAX_TEXT = 500  # characters of a bad record to list
@@ -75,34 +75,48 @@ def quarantine_line(record: BadRecord) -> str:
     return line.encode(errors="backslashreplace").decode()  # a file name may not be UTF-8
 
 
-def count_kinds(records: Sequence[BadRecord]) -> Counter[str]:
-    """Returns the number of records of each kind."""
-    return Counter(record.kind for record in records)
+@dataclasses.dataclass(kw_only=True)
+class CorpusScan:
+    """The numbers of records, bad records and good pairs of a corpus."""
 
+    name: str
+    records: int = 0
+    bad: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Bad records by reason."""
+    first_bad: str = ""
+    """The first bad record, with file, line and reason."""
+    block_sizes: list[int] = dataclasses.field(default_factory=list)
+    """The number of pairs in each block that are neither bad nor excluded."""
 
-def check_bad_share(
-    kinds: Counter[str], first: str, total: int, name: str, allowed: str, file: AnyPath | None
-) -> None:
-    """Raises ValueError if more records of a corpus are bad than `allowed`, such as "5%".
+    @property
+    def good(self) -> int:
+        """The number of pairs that are neither bad nor excluded."""
+        return sum(self.block_sizes)
 
-    Args:
-      kinds: numbers of bad records by reason.
-      first: description of the first bad record, with file and line.
-      total: number of all records of the corpus.
-      name: the name of the corpus.
-      allowed: a share for `parse_share`.
-      file: the file that lists the bad records, if there is one.
-    """
-    share = kinds.total() / max(total, 1)
-    if share <= parse_share(allowed):
-        return
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
-    listed = f" All are listed in {file}." if file else ""
-    raise ValueError(
-        f"{kinds.total():,} of {total:,} records of {name} are bad ({share:.2%}; {counts}); "
-        f"data.max_bad_share allows {allowed}. The first one: {first.rstrip('.')}.{listed} "
-        "Correct the text, or raise the share: --data.max-bad-share 100% drops all bad records."
-    )
+    def add(self, num_records: int, num_good: int, bad: Sequence[BadRecord]) -> None:
+        """Adds the counts of a block."""
+        self.records += num_records
+        self.block_sizes.append(num_good)
+        self.bad.update(record.kind for record in bad)
+        if bad and not self.first_bad:
+            self.first_bad = str(bad[0])
+
+    def check(self, max_bad_share: str, quarantine: AnyPath | None) -> None:
+        """Raises ValueError if more records are bad than `max_bad_share`, such as "5%".
+
+        `quarantine` is the file that lists the bad records, if there is one.
+        """
+        share = self.bad.total() / max(self.records, 1)
+        if share <= parse_share(max_bad_share):
+            return
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.bad.most_common())
+        listed = f" All are listed in {quarantine}." if quarantine else ""
+        raise ValueError(
+            f"{self.bad.total():,} of {self.records:,} records of {self.name} are bad "
+            f"({share:.2%}; {counts}); data.max_bad_share allows {max_bad_share}. The first one: "
+            f"{self.first_bad.rstrip('.')}.{listed} Correct the text, or raise the share: "
+            "--data.max-bad-share 100% drops all bad records."
+        )
 
 
 def parse_share(text: str) -> float:

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
 from flaxformer_mt.data.sources.text_files import record_pair
-from flaxformer_mt.storage.paths import AnyPath
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,19 +37,19 @@ class RecordPairs:
             raise BadRecordError(bad) from error
 
 
-def parquet_parts(
+def parquet_blocks(
     path: Path, languages: tuple[str, str], size: int
 ) -> Iterator[tuple[int, float, Callable[[], RecordPairs]]]:
-    """Yields parts of `size` rows of a Parquet file.
+    """Yields blocks of `size` rows of a Parquet file, as `registry.BlockOfRecords`.
 
-    A part is its number of rows, the fraction of the file up to its end, and a function that
-    returns its pairs; the columns are named as the keys of `jsonl_pairs`.
-    Raises FileNotFoundError, or ValueError for an empty or damaged file.
+    The columns are named as the keys of `jsonl_pairs`.
+    Raises ValueError for a folder, or an empty or damaged file.
     """
     import pyarrow
     import pyarrow.parquet
 
-    _check_is_file(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name the files in it: {path}/*.parquet")
     done = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
@@ -67,17 +65,16 @@ def parquet_parts(
         raise ValueError(f"{path} is empty; expected one pair a row.")
 
 
-def _check_is_file(path: AnyPath) -> None:
-    if not path.exists():
-        raise missing_file(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; name the files in it: {path}/*.parquet")
-
-
 def _needed(names: Sequence[str], languages: tuple[str, str]) -> list[int]:
     """Returns the columns with text; all if there are none. (Python may lack a value of others.)"""
     wanted = {*languages, "source", "target", "translation"}
     return [i for i, name in enumerate(names) if name in wanted] or list(range(len(names)))
+
+
+def hugging_face_files(name: str) -> tuple[Path, ...]:
+    """Returns the files of a local folder, as `open_hugging_face` names it; else none."""
+    folder = Path(name.partition("#")[0]).resolve()
+    return tuple(sorted(f for f in folder.rglob("*") if f.is_file())) if folder.is_dir() else ()
 
 
 def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> RecordPairs:

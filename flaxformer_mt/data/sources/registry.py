@@ -10,38 +10,47 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from flaxformer_mt.data.sources.demo_text import open_demo
-from flaxformer_mt.data.sources.files import PACKED, existing_file, matching_files
+from flaxformer_mt.data.sources.files import PACKED, existing_file
 from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.public.mtdata_corpora import mtdata_text
 from flaxformer_mt.data.sources.public.multi30k import multi30k_text
 from flaxformer_mt.data.sources.public.opus import opus_text, zip_text
 from flaxformer_mt.data.sources.public.test_sets import sacrebleu_text
 from flaxformer_mt.data.sources.public.wmt import wmt_text
-from flaxformer_mt.data.sources.records import open_hugging_face, parquet_parts
-from flaxformer_mt.data.sources.text_files import (
-    PackedText,
-    jsonl_pairs,
-    tsv_pairs,
-)
+from flaxformer_mt.data.sources.records import hugging_face_files, open_hugging_face, parquet_blocks
+from flaxformer_mt.data.sources.text_files import PackedText, jsonl_pairs, tsv_pairs
 from flaxformer_mt.data.sources.tfds import TfdsPairs
 from flaxformer_mt.storage.paths import AnyPath, join
+
+Languages = tuple[str, str]
+"""Source and target language."""
+BlockOfRecords = tuple[int, float, Callable[[], PairSource]]
+"""Number of records, fraction of the source up to the end of the block, function that reads it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceRequest:
-    """A specification of a source, and what is needed to open it."""
+    """A specification of a source, and what is needed to open it. Other processes can use it."""
 
-    match: re.Match[str]
-    """The match of the specification with the pattern of its kind."""
+    spec: str
     directory: AnyPath
     """Relative file names start here."""
-    languages: tuple[str, str]
-    """Source and target language."""
+    languages: Languages
+
+    @property
+    def kind(self) -> "SourceKind":
+        """The kind of the source."""
+        return find_source_kind(self.spec)[0]
+
+    @property
+    def match(self) -> re.Match[str]:
+        """The match of the specification with the pattern of its kind."""
+        return find_source_kind(self.spec)[1]
 
     @property
     def file(self) -> AnyPath:
         """The path of the file that the specification names."""
-        return join(self.directory, self.match[0])
+        return join(self.directory, self.spec)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,12 +68,14 @@ class SourceKind:
     """Returns the two local text files of the source, one sentence a line. It may download them."""
     parse: Callable[[PackedText, SourceRequest], PairSource] | None = None
     """Returns the pairs in some lines of the source, which is one file with a pair a line."""
-    blocks: Callable[[Path, tuple[str, str], int], Iterator] | None = None
-    """Yields the blocks of a file in another form; see `blocks.Part`."""
+    blocks: Callable[[Path, Languages, int], Iterator[BlockOfRecords]] | None = None
+    """Yields the blocks of a file in another form. The last argument is the size of a block."""
     open: Callable[[SourceRequest], PairSource] | None = None
     """Opens a source of any other form."""
     is_file: bool = False
     """Whether the specification is a file name or a pattern of file names."""
+    files: Callable[[SourceRequest], tuple[Path, ...]] = lambda request: ()
+    """Returns the files of a source that is not one file, to detect changes."""
 
 
 _PACKED = f"({'|'.join(map(re.escape, PACKED))})?"
@@ -73,7 +84,7 @@ _NAME = r"\w[\w.+-]*"
 
 def _refuse_grammar(request: SourceRequest) -> PairSource:
     raise ValueError(
-        f"{request.match[0]!r} generated text that the package no longer contains. Use "
+        f"{request.spec!r} generated text that the package no longer contains. Use "
         "'demo:train', 'demo:validation' or 'demo:test': the first pairs are the same."
     )
 
@@ -117,9 +128,7 @@ SOURCE_KINDS = (
         sacrebleu_text,
     ),
     _public_kind(
-        rf"opus:({_NAME})/({_NAME})",
-        '"opus:NAME/VERSION", such as "opus:Europarl/v8"',
-        opus_text,
+        rf"opus:({_NAME})/({_NAME})", '"opus:NAME/VERSION", such as "opus:Europarl/v8"', opus_text
     ),
     SourceKind(
         pattern=rf"multi30k:(?P<split>{_NAME})",
@@ -144,13 +153,9 @@ SOURCE_KINDS = (
         open=lambda request: open_hugging_face(
             request.match["name"], request.match["split"], request.languages
         ),
+        files=lambda request: hugging_face_files(request.match["name"]),
     ),
-    SourceKind(
-        pattern=r".*\.parquet",
-        form='"file.parquet"',
-        is_file=True,
-        blocks=parquet_parts,
-    ),
+    SourceKind(pattern=r".*\.parquet", form='"file.parquet"', is_file=True, blocks=parquet_blocks),
     SourceKind(
         pattern=rf".*\.tsv{_PACKED}",
         form='"file.tsv" (also .gz, .xz, .zst)',
@@ -175,17 +180,3 @@ def find_source_kind(spec: str) -> tuple[SourceKind, re.Match[str]]:
             return kind, match
     forms = "; ".join(kind.form for kind in SOURCE_KINDS if kind.form)
     raise ValueError(f"{spec!r} is not a source of sentence pairs; expected one of: {forms}.")
-
-
-def matching_specs(spec: str, directory: AnyPath) -> list[str]:
-    """Expands a pattern of file names; returns any other specification unchanged."""
-    kind, _ = find_source_kind(spec)
-    return matching_files(directory, spec) if kind.is_file else [spec]
-
-
-def find_source(
-    spec: str, directory: AnyPath, languages: tuple[str, str]
-) -> tuple[SourceKind, SourceRequest]:
-    """Returns the kind of a specification, and the request for its functions."""
-    kind, match = find_source_kind(spec)
-    return kind, SourceRequest(match=match, directory=directory, languages=languages)

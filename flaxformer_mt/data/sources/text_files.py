@@ -18,7 +18,6 @@ from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
 from flaxformer_mt.storage.paths import AnyPath
 
 _NEWLINE, _TAB = ord("\n"), ord("\t")
-UTF8_MARK = b"\xef\xbb\xbf"  # byte order mark that Windows editors write
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it starts with
     codecs.BOM_UTF32_BE: "utf-32",
@@ -117,7 +116,7 @@ def read_lines(path: AnyPath, *, may_be_empty: bool = False, check: bool = True)
     `may_be_empty`), UTF-16, invalid UTF-8 (with its line) or a damaged archive.
     """
     with open_bytes(path) as file:
-        blob = file.read().removeprefix(UTF8_MARK)
+        blob = file.read().removeprefix(codecs.BOM_UTF8)
     if not blob and not may_be_empty:
         raise empty_file(path)
     check_not_utf16(blob[:1000], str(path))

@@ -20,6 +20,7 @@ from sentencepiece import SentencePieceProcessor
 from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import load_model
 from flaxformer_mt.data.tokenization.vocabulary import (
+    SPACE,
     Vocabulary,
     until_end,
     without_line_breaks,
@@ -31,7 +32,6 @@ VOCAB, TARGET_VOCAB, SETTINGS = "vocab.json", "target_vocab.json", "tokenizer_co
 _SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
 _FILES = (*MODELS.values(), VOCAB, TARGET_VOCAB, SETTINGS)
 _SPECIAL = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
-_SPACE = "▁"
 
 # `clean_up_tokenization` of transformers removes the spaces of these, in this order.
 _CLEAN_UP = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
@@ -119,7 +119,7 @@ class MarianVocabulary(Vocabulary):
     def detokenize(self, ids: Iterable[SupportsInt]) -> str:
         """Returns the text of `ids` up to the first EOS, without special and unknown tokens."""
         pieces = [self.pieces[token] for token in until_end(ids, self.eos_id, self._silent)]
-        text = self._joiner.decode_pieces(pieces).replace(_SPACE, " ").strip()
+        text = self._joiner.decode_pieces(pieces).replace(SPACE, " ").strip()
         if self._clean_up:
             for spaced in _CLEAN_UP:
                 text = text.replace(spaced, spaced.strip())

@@ -4,24 +4,24 @@ import functools
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Literal, SupportsInt
+from typing import Any, ClassVar, SupportsInt
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.subword_sampling import BpeDropout, PieceTable, UnigramSampler
 from flaxformer_mt.data.tokenization.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
+    SPACE,
     UNK_ID,
     Vocabulary,
     until_end,
     without_line_breaks,
 )
 from flaxformer_mt.data.worker_processes import in_thread
-
-_SPACE = "▁"  # SentencePiece's character for a space inside pieces
 
 
 def load_model(model: bytes) -> SentencePieceProcessor:
@@ -71,20 +71,11 @@ class SentencePieceVocabulary(Vocabulary):
 
     @classmethod
     def learn(
-        cls,
-        lines: Iterable[str],
-        *,
-        max_size: int,
-        model_type: Literal["unigram", "bpe"] = "unigram",
-        byte_fallback: bool = True,
-        character_coverage: float = 1.0,
-        normalization: str = "nmt_nfkc",
-        symbols: Sequence[str] = (),
-        sampling_alpha: float = 0.0,
+        cls, lines: Iterable[str], config: TokenizerConfig, *, symbols: Sequence[str] = ()
     ) -> "SentencePieceVocabulary":
-        """Learns a model from `lines`; `TokenizerConfig` describes the arguments.
+        """Learns a model from `lines`. `symbols` are words to include, such as language tags.
 
-        Raises ValueError if the text is too little, or has too many characters for `max_size`.
+        Raises ValueError if the text is too little, or has too many characters for its size.
         """
         model, failed = io.BytesIO(), list[Exception]()
 
@@ -100,13 +91,13 @@ class SentencePieceVocabulary(Vocabulary):
                 SentencePieceTrainer.train,
                 sentence_iterator=text(),
                 model_writer=model,
-                model_type=model_type,
-                vocab_size=max_size,
+                model_type=config.model_type,
+                vocab_size=config.vocab_size,
                 max_sentence_length=1 << 30,  # else it would omit lines of more than 4192 bytes
                 hard_vocab_limit=False,  # little text gives fewer pieces, not an error
-                byte_fallback=byte_fallback,
-                character_coverage=character_coverage,
-                normalization_rule_name=normalization,
+                byte_fallback=config.byte_fallback,
+                character_coverage=config.character_coverage,
+                normalization_rule_name=config.normalization,
                 user_defined_symbols=list(symbols),
                 pad_id=PAD_ID,
                 unk_id=UNK_ID,
@@ -119,11 +110,11 @@ class SentencePieceVocabulary(Vocabulary):
             if failed:
                 raise failed[0] from None
             if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
+                of_bytes = "the 256 bytes of byte_fallback " if config.byte_fallback else ""
                 raise ValueError(
-                    f"vocab_size={max_size} is too small for this text: its characters, "
-                    f"{'the 256 bytes of byte_fallback ' if byte_fallback else ''}and the special "
-                    f"tokens alone are {match[1]}. Raise vocab_size, or lower character_coverage "
-                    f"(from {character_coverage})."
+                    f"vocab_size={config.vocab_size} is too small for this text: its characters, "
+                    f"{of_bytes}and the special tokens alone are {match[1]}. Raise vocab_size, or "
+                    f"lower character_coverage (from {config.character_coverage})."
                 ) from error
             if "sentences_.empty()" in str(error) or "all_chars_count" in str(error):
                 raise ValueError(
@@ -132,7 +123,7 @@ class SentencePieceVocabulary(Vocabulary):
             raise ValueError(
                 f"SentencePiece cannot learn a vocabulary from this text: {error}"
             ) from error
-        return cls(model.getvalue(), sampling_alpha)
+        return cls(model.getvalue(), config.sampling_alpha)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The caches of the sampler stay in this process.
@@ -197,7 +188,7 @@ class SentencePieceVocabulary(Vocabulary):
         pb2: Any = sentencepiece_model_pb2  # generated at run time: no types
         proto = pb2.ModelProto.FromString(self._model)
         table = _piece_table(proto.pieces, self.unk_id)
-        crossing = any(_SPACE in piece[1:] for piece in table.ids)
+        crossing = any(SPACE in piece[1:] for piece in table.ids)
         if proto.trainer_spec.model_type == pb2.TrainerSpec.UNIGRAM:
             return UnigramSampler(table, self._alpha).sample, crossing
         if proto.trainer_spec.model_type == pb2.TrainerSpec.BPE:
@@ -234,5 +225,5 @@ def _piece_table(pieces: Iterable[Any], unk_id: int) -> PieceTable:
 
 def _words(normalized: str) -> list[str]:
     """Splits "▁a▁word" into "▁a" and "▁word"."""
-    first, *others = normalized.split(_SPACE)
-    return ([first] if first else []) + [_SPACE + word for word in others]
+    first, *others = normalized.split(SPACE)
+    return ([first] if first else []) + [SPACE + word for word in others]

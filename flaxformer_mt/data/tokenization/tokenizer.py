@@ -248,16 +248,8 @@ def _learn_or_read(
         return WordVocabulary.learn(
             lines, max_size=config.vocab_size, min_count=config.min_count, symbols=tags
         )
-    return SentencePieceVocabulary.learn(
-        _lines(corpus, side, max_lines=config.max_lines),
-        max_size=config.vocab_size,
-        model_type=config.model_type,
-        byte_fallback=config.byte_fallback,
-        character_coverage=config.character_coverage,
-        normalization=config.normalization,
-        symbols=tags,
-        sampling_alpha=config.sampling_alpha,
-    )
+    lines = _lines(corpus, side, max_lines=config.max_lines)
+    return SentencePieceVocabulary.learn(lines, config, symbols=tags)
 
 
 def _lines(

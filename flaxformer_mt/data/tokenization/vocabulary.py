@@ -7,6 +7,9 @@ from typing import ClassVar, Protocol, SupportsInt, runtime_checkable
 # The special tokens of every vocabulary learnt here, and the first four rows of word files.
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 
+SPACE = "▁"
+"""SentencePiece's character for a space inside pieces."""
+
 
 @runtime_checkable
 class Vocabulary(Protocol):

@@ -19,9 +19,10 @@ from typing import Any
 
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.config import Config
-from flaxformer_mt.data.pipeline import DataConfig
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.language_tags import languages_in
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MODELS,
     SETTINGS,
@@ -32,7 +33,7 @@ from flaxformer_mt.data.tokenization.marian_vocabulary import (
     read_marian_vocabularies,
 )
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.interop import empty_directory
 from flaxformer_mt.interop.marian import config as architecture

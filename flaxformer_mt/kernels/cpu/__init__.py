@@ -6,7 +6,14 @@ from flaxformer_mt.kernels.cpu.top_k import top_k
 from flaxformer_mt.kernels.hashed_dropout import dropout
 from flaxformer_mt.model.kernels import Kernels, SearchKernels
 
-SEARCH = SearchKernels(top_k, shortest=64, of_many=160, of_few=10, groups_ahead=0)
+SEARCH = SearchKernels(
+    top_k,
+    min_program_length=64,
+    max_hypotheses=160,
+    few_sentences=32,
+    max_hypotheses_of_few=10,
+    groups_ahead=0,
+)
 """An empty batch slot costs as much as a full one. So a few sentences share few slots. With more
 than 160 hypotheses, latency rises and throughput does not (`benchmarks/ablations.md`). Programs
 that run at the same time contend for CPU caches. So no group is dispatched ahead."""

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.batching.mixture import sample_mixture, temperature_weights
-from flaxformer_mt.data.pipeline import DataConfig, build_data
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 
 SIZES = (90_000, 9_000, 1_000)
 

@@ -19,10 +19,11 @@ from flaxformer_mt.data.batching import packing
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.data.batching.packing import best_fit, pack_pairs
 from flaxformer_mt.data.batching.plan import BatchPlan, Epochs, plan_in_order
-from flaxformer_mt.data.pipeline import DataConfig, build_data, choose_shapes
+from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.pipeline import build_data, choose_shapes
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
 

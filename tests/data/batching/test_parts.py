@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.batching.batch import BatchShape
-from flaxformer_mt.data.batching.parts import epoch_size, part_of_epoch, permute
+from flaxformer_mt.data.batching.mixture import epoch_size, part_of_epoch, permute
 from flaxformer_mt.data.batching.plan import Epochs
 from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
 

@@ -18,10 +18,9 @@ from flaxformer_mt.config import Config, save_config
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.prepared import beam, job, preparing, shards
 from flaxformer_mt.data.prepared.beam import BeamWorkers
-from flaxformer_mt.data.prepared.job import Preparation
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.storage.paths import as_path, file_sizes
 
 pytestmark = [
@@ -70,15 +69,8 @@ def run(
 ) -> dict[str, bytes]:
     """Prepares, on Beam if there are options; returns all files."""
     shared = output.with_name(f"{output.name}.beam")
-    how = Preparation(
-        config=config,
-        output=output,
-        shard_size=128,
-        show_progress=False,
-        workers=None if options is None else BeamWorkers(options, shared),
-        after_part=after_part,
-    )
-    prepare_corpus(how)
+    workers = None if options is None else BeamWorkers(options, shared)
+    prepare_corpus(config, output, shard_size=128, workers=workers, after_part=after_part)
     return files_of(output)
 
 

@@ -18,15 +18,14 @@ from tiers import slow_after
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.fingerprints import BATCHES
 from flaxformer_mt.data.prepared import job
-from flaxformer_mt.data.prepared.job import Preparation
 from flaxformer_mt.data.prepared.manifest import Manifest
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
-from flaxformer_mt.data.prepared.work import Screen
+from flaxformer_mt.data.prepared.work import scan_block
 from flaxformer_mt.data.sources.blocks import Block
 from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.pair import SelectedPairs
 from flaxformer_mt.data.sources.records import RecordPairs
-from flaxformer_mt.data.sources.selection import SelectedPairs
-from flaxformer_mt.data.tokenization.tokenizer import TokenizerConfig
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +79,7 @@ def config(directory) -> DataConfig:
 
 
 def prepare(config: DataConfig, output: Path, **options) -> Manifest:
-    options = {"shard_size": 128, "show_progress": False, **options}
-    return prepare_corpus(Preparation(config=config, output=output, **options))
+    return prepare_corpus(config, output, **{"shard_size": 128, **options})
 
 
 VARIANTS = {
@@ -305,6 +303,12 @@ def test_other_settings_are_refused_by_training(config, tmp_path):
         train=CorpusConfig(pairs=("a.tsv",), weights=(2.0,))
     )
     assert "data.train.limit: 0 -> 10" in refusal(train=dataclasses.replace(config.train, limit=10))
+    limited = dataclasses.replace(config, train=dataclasses.replace(config.train, limit=250))
+    prepare(limited, tmp_path / "limited")
+    limited = dataclasses.replace(limited, prepared=str(tmp_path / "limited"))
+    with pytest.raises(ValueError, match="data.train.limit: 250 -> 0"):
+        build(dataclasses.replace(limited, train=config.train), tmp_path / "limited tokenizer")
+    build(dataclasses.replace(limited, train=CorpusConfig()), tmp_path / "limited tokenizer")
     languages = ("de", "de", "fr", "de", "de")
     tagged = dataclasses.replace(config.train, target_languages=languages)
     of_set = dataclasses.replace(config.validation, target_languages=("de",))
@@ -331,7 +335,7 @@ def test_a_bad_row_of_a_later_block_has_its_own_number():
     table = RecordPairs(rows, ("en", "de"), "table")
     read = functools.partial(SelectedPairs, table, range(4, 6))
     block = Block(name="table", tag="", first=4, size=2, share=1.0, read=read)
-    (bad,) = Screen({})(block).bad
+    (bad,) = scan_block(block, exclude={}).bad
     assert bad.line == 6
 
 

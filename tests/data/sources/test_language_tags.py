@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import read_pairs
-from flaxformer_mt.data.pipeline import DataConfig, build_data
+from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig, build_tokenizer
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
 from flaxformer_mt.inspection.capture import capture
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer

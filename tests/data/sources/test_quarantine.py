@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import read_pairs
-from flaxformer_mt.data.pipeline import DataConfig, build_data
+from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.quarantine import parse_share
 from flaxformer_mt.data.tokenization.config import TokenizerConfig

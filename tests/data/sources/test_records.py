@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.sources.corpora import CorpusConfig, open_corpus
-from flaxformer_mt.data.sources.records import parquet_parts
+from flaxformer_mt.data.sources.records import parquet_blocks
 
 PAIRS = [("cat", "Katze"), ("dog and\nbird", "Hund und Vogel"), ("tree", "Baum")]
 
@@ -63,7 +63,7 @@ def test_a_folder_of_parquet_files_is_explained(tmp_path, read_parts):
     write_parquet(tmp_path / "a.parquet" / "part-0.parquet", COLUMNS["by language"])
     with pytest.raises(ValueError, match=r"a\.parquet is a folder; name the files in it"):
         if read_parts:
-            next(parquet_parts(tmp_path / "a.parquet", ("en", "de"), 2))
+            next(parquet_blocks(tmp_path / "a.parquet", ("en", "de"), 2))
         opened("a.parquet", tmp_path)
 
 
@@ -130,5 +130,5 @@ def test_parquet_may_have_other_columns(tmp_path):
     columns = {"en": ["a", "b"], "de": ["x", "y"], "time": times}
     write_parquet(tmp_path / "a.parquet", columns)
     assert read(opened("a.parquet", tmp_path)) == [("a", "x"), ("b", "y")]
-    for _, _, part in parquet_parts(tmp_path / "a.parquet", ("en", "de"), 10):
+    for _, _, part in parquet_blocks(tmp_path / "a.parquet", ("en", "de"), 10):
         assert read(part()) == [("a", "x"), ("b", "y")]

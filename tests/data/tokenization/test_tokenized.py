@@ -6,8 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.sources.selection import JoinedPairs
+from flaxformer_mt.data.sources.pair import JoinedPairs, Pair
 from flaxformer_mt.data.tokenization import tokenized
 from flaxformer_mt.data.tokenization.tokenized import (
     SubwordSampler,

@@ -10,7 +10,8 @@ import pytest
 from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization import tokenizer as tokenizer_module
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, TokenizerConfig, build_tokenizer
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
 
 ENGLISH = "the small cat dog house sees a big green tree under over walking walked talks"
 GERMAN = "die kleine Katze Hund Haus sieht ein großer grüner Baum unter über geht ging redet"

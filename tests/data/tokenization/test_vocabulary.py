@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePieceVocabulary
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 
@@ -90,7 +91,7 @@ def test_an_error_of_the_text_is_not_one_of_the_vocabulary():
         raise OSError("a process that prepares text has ended")
 
     with pytest.raises(OSError, match="^a process that prepares text has ended$"):
-        SentencePieceVocabulary.learn(lines(), max_size=300)
+        SentencePieceVocabulary.learn(lines(), TokenizerConfig(vocab_size=300))
 
 
 def test_an_interruption_does_not_wait_until_the_vocabulary_is_learnt():
@@ -102,7 +103,7 @@ def test_an_interruption_does_not_wait_until_the_vocabulary_is_learnt():
         assert ended.wait(60), "the main thread did not answer"
 
     with pytest.raises(KeyboardInterrupt):
-        SentencePieceVocabulary.learn(lines(), max_size=300)
+        SentencePieceVocabulary.learn(lines(), TokenizerConfig(vocab_size=300))
     ended.set()
 
 
@@ -249,5 +250,6 @@ def test_words_are_learnt_by_frequency_and_then_alphabet():
 def test_long_lines_are_learnt_from():
     """SentencePiece omits lines of more than 4192 bytes by default."""
     long = "ab " * 2000 + "\u732b"
-    made = SentencePieceVocabulary.learn([long, "ab"], max_size=20, byte_fallback=False)
+    config = TokenizerConfig(vocab_size=20, byte_fallback=False)
+    made = SentencePieceVocabulary.learn([long, "ab"], config)
     assert made.unk_id not in made.tokenize("\u732b")

@@ -4,7 +4,6 @@ import fnmatch
 import gzip
 import lzma
 import shutil
-import sys
 import tarfile
 import zipfile
 import zlib
@@ -95,5 +94,5 @@ def _progress(archive: Path, file: IO[bytes]) -> Any:
         "read",
         total=archive.stat().st_size,
         desc=f"Extracting {archive.name}",
-        disable=not sys.stderr.isatty(),
+        disable=None,  # shown on a terminal
     )

@@ -4,20 +4,18 @@
 gigabytes, and some servers are slow.
 """
 
-import contextlib
 import hashlib
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
 import urllib3
 
-from flaxformer_mt.storage.paths import cache_folder, lock_file, naming
+from flaxformer_mt.storage.paths import cache_folder, lock, naming
 
 HOME = "FLAXFORMER_MT_CORPORA"
 CHECKSUMS = "FLAXFORMER_MT_CHECKSUMS"
@@ -66,20 +64,6 @@ def fetch(url: str, checksum: str = "") -> Path:
             _check(path, checksum, url)
             checked.write_text(checksum)
     return path
-
-
-@contextlib.contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Locks `path`: other processes of this machine that call this wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_name(path.name + ".lock"), "a") as file:
-        while True:
-            try:
-                lock_file(file)  # False: the file system has no locks
-                break
-            except BlockingIOError:
-                time.sleep(0.25)
-        yield
 
 
 def _download(url: str, path: Path) -> None:
@@ -148,7 +132,7 @@ def _save(response: requests.Response, partial: Path, *, start: int, total: int 
         unit="B",
         unit_scale=True,
         desc=partial.name.removesuffix(".part"),
-        disable=not sys.stderr.isatty(),
+        disable=None,  # shown on a terminal
     )
     with bar, naming(partial), open(partial, "ab" if start else "wb") as file:
         for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):

@@ -68,7 +68,7 @@ def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
                 stack.enter_context(open(folder / f"{language}.txt", "w", encoding="utf-8"))
                 for language in languages
             ]
-            for record in tqdm(records, unit=" pairs", desc=name, disable=not sys.stderr.isatty()):
+            for record in tqdm(records, unit=" pairs", desc=name, disable=None):
                 for file, column in zip(files, order, strict=True):
                     file.write(one_line(record[column] or "") + "\n")
 

@@ -3,7 +3,6 @@
 import hashlib
 from pathlib import Path
 
-from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.public.archives import extract
 from flaxformer_mt.data.sources.public.text_pair import Side, download_sides, kept_text
 
@@ -22,8 +21,6 @@ def opus_text(name: str, version: str, languages: tuple[str, str]) -> tuple[Path
 
 def zip_text(path: Path, languages: tuple[str, str]) -> tuple[Path, Path]:
     """Returns the text files of a zip file in "moses" format: its members "*.de" and "*.en"."""
-    if not path.exists():
-        raise missing_file(path)
     about = path.stat()
     version = f"{path.resolve()} {about.st_size} {about.st_mtime_ns}".encode()
     name = f"zip/{path.stem}-{hashlib.sha256(version).hexdigest()[:12]}"

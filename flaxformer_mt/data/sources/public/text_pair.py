@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from flaxformer_mt.data.sources.public.archives import extract
-from flaxformer_mt.data.sources.public.downloads import corpora_home, fetch, lock
+from flaxformer_mt.data.sources.public.downloads import corpora_home, fetch
+from flaxformer_mt.storage.paths import lock
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

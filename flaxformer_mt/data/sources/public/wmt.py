@@ -8,12 +8,7 @@ in memory. The pairs here are the same, except that pairs with an empty side are
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.data.sources.public.text_pair import (
-    Side,
-    download_sides,
-    kept_text,
-    near_names,
-)
+from flaxformer_mt.data.sources.public.text_pair import Side, download_sides, kept_text, near_names
 
 
 def wmt_text(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:

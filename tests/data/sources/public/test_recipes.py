@@ -12,7 +12,7 @@ from public_web import STATMT, lines, public_archives, zipped
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.sources.corpora import open_corpus
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.sources.registry import SourceRequest, find_source_kind
+from flaxformer_mt.data.sources.registry import SourceRequest
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 PUBLIC = ("wmt:", "sacrebleu:", "opus:", "multi30k:", "mtdata:", "tfds:")
@@ -76,9 +76,9 @@ def test_the_recipes_read_the_corpora_of_the_paper(web):
 def test_public_text_can_be_read_file_by_file(web):
     """Preparing a corpus streams these files, without all of them in memory."""
     web.serve(public_archives())
-    kind, match = find_source_kind("wmt:gigafren")
-    assert kind.text_files is not None
-    files = kind.text_files(SourceRequest(match=match, directory=Path(), languages=("en", "fr")))
+    request = SourceRequest(spec="wmt:gigafren", directory=Path(), languages=("en", "fr"))
+    assert request.kind.text_files is not None
+    files = request.kind.text_files(request)
     assert [gzip.decompress(file.read_bytes()) for file in files] == [
         lines("giga-fren.release2.fixed", language) for language in ("en", "fr")
     ]
