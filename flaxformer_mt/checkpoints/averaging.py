@@ -122,6 +122,10 @@ def _read_whole(path: AnyPath) -> Params:
     return read_params(path)
 
 
+_TEMPORARY = "averaged.temporary."
+"""The beginning of the names of temporary folders."""
+
+
 def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> None:
     """Writes the average: first to a temporary folder, so that a failure keeps the old one."""
     beside = str(target.parent) if isinstance(target, Path) else None
@@ -129,7 +133,7 @@ def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> None:
         _remove_remains(target.parent)
     try:
         with (
-            tempfile.TemporaryDirectory(dir=beside, prefix="averaged.") as folder,
+            tempfile.TemporaryDirectory(dir=beside, prefix=_TEMPORARY) as folder,
             open(Path(folder, LOCK_FILE), "wb") as lock,
         ):
             lock_file(lock)
@@ -145,7 +149,7 @@ def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> None:
 
 def _remove_remains(workdir: Path) -> None:
     """Removes the temporary folders of killed processes. A running one has locked its folder."""
-    for folder in workdir.glob("averaged.*/"):
+    for folder in workdir.glob(f"{_TEMPORARY}*/"):
         with open(folder / LOCK_FILE, "ab") as lock, contextlib.suppress(BlockingIOError):
             if lock_file(lock):
                 remove_tree(folder)

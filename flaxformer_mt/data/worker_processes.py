@@ -126,6 +126,8 @@ def _start_pool(num_processes: int) -> ProcessPoolExecutor:
 
 def _start() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent reports the interruption
+    if hasattr(signal, "SIGHUP"):  # of a closed terminal: the parent saves the run
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     end_with_parent()
 
 

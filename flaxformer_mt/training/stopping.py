@@ -140,9 +140,9 @@ def should_stop(stopped: StopRequest, step: int, *, synchronize: bool) -> bool:
 
     A signal reaches the processes at different times. If one stopped alone, the others would wait
     forever for its part of the next gradient. After SIGTERM (a preemption, which leaves little
-    time) JAX's preemption service makes all stop within a second. After SIGINT the processes ask
-    each other, which waits for the device. So they do it only if `synchronize`, which is the same
-    in every process.
+    time) JAX's preemption service makes all stop within a second. After SIGINT and SIGHUP the
+    processes ask each other, which waits for the device. So they do it only if `synchronize`, which
+    is the same in every process.
 
     Every process calls this function after each update; `step` is their number. A signal of another
     process is recorded in `stopped`.

@@ -82,7 +82,7 @@ class DecodingConfig:
     copy_unknown: bool = True
     """Copy source words that the model does not know into the translation, unless it has them
     already, before the word that attends to them most. Not with a prefix or constraints. A model
-    whose training text has the word "□" reads it instead of them, and copies replace it."""
+    whose list of known words has "□" reads it instead of them, and copies replace it."""
 
     min_target_length: int = 0
     """Least number of target tokens of a sentence, EOS included. A second one is min_target_ratio *
@@ -164,9 +164,8 @@ def changed_config(
     return dataclasses.replace(config, **given)
 
 
-SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "num_samples": 32, "utility": "chrf"}
+SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
 """The options that only sampling uses, with their defaults."""
-_ONLY_MBR = ("num_samples", "utility")
 _BOUNDS: dict[str, tuple[float, float, str]] = {
     "length_penalty": (0, 10, "0 compares plain log-probabilities, 0.6 to 1 is usual"),
     "num_hypotheses": (1, math.inf, ""),
@@ -233,7 +232,7 @@ def _check_combinations(config: DecodingConfig) -> None:
             f"{config.strategy!r}: set coverage_penalty to 0"
         )
     for name, default in SAMPLING.items():
-        users = ("mbr",) if name in _ONLY_MBR else ("sample", "sample_distinct", "mbr")
+        users = ("sample", "sample_distinct", "mbr")
         if config.strategy not in users and getattr(config, name) != default:
             raise ValueError(
                 f"{name} would change nothing: strategy is {config.strategy!r}; choose strategy "

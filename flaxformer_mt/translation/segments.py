@@ -130,12 +130,12 @@ def segment_lines(
                     side="source",
                     quiet=quiet,
                 )
+                num_unread = len(tokens) - len(inputs)
                 unknown = find_unknown_words(piece.text, inputs, tokenizer, tag=piece.tag)
                 if unknown and mask_unknown and line not in whole_lines:
                     inputs, unknown = mask_unknown_words(
                         piece.text, inputs, unknown, tokenizer, tag=piece.tag
                     )
-                num_unread = len(tokens) - len(inputs)
                 requests.append(Request(line, inputs, num_unread, gap=piece.gap, unknown=unknown))
     return requests
 

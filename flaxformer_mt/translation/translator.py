@@ -273,8 +273,8 @@ class Translator:
 
         A target is text, or tokens with EOS at the end (as in `Hypothesis.tokens`). A text has
         several tokenizations, and only the tokens of a hypothesis have exactly the score that the
-        search reported. Longer texts than the limits are truncated, with a warning. (For a line
-        that it splits, `translate` reports the sum of the scores of its segments.)
+        search reported, if the source has no unknown words. Longer texts than the limits are
+        truncated, with a warning. (For a line that it splits, `translate` reports the sum.)
         The other arguments are as in `translate`. The score depends on `length_penalty`,
         `length_normalization`, `forced_end` and `renormalize`; `flag_faults` looks for faults.
         A pair of two blank sides has score 0 and no tokens, as in `translate`. If one side is

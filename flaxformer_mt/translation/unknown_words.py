@@ -28,11 +28,12 @@ _NO_SPACE_BEFORE = regex.compile(r"$|[\s\p{Pe}\p{Pf}\p{Po}]")
 
 
 class UnknownWord(NamedTuple):
-    """A word of a source, and its tokens there."""
+    """A word of a source, its tokens (from start to end) and its first character there."""
 
     text: str
     start: int
     end: int
+    first_character: int = 0
 
 
 def find_unknown_words(
@@ -67,10 +68,10 @@ def find_unknown_words(
         is_new = known is not None and (form not in known or form == UNKNOWN_WORD)
         if is_new or not unseen.isdisjoint(inputs[first:last].tolist()):
             if found and not regex.search(r"[\s\p{Cc}]", text[stop:start]):
-                found[-1] = UnknownWord(text[begin:end], found[-1].start, last)
+                found[-1] = UnknownWord(text[begin:end], found[-1].start, last, begin)
             else:
                 begin = start
-                found.append(UnknownWord(text[start:end], first, last))
+                found.append(UnknownWord(text[start:end], first, last, start))
             stop = end
     return tuple(found)
 
@@ -93,9 +94,8 @@ def mask_unknown_words(
     tokenize = tokenizer.source.tokenize
     masked, found, stop = tag, list[UnknownWord](), 0
     for word in words:
-        start = text.index(word.text, stop)
-        between = text[stop:start]
-        stop = start + len(word.text)
+        between = text[stop : word.first_character]
+        stop = word.first_character + len(word.text)
         if found and not between.strip():
             found[-1] = found[-1]._replace(text=found[-1].text + between + word.text)
             continue

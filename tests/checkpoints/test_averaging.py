@@ -146,13 +146,13 @@ def test_a_second_average_replaces_the_first(tmp_path):
 
 def test_the_remains_of_a_killed_average_are_removed(tmp_path):
     write_run(tmp_path, constant(1.0))
-    for name in ("averaged.killed", "averaged.running"):
+    for name in ("averaged.temporary.1", "averaged.temporary.2", "averaged.backup"):
         (tmp_path / name / "averaged").mkdir(parents=True)
-    with open(tmp_path / "averaged.running" / "owner.lock", "w") as lock:
+    with open(tmp_path / "averaged.temporary.2" / "owner.lock", "w") as lock:
         assert lock_file(lock)
         average_checkpoints(tmp_path, last=1)
     there = sorted(path.name for path in tmp_path.glob("averaged*"))
-    assert there == ["averaged", "averaged.running"]
+    assert there == ["averaged", "averaged.backup", "averaged.temporary.2"]
 
 
 def test_a_failed_write_leaves_the_old_average(tmp_path, monkeypatch):

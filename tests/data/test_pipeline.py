@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +22,7 @@ from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization import tokenized
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.data.worker_processes import Workers
 
 
 def write(directory: Path, name: str, lines: list[str]) -> None:
@@ -258,6 +261,17 @@ def test_worker_processes_sample_the_same(config, build, monkeypatch):
     assert not multiprocessing.active_children()
 
 
+def test_worker_processes_outlive_a_closed_terminal():
+    """It sends SIGHUP to all processes; the parent saves the run first."""
+    with Workers(1, here=False) as workers:
+        assert list(workers.map(abs, [-1, -2])) == [1, 2]
+        (process,) = multiprocessing.active_children()
+        assert process.pid
+        os.kill(process.pid, signal.SIGHUP)
+        time.sleep(0.2)
+        assert list(workers.map(abs, [-3, -4])) == [3, 4]
+
+
 def test_sampling_ends_soon_after_the_stream_is_closed(config, build, monkeypatch):
     config = dataclasses.replace(
         config, tokenizer=dataclasses.replace(config.tokenizer, sampling_alpha=0.2)
@@ -287,6 +301,7 @@ from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.pipeline import build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.data.worker_processes import Workers
 
 tokenizer = TokenizerConfig(vocab_size=400, sampling_alpha=0.2)
 train = CorpusConfig(pairs=("demo:train:4000",))

@@ -183,6 +183,8 @@ def test_unknown_words_are_masked(with_unknown_word):
     assert text == "the □, □ cats □!"
     assert words == [("zebra", "□"), ("17", "□"), ("see Xerxes", "□")]
     assert masked("the □ walks", with_unknown_word) == ("the □ walks", [("□", "□")])
+    text, words = masked("the walks or walk ra", with_unknown_word)  # "or", "ra": not in words
+    assert (text, words) == ("the walks □ walk □", [("or", "□"), ("ra", "□")])
     text, words = masked("zebra walks", with_unknown_word, tag="small ")
     assert (text, words) == ("small □ walks", [("zebra", "□")])
 
@@ -193,7 +195,7 @@ def test_what_is_not_masked(tokenizer, with_unknown_word):
     assert masked("the zebra walks", tokenizer) == ("the zebra walks", words)
     text = "the zebra walks"
     inputs = np.asarray(with_unknown_word.source.tokenize(text)[:3], np.int32)  # truncated
-    found = [UnknownWord("zebra", 1, 3)]
+    found = [UnknownWord("zebra", 1, 3, 4)]
     result = mask_unknown_words(text, inputs, found, with_unknown_word)
     assert result == (inputs, tuple(found)) and len(inputs) == 3
 
@@ -280,6 +282,8 @@ def test_the_model_reads_the_unknown_word(monkeypatch, translator):
     assert one.unknown == ("zz", "7") and "zz" in one.text and "7" in one.text
     plain = translator.translate("a dog zz.", copy_unknown=False)
     assert trained.translate("a dog zz.", copy_unknown=False) == plain
+    flagged = trained.translate("a dog zzzz.", flag_faults=True)
+    assert all("not read" not in flag.reason for one in flagged for flag in one.flags or ())
 
 
 def test_a_translation_with_a_prefix_or_constraints_has_no_copies(translator):
