@@ -357,7 +357,7 @@ def test_another_training_state_is_refused_by_field(short):
     changes = {"optimizer": "lion", "ema_decay": 0.9, "weight_decay": 0.1}
     with pytest.raises(
         ValueError,
-        match=r"(?s)'adam' -> 'lion'.*ema_decay: 0\.0 -> 0\.9.*weight_decay: 0\.0 -> 0\.1",
+        match=r"(?s)'adam' -> 'lion'.*weight_decay: 0\.0 -> 0\.1.*ema_decay: 0\.0 -> 0\.9",
     ):
         train(changed(SHORT, training=changes), str(short), quiet=True)
 
