@@ -231,8 +231,8 @@ def _check_combinations(config: DecodingConfig) -> None:
             f"coverage_penalty ranks the hypotheses of a beam search, but strategy is "
             f"{config.strategy!r}: set coverage_penalty to 0"
         )
+    users = ("sample", "sample_distinct", "mbr")
     for name, default in SAMPLING.items():
-        users = ("sample", "sample_distinct", "mbr")
         if config.strategy not in users and getattr(config, name) != default:
             raise ValueError(
                 f"{name} would change nothing: strategy is {config.strategy!r}; choose strategy "

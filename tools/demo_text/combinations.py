@@ -26,6 +26,7 @@ from tools.demo_text.everyday_words import (
     TRY,
     WEATHER,
 )
+from tools.demo_text.free_sentences import is_about_us, let_us, with_infinitive
 from tools.demo_text.lexicon import (
     BE,
     DATIVE,
@@ -53,7 +54,7 @@ from tools.demo_text.phrases import (
     Phrase,
     noun_phrase,
 )
-from tools.demo_text.plain import WILL, given_to
+from tools.demo_text.plain import given_to
 from tools.demo_text.plain_clauses import OWNERS, PRONOUNS, TRANSPORT, draw_adjective, draw_phrase
 from tools.demo_text.sentences import Sentence
 
@@ -87,17 +88,13 @@ def side_by_side(dice: Dice) -> Sentence:
     """She cooks and he cleans. The girl is reading, the boy is sleeping. / Sie kocht und ..."""
     first = short_clause(dice) if dice.chance(60) else clause_of(dice)
     second = short_clause(dice) if dice.chance(70) else clause_of(dice)
-    links = (("and", "und"), ("and", "und"), (", but", ", aber"), (",", ","), (",", ","))
-    ours, theirs = dice.choose(links)
-    return _linked(first.statement(), ours, theirs, second.statement())
-
-
-def _linked(first: Sentence, ours: str, theirs: str, second: Sentence) -> Sentence:
-    """Both sentences with the words between them, which may begin with a comma."""
-    return tuple(  # type: ignore[return-value]
-        f"{one}{link if link.startswith(',') else f' {link}'} {other}"
-        for one, link, other in zip(first, (ours, theirs), second, strict=True)
+    links = ((" and", " und"), (" and", " und"), (", but", ", aber"), (",", ","), (",", ","))
+    (ours, theirs), (one, eins), (other, zwei) = (
+        dice.choose(links),
+        first.statement(),
+        second.statement(),
     )
+    return f"{one}{ours} {other}", f"{eins}{theirs} {zwei}"
 
 
 def more_of_it(dice: Dice) -> Sentence:
@@ -159,14 +156,8 @@ def _asked(dice: Dice) -> Sentence:
 
 def _order(dice: Dice) -> Sentence:
     clause = doing(dice, YOU, negated=dice.chance(15), verbs=DELIBERATE)._replace(tense="habit")
-    if dice.chance(12) and not clause.negated:
-        us = clause._replace(subject=WE, tense="modal", modal=WILL)
-        ours, theirs = english.infinitive(clause), german.statement(us)
-        if clause.object is None or clause.object.english not in ("it", "we", "you", "I"):
-            return (
-                f"let us{ours.removeprefix('to')}",
-                f"lass uns{theirs.removeprefix('wir werden')}",
-            )
+    if dice.chance(12) and not clause.negated and not is_about_us(clause):
+        return let_us(clause)
     if dice.chance(12):
         thing = draw_phrase(dice, dice.choose(nouns_of(f"{PORTABLE} animal child")), (THE, *OWNERS))
         return f"be careful with {thing.english}", f"sei vorsichtig mit {thing.german[DATIVE]}"
@@ -280,12 +271,7 @@ def hoping(dice: Dice) -> Sentence:
         )
     main = Clause(subject, dice.choose((HOPE, TRY)), dice.choose(("habit", "past")))
     inner = doing(dice, subject, negated=False, verbs=DELIBERATE)
-    words = german.infinitive(inner).removeprefix("um").strip()
-    comma = "," if words.count(" ") > 1 else ""
-    return (
-        phrases.join_words(english.statement(main), english.infinitive(inner)),
-        phrases.join_words(german.statement(main) + comma, words),
-    )
+    return with_infinitive((english.statement(main), german.statement(main)), inner)
 
 
 def when_you(dice: Dice) -> Sentence:

@@ -189,9 +189,8 @@ def subject_of(dice: Dice, kinds: str = LIVING) -> Phrase:
     return _one(dice, kinds)
 
 
-def placed(dice: Dice, phrase: Phrase) -> Phrase:
+def placed(phrase: Phrase, spot: Adverbial) -> Phrase:
     """The phrase with a place: "the lamp in the bedroom"."""
-    spot = draw_spot(dice)
     nominative, accusative, dative = (f"{form} {spot.german}" for form in phrase.german)
     words = f"{phrase.english} {spot.english}"
     return phrase._replace(english=words, german=(nominative, accusative, dative))
@@ -208,7 +207,8 @@ def _one(dice: Dice, kinds: str) -> Phrase:
         return owned(dice, noun)
     determiners = (THE, THE, THE, THE, THE, A, THIS, *OWNERS, *QUANTITIES[:2], BARE)
     if dice.chance(5):
-        return placed(dice, draw_phrase(dice, noun, (THE,)))
+        phrase = draw_phrase(dice, noun, (THE,))
+        return placed(phrase, draw_spot(dice))
     return draw_phrase(dice, noun, determiners)
 
 
@@ -278,7 +278,7 @@ def _thing_being(dice: Dice) -> Clause:
         determiner = dice.choose((THE, THE, THE, THIS, *OWNERS))
         thing = noun_phrase(determiner, None, noun, plural)
         if dice.chance(12):
-            thing = placed(dice, thing)
+            thing = placed(thing, draw_spot(dice))
     return Clause(thing, BE, "", predicate=quality(dice, noun))
 
 

@@ -98,6 +98,7 @@ FUN = Noun("substance", "fun", "", "m", "Spaß", "")
 LUCK = Noun("substance", "luck", "", "n", "Glück", "")
 HELP = Noun("substance", "help", "", "f", "Hilfe", "")
 ANY = Determiner(("any", "any"), "", UNDECLINED, STRONG_ADJECTIVE)
+BIRTHDAY = Noun("event", "birthday", "birthdays", "m", "Geburtstag", "Geburtstage")
 NAME = Noun("event", "name", "names", "m", "Name", "Namen", weak="Namen")
 MANY = tuple(
     Determiner((ours, None), theirs, UNDECLINED, STRONG_ADJECTIVE)

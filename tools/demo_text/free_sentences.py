@@ -28,6 +28,7 @@ from tools.demo_text.everyday_clauses import (
 )
 from tools.demo_text.everyday_words import (
     ANY,
+    BIRTHDAY,
     CAREFUL,
     COULD,
     DELIBERATE,
@@ -58,7 +59,6 @@ from tools.demo_text.lexicon import (
     REPORTS,
     WANT,
     Adverbial,
-    Noun,
 )
 from tools.demo_text.phrases import (
     HE,
@@ -230,13 +230,19 @@ def trying(dice: Dice) -> Sentence:
     subject = subject_of(dice)
     main = in_tense(dice, Clause(subject, TRY, "", negated=dice.chance(10))).replace(time=None)
     inner = doing(dice, subject, negated=False, verbs=DELIBERATE)
-    words = german.infinitive(inner).removeprefix("um").strip()
-    comma = "," if words.count(" ") > 1 else ""
     mark = "?" if dice.chance(15) else ""
     ours, theirs = (text.rstrip("?") for text in (main.question() if mark else main.statement()))
+    ours, theirs = with_infinitive((ours, theirs), inner)
+    return ours + mark, theirs + mark
+
+
+def with_infinitive(main: Sentence, inner: Clause) -> Sentence:
+    """Paul tries + Paul sleeps: Paul tries to sleep. / Paul versucht zu schlafen."""
+    words = german.infinitive(inner).removeprefix("um").strip()
+    comma = "," if words.count(" ") > 1 else ""
     return (
-        phrases.join_words(ours, english.infinitive(inner)) + mark,
-        phrases.join_words(theirs + comma, words) + mark,
+        phrases.join_words(main[0], english.infinitive(inner)),
+        phrases.join_words(main[1] + comma, words),
     )
 
 
@@ -312,11 +318,10 @@ def fine(dice: Dice) -> Sentence:
 
 def birthday(dice: Dice) -> Sentence:
     """My birthday is on Friday. / Mein Geburtstag ist am Freitag."""
-    noun = Noun("event", "birthday", "birthdays", "m", "Geburtstag", "Geburtstage")
     subject = (
-        noun_phrase(dice.choose(OWNERS), None, noun, False)
+        noun_phrase(dice.choose(OWNERS), None, BIRTHDAY, False)
         if dice.chance(60)
-        else owned(dice, noun)
+        else owned(dice, BIRTHDAY)
     )
     tense = dice.choose(("now", "now", "past"))
     if dice.chance(30):
@@ -416,6 +421,18 @@ def two(dice: Dice) -> Sentence:
     )
 
 
+def is_about_us(clause: Clause) -> bool:
+    """Whether the object is a pronoun that does not go with "let us"."""
+    return clause.object is not None and clause.object.english in ("it", "we", "you", "I")
+
+
+def let_us(clause: Clause) -> Sentence:
+    """Let us go home. / Lass uns nach Hause gehen."""
+    us = clause._replace(subject=WE, tense="modal", modal=WILL)
+    theirs = german.statement(us).removeprefix("wir werden")
+    return f"let us{english.infinitive(clause).removeprefix('to')}", f"lass uns{theirs}"
+
+
 def command(dice: Dice) -> Sentence:
     """Be careful! Do not run away! Let's go home! / Sei vorsichtig! ..."""
     clause = doing(dice, YOU, negated=dice.chance(20), verbs=DELIBERATE)
@@ -425,12 +442,8 @@ def command(dice: Dice) -> Sentence:
             YOU, BE, "", negated=clause.negated, predicate=Adverbial(word.english, word.german)
         )
     clause = clause._replace(tense="habit")
-    if not clause.negated and dice.chance(12):
-        words = english.infinitive(clause._replace(negated=False)).removeprefix("to")
-        us = clause._replace(subject=phrases.WE, negated=False, tense="modal", modal=WILL)
-        theirs = german.statement(us).removeprefix("wir werden")
-        if clause.object is None or clause.object.english not in ("it", "we", "you", "I"):
-            return f"let us{words}", f"lass uns{theirs}"
+    if not clause.negated and dice.chance(12) and not is_about_us(clause):
+        return let_us(clause)
     ours, theirs = english.imperative(given_to(dice, clause)), german.imperative(clause)
     if dice.chance(20):
         ours, theirs = dice.choose(

@@ -27,11 +27,13 @@ from tools.demo_text.everyday_clauses import (
     doing,
     in_tense,
     owned,
+    placed,
     quality,
     spot_of,
     subject_of,
 )
 from tools.demo_text.everyday_words import (
+    BIRTHDAY,
     BRING,
     COULD,
     DAYS,
@@ -118,7 +120,6 @@ PERSONAL = (
     *(PICK, PICK, MISS, UNDERSTAND, UNDERSTAND, LIKE, ASK, KNOW, *LOVE),
     *verbs_of("see", "call", "help", "visit", "invite", "meet", "thank", "find", "forget", "need"),
 )
-BIRTHDAY = Noun("event", "birthday", "birthdays", "m", "Geburtstag", "Geburtstage")
 NEVER = next(often for often in FREQUENCIES if often.english == "never")
 QUIET = Adjective("quiet", "ruhig", "")
 TIDY = Verb("tidy tidied tidying", "auf|räumen räumt aufgeräumt")
@@ -201,7 +202,7 @@ def looking(dice: Dice) -> Sentence:
     """Your shirt looks good. My camera does not work. / Dein Hemd sieht gut aus. ..."""
     negated = dice.chance(20)
     if dice.chance(50):
-        noun = dice.choose(nouns_of("device device vehicle"))
+        noun = dice.choose(nouns_of("device vehicle"))
         subject = draw_phrase(dice, noun, (THE, THE, *OWNERS))
         clause = Clause(subject, FUNCTION, "", negated=negated or dice.chance(30))
         both = in_tense(dice, clause)
@@ -275,11 +276,7 @@ def with_somebody(dice: Dice) -> Sentence:
             dice, dice.choose(nouns_of("animal thing container")), (THE, A, BARE, *OWNERS)
         )
     )
-    if (
-        both.english.company is not None
-        or both.english.verb is BE
-        or not both.english.subject.human
-    ):
+    if both.english.company is not None or not both.english.subject.human:
         return both.statement()
     both = both.replace(company=phrases.company(someone))
     return both.statement()
@@ -428,10 +425,7 @@ def behind_the_house(dice: Dice) -> Sentence:
     noun = dice.choose(nouns_of(f"{LIVING} {PORTABLE} {PLACES} vehicle room"))
     head = draw_phrase(dice, noun, (THE, THE, THE, *OWNERS))
     spot = dice.choose((draw_situation(dice), spot_of(dice)))
-    nominative, accusative, dative = (f"{form} {spot.german}" for form in head.german)
-    thing = head._replace(
-        english=f"{head.english} {spot.english}", german=(nominative, accusative, dative)
-    )
+    thing = placed(head, spot)
     if dice.chance(50):
         clause = Clause(thing, BE, "", negated=dice.chance(12), predicate=quality(dice, noun))
     elif noun.kind in LIVING.split():
