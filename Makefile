@@ -32,7 +32,7 @@ PYTEST := $(IN_VENV) pytest -n 2 --dist worksteal
 test: .venv/installed-test
 	$(IN_VENV) ruff check .
 	$(IN_VENV) ruff format --check .
-	$(IN_VENV) pyright
+	$(IN_VENV) pyrefly check
 	$(COMPILE_QUICKLY) $(PYTEST) -m "not slow"
 
 test-all: .venv/installed-test-all

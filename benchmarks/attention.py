@@ -76,7 +76,7 @@ def seconds(kind: Attend, length: int) -> float:
     jax.block_until_ready(program(*heads, segments))
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start, result = time.perf_counter(), None
         for _ in range(CALLS):
             result = program(*heads, segments)
         jax.block_until_ready(result)

@@ -63,7 +63,7 @@ def in_jax(n: int, numbers: int) -> Work:
 
 def in_torch(n: int, numbers: int, device: str) -> Work:
     """Returns the same in PyTorch."""
-    import torch  # pyright: ignore[reportMissingImports]
+    import torch
 
     torch.set_num_threads(num_cpus())
     place = "cuda" if device == "gpu" else "cpu"

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.config import Scheme, TransformerConfig
 from single_stack import SingleStack, init
 from small_runs import Params, Rows, fit, make_rows, random_batches, show
 
@@ -76,7 +76,7 @@ def most_frequent_tags(sentences: Sequence[Tagged]) -> dict[str, str]:
     return {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
 
 
-def train(sentences: Sequence[Tagged], *, positions: str, num_steps: int) -> "Tagger":
+def train(sentences: Sequence[Tagged], *, positions: Scheme, num_steps: int) -> "Tagger":
     """Returns an encoder that was trained on the sentences."""
     sizes = TransformerConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2)
     config = dataclasses.replace(sizes, positions=positions)

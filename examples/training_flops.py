@@ -48,9 +48,11 @@ def count(config: Config) -> Cost:
     """Returns the training cost of a config, for a batch of its mean shape."""
     data = config.data
     most = data.tokens_per_batch // 8  # a batch has at least 8 rows
-    lengths = (min(most, x) for x in (data.max_source_length, data.max_target_length))
-    names = "max_source_length", "max_target_length"
-    data = dataclasses.replace(data, **dict(zip(names, lengths, strict=True)))
+    data = dataclasses.replace(
+        data,
+        max_source_length=min(most, data.max_source_length),
+        max_target_length=min(most, data.max_target_length),
+    )
     batches = assume_batches(dataclasses.replace(config, data=data))
     rows = sum(batch.share * batch.shape.rows for batch in batches)
     source, target = (

@@ -90,7 +90,7 @@ def linearise(tree: Tree) -> list[str]:
     """Returns the tree as tokens without parts of speech: (S (NP the dog ) (VP sleeps ) )."""
     if tree.is_tag:
         return [str(tree.children[0])]
-    inner = [token for child in tree.children for token in linearise(child)]  # pyright: ignore
+    inner = [token for child in tree.children for token in linearise(child)]  # pyrefly: ignore
     return [f"({tree.label}", *inner, CLOSE]
 
 

@@ -23,7 +23,7 @@ from flaxformer_mt.model.attention import (
     masked_softmax,
     weighted_sum,
 )
-from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.config import Scheme, TransformerConfig
 from flaxformer_mt.model.encoder_decoder import EncoderLayer
 from flaxformer_mt.model.kernels import Kernels
 from flaxformer_mt.model.layers import FeedForward, parameter, residual
@@ -160,7 +160,7 @@ class VariantLayer(EncoderLayer):
 class Variant:
     """How a variant differs from the paper's attention."""
 
-    positions: str = "sinusoidal"
+    positions: Scheme = "sinusoidal"
     attention: type[MultiHeadAttention] = MultiHeadAttention
     scheme: type[RelativeScheme] = RelativeScheme
     kernels: Kernels = dataclasses.field(default_factory=Kernels)

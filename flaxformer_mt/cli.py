@@ -22,7 +22,7 @@ import textwrap
 import typing
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import tyro
 
@@ -167,7 +167,7 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
             raise ValueError(f'{flag} "" names no file: is a variable of the shell unset?')
     make_defaults = getattr(kind, "defaults", None)
     defaults = make_defaults(lambda flag: option_values(words, flag)) if make_defaults else {}
-    parsed = tyro.cli(
+    return tyro.cli(
         _with_defaults(kind, defaults),
         args=words,
         prog=prog,
@@ -175,7 +175,6 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
         config=(tyro.conf.FlagConversionOff,),
         registry=FLAG_TYPES,
     )
-    return cast(T, parsed)
 
 
 def _expand_home(word: str) -> str:
@@ -188,7 +187,7 @@ def _with_defaults(kind: type[T], values: dict[str, Any]) -> type[T]:
     """Returns a subclass of `kind` whose fields have other default values."""
     types = typing.get_type_hints(kind)
     fields = [(name, types[name], dataclasses.field(default=new)) for name, new in values.items()]
-    return dataclasses.make_dataclass(  # pyright: ignore[reportReturnType]
+    return dataclasses.make_dataclass(
         kind.__name__, fields, bases=(kind,), frozen=True, kw_only=True
     )
 

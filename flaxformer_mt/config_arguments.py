@@ -83,12 +83,12 @@ def _without_replaced_text(
     replaces the demo's text in every other set. Weights and languages of a set stay if the number
     of its corpora does.
     """
-    sets: dict[str, CorpusConfig] = {}
+    sets: dict[str, Any] = {}
     dropped = []
     for split, lists in given.items():
         corpus: CorpusConfig = getattr(data, split)
         if lists.keys() & set(_TEXT):
-            text = {name: lists.get(name, ()) for name in _TEXT}
+            text: dict[str, Any] = {name: lists.get(name, ()) for name in _TEXT}
             if len(text["source"]) + len(text["pairs"]) != len(corpus.names):
                 text |= {"weights": ()} | {name: lists.get(name, ()) for name in _LANGUAGES}
             sets[split] = dataclasses.replace(corpus, **text)

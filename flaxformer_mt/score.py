@@ -5,7 +5,7 @@ import functools
 import itertools
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flaxformer_mt.cli import (
     WITHOUT_EFFECT,
@@ -95,7 +95,7 @@ def _format(source: str, target: str, found: "PairScore", arguments: ScoreArgume
     """Returns the output line of a pair."""
     if not arguments.json:
         return f"{found.score:.6f}"
-    values = {
+    values: dict[str, Any] = {
         "source": source,
         "target": target,
         "score": found.score,

@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import nbformat
@@ -45,7 +46,7 @@ def main() -> int:
     only = parser.parse_args().only
     found = False
     for name in [only] if only else NOTEBOOKS:
-        stored = nbformat.read(NOTEBOOKS[name], as_version=4)
+        stored: Any = nbformat.read(NOTEBOOKS[name], as_version=4)
         print(f"{name}: running", flush=True)
         with tempfile.TemporaryDirectory() as directory:
             new = execute(name, Path(directory))
@@ -67,7 +68,7 @@ def execute(
       changes: texts of the code to replace, with their replacements.
       timeout: seconds for one cell.
     """
-    notebook = nbformat.read(NOTEBOOKS[name], as_version=4)
+    notebook: Any = nbformat.read(NOTEBOOKS[name], as_version=4)
     metadata = dict(notebook.metadata)
     for cell in notebook.cells:
         for old, new in (changes or {}).items():

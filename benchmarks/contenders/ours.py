@@ -30,7 +30,7 @@ from flaxformer_mt.runtime.sharding import (
 )
 from flaxformer_mt.training.adapting import TRAIN_ALL
 from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.state import abstract_state, init_state
+from flaxformer_mt.training.state import TrainState, abstract_state, init_state
 from flaxformer_mt.training.step import Metrics, make_train_step
 from flaxformer_mt.translation.requests import Request
 from flaxformer_mt.translation.translator import Translator
@@ -61,7 +61,7 @@ def load(workdir: str, dtype: str) -> LoadedModel:
     """Returns a model that computes in this precision, on the devices that our commands use."""
     configure_cpu_devices(MeshConfig())
     loaded = load_model(workdir)
-    config = dataclasses.replace(loaded.config.model, dtype=dtype)
+    config = dataclasses.replace(loaded.config.model, dtype=cast(Dtype, dtype))
     return loaded._replace(model=loaded.model.clone(config=config))
 
 
@@ -96,7 +96,7 @@ class Training:
         like = abstract_state(make_state, model, TRAIN_ALL, mesh)
         places = jax.tree.map(lambda x: x.sharding, like)
         start = jax.jit(lambda params: make_state(params=params), out_shardings=places)
-        self._state = start(jax.device_get(loaded.params))
+        self._state: TrainState = start(jax.device_get(loaded.params))
         self.batches = read(batches)
         one_of_each = {shape_of(batch): batch for batch in self.batches}
         self._placement = BatchPlacement(mesh, process_rows(mesh), tuple(one_of_each))

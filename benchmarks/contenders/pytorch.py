@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch  # pyright: ignore[reportMissingImports]
-import torch.nn.functional as F  # pyright: ignore[reportMissingImports]
-from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from benchmarks.child import Answer
 from benchmarks.contenders.given import read, search_rules
@@ -81,9 +81,10 @@ def sinusoids(length: int, width: int) -> Tensor:
 
 def marian(directory: str) -> Any:
     """Returns the export of our model."""
-    import transformers  # pyright: ignore[reportMissingImports]
+    import transformers
+    from transformers.utils import logging
 
-    transformers.utils.logging.disable_progress_bar()
+    logging.disable_progress_bar()
     return transformers.MarianMTModel.from_pretrained(
         directory, attn_implementation="sdpa", dtype=torch.float32
     )

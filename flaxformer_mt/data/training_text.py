@@ -74,7 +74,9 @@ def read_text(
             "data.train lists no text; give text files as data.train.source and data.train.target, "
             "or other sources as data.train.pairs."
         )
-    exclude = {split: source_lines(held_out[split]) for split in config.exclude}
+    exclude: dict[str, frozenset[str]] = {
+        split: source_lines(held_out[split]) for split in config.exclude
+    }
     sources, bad, dropped = _screen(streams, exclude, config.max_bad_share, quarantine)
     corpus = make_corpus(config.train, sources)
     tokenizer = build_tokenizer(

@@ -99,7 +99,7 @@ class CorpusScores:
         self.num_lines += len(hypotheses)
         for name, metric in self._metrics.items():
             # As `corpus_score` does, which takes all lines at once.
-            count = metric._extract_corpus_statistics  # pyright: ignore[reportPrivateUsage]
+            count = metric._extract_corpus_statistics
             rows = count(list(hypotheses), [list(references)])
             earlier = [self._counts[name]] if name in self._counts else []
             self._counts[name] = [sum(column) for column in zip(*earlier, *rows, strict=True)]
@@ -109,7 +109,7 @@ class CorpusScores:
         bleu_score, chrf_score = (
             MetricScore(
                 name,
-                metric._aggregate_and_compute([self._counts[name]]).score,
+                metric._aggregate_and_compute([self._counts[name]]).score,  # pyrefly: ignore
                 str(metric.get_signature()),
             )
             for name, metric in self._metrics.items()

@@ -49,7 +49,7 @@ def batch_like(shape: BatchShape) -> Batch:
     """Returns the shapes and types of a batch, without its contents."""
     source = jax.ShapeDtypeStruct((shape.rows, shape.source_length), jnp.int32)
     target = jax.ShapeDtypeStruct((shape.rows, shape.target_length), jnp.int32)
-    return Batch(*[source, target] * 3)  # pyright: ignore[reportArgumentType] (shapes, not arrays)
+    return Batch(*[source, target] * 3)  # pyrefly: ignore (shapes, not arrays)
 
 
 def jaxpr_flops(jaxpr: Jaxpr | ClosedJaxpr) -> int:

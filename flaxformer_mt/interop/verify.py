@@ -150,7 +150,10 @@ def compare(
     texts = {"workdir": [one.text for one in ours], "export": [one.text for one in theirs]}
     against = texts["workdir"] if references is None else references
     # Without effective order, a text of lines with fewer than four words has a BLEU of 0.
-    words = {"tokenize": default_tokenize(language, text=against), "effective_order": True}
+    words: dict[str, Any] = {
+        "tokenize": default_tokenize(language, text=against),
+        "effective_order": True,
+    }
     found: dict[str, Any] = {
         "identical": len(gaps) / len(ours),
         "largest_score_difference": max(gaps, default=None),

@@ -139,7 +139,7 @@ def exit_process(status: int) -> NoReturn:
     if status <= 128:
         sys.exit(status)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second ctrl-C ends the process at once
-    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tensorboardX import summary
 from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyrefly: ignore
 from tqdm import tqdm
 
 from flaxformer_mt.storage.mirror import Mirror

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -69,7 +70,12 @@ class Validation:
         With the usual settings it has the programs of `Translator.load`, which can then use them.
         """
         # One translation, not sampled: BLEU decides which checkpoints are the best.
-        options = {"strategy": "beam", "num_hypotheses": 1, "flag_faults": False, **SAMPLING}
+        options: dict[str, Any] = {
+            "strategy": "beam",
+            "num_hypotheses": 1,
+            "flag_faults": False,
+            **SAMPLING,
+        }
         decoding = dataclasses.replace(self.config.decoding, **options)
         whole = jax.tree.map(lambda x: x.addressable_data(0), copier(self.placement.mesh)(params))
         return Translator(

@@ -65,7 +65,7 @@ def describe(
         if copies and config.strategy != "sample":
             hypotheses = distinct(hypotheses)  # copies can make texts equal
         unknown = tuple(word.text for word in request.unknown)
-        details = {} if with_details else {"details": None}
+        details: dict[str, Any] = {} if with_details else {"details": None}
         described.append([one._replace(unknown=unknown, **details) for one in hypotheses])
     return described
 

@@ -235,7 +235,7 @@ def split_sentences(line: str, language: str) -> list[str]:
     code = re.split("[-_]", language.lower())[0]
     plain = re.sub(r"\s", " ", line)  # sentencex 1.0.32 panics at a no-break space before a mark
     try:
-        segment: Any = sentencex.segment  # pyright: ignore[reportAttributeAccessIssue]
+        segment: Any = sentencex.segment  # pyrefly: ignore
         pieces = segment(_TWO_LETTERS.get(code, code), plain)
     except BaseException as error:  # a panic of Rust is no Exception
         if type(error).__name__ != "PanicException":

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+from tensorboardX.proto.event_pb2 import Event
 
 from flaxformer_mt.training.reporting import Reporter, Sample, truncate_metrics
 

@@ -475,7 +475,7 @@ def test_score_takes_text_too(translator):
 
 
 def num_programs() -> int:
-    return search_batch._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    return search_batch._cache_size()
 
 
 def test_no_program_is_compiled_twice(translator):

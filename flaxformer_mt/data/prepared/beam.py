@@ -70,7 +70,7 @@ class BeamWorkers(Workers):
     def _run(
         self, folder: AnyPath, readers: Sequence[Callable[[], Iterable[Any]]], work: Callable
     ) -> None:
-        import apache_beam as beam  # pyright: ignore[reportMissingImports]
+        import apache_beam as beam
 
         try:
             with beam.Pipeline(options=self._options) as pipeline:
@@ -99,7 +99,7 @@ class BeamWorkers(Workers):
 def parse_options(options: str) -> Any:
     """Returns Beam's object of options. Raises ValueError if Beam is not installed."""
     try:
-        from apache_beam.options import (  # pyright: ignore[reportMissingImports]
+        from apache_beam.options import (
             pipeline_options,
         )
     except ImportError as error:

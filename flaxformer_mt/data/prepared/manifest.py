@@ -97,7 +97,7 @@ class Manifest:
             values.pop("lengths", None)  # of earlier caches
             if values["format"] != _FORMAT:
                 raise ValueError(f"it has format {values['format']}, this version reads {_FORMAT}")
-            corpora = [CorpusEntry(**{**one, "shards": tuple(one["shards"])}) for one in
+            corpora = [CorpusEntry(**(one | {"shards": tuple(one["shards"])})) for one in
                        values["corpora"]]  # fmt: skip
             languages = tuple(values["languages"])
             sides = {name: _side_of(side) for name, side in values["sides"].items()}
@@ -110,10 +110,10 @@ class Manifest:
             ) from error
 
 
-def _side_of(values: Mapping[str, Any]) -> Side:
+def _side_of(values: dict[str, Any]) -> Side:
     """Returns a `Side` from its JSON values."""
     words = tuple((word, count) for word, count in values["most_frequent_unknown"])
-    return Side(**{**values, "most_frequent_unknown": words})
+    return Side(**(values | {"most_frequent_unknown": words}))
 
 
 def settings_of(config: DataConfig, held_out: Mapping[str, Sequence[Pair]]) -> dict[str, Any]:
@@ -177,13 +177,13 @@ def files_of(config: DataConfig, streams: Sequence[PairStream]) -> list[Path]:
 
 
 def check_scans(
-    saved: Iterable[Mapping[str, Any]], max_bad_share: str, quarantine: Path
+    saved: Iterable[dict[str, Any]], max_bad_share: str, quarantine: Path
 ) -> list[CorpusScan]:
     """Returns the counts of inputs.json. Raises ValueError if a corpus has too many bad records.
 
     An earlier start may have allowed a larger share.
     """
-    scans = [CorpusScan(**{**values, "bad": Counter(values["bad"])}) for values in saved]
+    scans = [CorpusScan(**(values | {"bad": Counter(values["bad"])})) for values in saved]
     for scan in scans:
         scan.check(max_bad_share, quarantine)
     return scans
@@ -200,7 +200,9 @@ def fingerprint_file(path: Path) -> dict[str, Any]:
 def file_states(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
     """Returns the size and the time of the last change of each file; None = it is gone."""
     found = {file: file.stat() if file.exists() else None for file in files}
-    return {file: stat and (stat.st_size, stat.st_mtime_ns) for file, stat in found.items()}
+    return {
+        file: (stat.st_size, stat.st_mtime_ns) if stat else None for file, stat in found.items()
+    }
 
 
 def state_changes(before: Mapping[Path, Any]) -> list[str]:

@@ -50,7 +50,7 @@ from flaxformer_mt.data.prepared.shards import (
 from flaxformer_mt.data.prepared.work import Encoded, encode
 from flaxformer_mt.data.report import MAX_PAIRS_NAMED, make_side
 from flaxformer_mt.data.sources.blocks import Block, PairStream
-from flaxformer_mt.data.sources.pair import source_lines
+from flaxformer_mt.data.sources.pair import Pair, source_lines
 from flaxformer_mt.data.sources.quarantine import CorpusScan
 from flaxformer_mt.data.tokenization.tokenized import count_lengths
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
@@ -87,7 +87,9 @@ def prepare_corpus(
             "data.train lists no text to prepare; give text files as data.train.source and "
             "data.train.target, or other sources as data.train.pairs."
         )
-    held_out = {split: read_pairs(config, getattr(config, split)) for split in config.exclude}
+    held_out: dict[str, Sequence[Pair]] = {
+        split: read_pairs(config, getattr(config, split)) for split in config.exclude
+    }
     settings = settings_of(config, held_out)
     found = read_json(output / INPUTS)
     if found:

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -70,10 +70,10 @@ class ShardCounts:
             self.unknown_words[side] += other.unknown_words[side]
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "ShardCounts":
+    def from_json(cls, values: dict[str, Any]) -> "ShardCounts":
         """Returns counts from the JSON of their `vars`."""
         words = [Counter(words) for words in values["unknown_words"]]
-        return cls(**{**values, "dropped": Counter(values["dropped"]), "unknown_words": words})
+        return cls(**(values | {"dropped": Counter(values["dropped"]), "unknown_words": words}))
 
 
 class ShardWriter:

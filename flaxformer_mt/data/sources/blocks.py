@@ -174,7 +174,7 @@ def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
     with open_packed(path) as packed, unpacked(packed, path) as file:
         num_bytes = max(os.fstat(packed.fileno()).st_size, 1)
         # Iteration over Python's gzip and lzma files is slow.
-        lines = iter(io.BufferedReader(file, 1 << 20))  # pyright: ignore[reportArgumentType]
+        lines = iter(io.BufferedReader(file, 1 << 20))
         block = list(itertools.islice(lines, size))
         if block:
             block[0] = block[0].removeprefix(BOM_UTF8)

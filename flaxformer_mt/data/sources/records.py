@@ -92,7 +92,7 @@ def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> Reco
             f"hf:{name}:{split} needs the package datasets: pip install 'flaxformer-mt[hf]' (in a "
             "checkout: pip install -e '.[hf]')."
         )
-    import datasets  # pyright: ignore[reportMissingImports]
+    import datasets
 
     path, _, configuration = name.partition("#")
     try:

@@ -78,4 +78,4 @@ def _extract_without_tensorflow() -> None:
 
         file_system = SimpleNamespace(gfile=SimpleNamespace(GFile=open))
         strings = SimpleNamespace(as_text=str)
-        extractor.tf = SimpleNamespace(io=file_system, compat=strings)
+        extractor.tf = SimpleNamespace(io=file_system, compat=strings)  # pyrefly: ignore

@@ -68,7 +68,7 @@ def parse(kind: type[T], values: Json) -> T:
 
     Raises ValueError for a value of the wrong type.
     """
-    names = {field.name for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
+    names = {field.name for field in dataclasses.fields(kind)}  # pyrefly: ignore
     return from_dict(kind, {n: v for n, v in values.items() if n in names and v is not None})
 
 

@@ -43,7 +43,7 @@ def test_files_and_other_sources_in_their_order(folder):
         weights=(1.0, 0.5, 2.0),
     )
     corpus = opened(config, folder)
-    assert [list(source) for source in corpus.sources] == [  # pyright: ignore[reportArgumentType]
+    assert [list(source) for source in corpus.sources] == [
         [Pair("one", "eins"), Pair("two", "zwei"), Pair("three", "drei")],
         [Pair("cat", "Katze"), Pair("dog", "Hund")],
         [Pair("tree", "Baum")],

@@ -83,7 +83,7 @@ def test_learning_twice_gives_the_same(corpus, tmp_path, model_type):
 def test_max_lines_takes_pairs_from_everywhere(corpus):
     chosen = list(tokenizer_module._lines(corpus, "both", max_lines=30))
     assert len(chosen) == 60
-    lines = [pair for source in corpus.sources for pair in source]  # pyright: ignore[reportGeneralTypeIssues]
+    lines = [pair for source in corpus.sources for pair in source]
     places = [lines.index(Pair(*pair)) for pair in zip(chosen[::2], chosen[1::2], strict=True)]
     assert places == sorted(set(places))
     assert places[0] < 100 and places[-1] >= 200
@@ -97,7 +97,7 @@ def test_saved_and_loaded_it_is_the_same(corpus, tmp_path, config):
     loaded = Tokenizer.load(tmp_path / "b")
     assert loaded.fingerprint == tokenizer.fingerprint
     assert loaded.shared == tokenizer.shared
-    for source in (*corpus.sources[1], Pair("猫 xyz", "猫")):  # pyright: ignore[reportGeneralTypeIssues]
+    for source in (*corpus.sources[1], Pair("猫 xyz", "猫")):
         assert loaded.source.tokenize(source.source) == tokenizer.source.tokenize(source.source)
         assert loaded.target.tokenize(source.target) == tokenizer.target.tokenize(source.target)
 

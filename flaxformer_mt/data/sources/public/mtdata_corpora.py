@@ -42,9 +42,9 @@ def mtdata_text(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
 
 def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
     """Writes the text of both languages to files in `folder`. Imports `mtdata`."""
-    from mtdata.cache import Cache  # pyright: ignore[reportMissingImports]
-    from mtdata.iso.bcp47 import bcp47  # pyright: ignore[reportMissingImports]
-    from mtdata.parser import Parser  # pyright: ignore[reportMissingImports]
+    from mtdata.cache import Cache
+    from mtdata.iso.bcp47 import bcp47
+    from mtdata.parser import Parser
 
     class FetchingCache(Cache):
         """Downloads files with `fetch`."""
@@ -70,12 +70,12 @@ def write_text(name: str, languages: tuple[str, str], folder: Path) -> None:
             ]
             for record in tqdm(records, unit=" pairs", desc=name, disable=None):
                 for file, column in zip(files, order, strict=True):
-                    file.write(one_line(record[column] or "") + "\n")
+                    file.write(one_line(record[column] or "") + "\n")  # pyrefly: ignore
 
 
 def _find(name: str, codes: Sequence[str]) -> Any:
     """Returns the corpus of this name. Raises ValueError for a name that is not in the index."""
-    from mtdata.index import INDEX  # pyright: ignore[reportMissingImports]
+    from mtdata.index import INDEX
 
     entries = {str(did): entry for did, entry in INDEX.entries.items() if len(did.langs) == 2}
     if name in entries:
