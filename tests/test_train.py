@@ -25,6 +25,14 @@ from flaxformer_mt.training.state import Progress
 
 
 @pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A run for the tests that are not slow."""
+    workdir = tmp_path_factory.mktemp("finished")
+    train(WITHOUT_DROPOUT, str(workdir), quiet=True)
+    return workdir
+
+
+@pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> Path:
     workdir = tmp_path_factory.mktemp("uninterrupted")
     train(CONFIG, str(workdir), quiet=True)
@@ -116,8 +124,8 @@ def test_it_translates_in_the_given_precision(uninterrupted):
     np.testing.assert_allclose(found["bfloat16"], found["float32"], rtol=0.05)
 
 
-def test_metrics_are_written_at_every_step(uninterrupted):
-    lines = metric_lines(uninterrupted)
+def test_metrics_are_written_at_every_step(finished):
+    lines = metric_lines(finished)
     assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, 13))
     validations = [line for line in lines if line["kind"] == "validation"]
     assert [line["step"] for line in validations] == [6, 12]
@@ -125,44 +133,39 @@ def test_metrics_are_written_at_every_step(uninterrupted):
     assert validations[0].keys() >= {"loss", "perplexity", "bleu", "samples"}
 
 
-def test_a_workdir_of_another_model_is_refused(uninterrupted, capsys):
+def test_a_workdir_of_another_model_is_refused(finished, capsys):
     other = ["--model.d-model", "32"]
-    arguments = ["--config", str(uninterrupted / "config.py"), "--workdir", str(uninterrupted)]
-    text = f"from flaxformer_mt.config import from_json\nconfig = from_json({to_json(CONFIG)!r})\n"
-    (uninterrupted / "config.py").write_text(text, encoding="utf-8")
+    arguments = ["--config", str(finished / "config.json"), "--workdir", str(finished)]
     assert main([*arguments, *other]) == 2
     assert "model.d_model" in capsys.readouterr().err
 
 
-def test_a_refused_run_leaves_the_workdir_as_it_was(uninterrupted, capsys):
-    before = (uninterrupted / "config.json").read_bytes()
-    (uninterrupted / "config.py").write_text(
-        f"from flaxformer_mt.config import from_json\nconfig = from_json({to_json(CONFIG)!r})\n"
-    )
-    arguments = ["--config", str(uninterrupted / "config.py"), "--workdir", str(uninterrupted)]
+def test_a_refused_run_leaves_the_workdir_as_it_was(finished, capsys):
+    before = (finished / "config.json").read_bytes()
+    arguments = ["--config", str(finished / "config.json"), "--workdir", str(finished)]
     assert main([*arguments, "--data.tokenizer.vocab-size", "500"]) == 2
     assert main([*arguments, "--data.train.pairs", "missing.tsv"]) == 2
     assert "missing.tsv" in capsys.readouterr().err
-    assert (uninterrupted / "config.json").read_bytes() == before
+    assert (finished / "config.json").read_bytes() == before
 
 
-def test_a_second_run_in_a_workdir_is_refused(uninterrupted):
-    before = (uninterrupted / "metrics.jsonl").read_bytes()
-    with own_workdir(uninterrupted):
-        for config in (CONFIG, dataclasses.replace(CONFIG, seed=1)):
+def test_a_second_run_in_a_workdir_is_refused(finished):
+    before = (finished / "metrics.jsonl").read_bytes()
+    with own_workdir(finished):
+        for config in (WITHOUT_DROPOUT, dataclasses.replace(WITHOUT_DROPOUT, seed=1)):
             with pytest.raises(OSError, match=f"another run uses .*: process {os.getpid()} on"):
-                train(config, str(uninterrupted), quiet=True)
-    assert (uninterrupted / "metrics.jsonl").read_bytes() == before
+                train(config, str(finished), quiet=True)
+    assert (finished / "metrics.jsonl").read_bytes() == before
 
 
 def test_the_workdir_is_that_of_a_shipped_config_or_must_be_given(
-    uninterrupted, tmp_path, monkeypatch, capsys
+    finished, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
     for config, workdir in (("demo", "runs/demo"), ("configs/own_text.py", "runs/own_text")):
         assert parse_arguments(TrainArguments, ["--config", config], prog="").workdir == workdir
     assert parse_arguments(TrainArguments, [], prog="").workdir == "runs/demo"
-    assert main(["--config", str(uninterrupted / "config.json")]) == 2
+    assert main(["--config", str(finished / "config.json")]) == 2
     assert "needs --workdir" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 

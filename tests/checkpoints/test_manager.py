@@ -379,20 +379,26 @@ def word_tokenizer(*words: str) -> Tokenizer:
 TOKENIZER = word_tokenizer("a", "dog", "runs")  # V = 7, including the special tokens
 
 
-@pytest.fixture
-def trained(tmp_path):
-    """A workdir with checkpoints 1 (best), 2 and 3 of the tiny model; all parameters = step."""
-    save_config(CONFIG, str(tmp_path))
-    TOKENIZER.save(tmp_path / "tokenizer")
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("trained")
+    save_config(CONFIG, str(workdir))
+    TOKENIZER.save(workdir / "tokenizer")
     model = Transformer(TINY, 7, 7, 2)
     shapes = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
-    checkpoints = open_checkpoints(tmp_path)
+    checkpoints = open_checkpoints(workdir)
     for step, bleu in ((1, 20.0), (2, 10.0), (3, 15.0)):
         filled = jax.tree.map(lambda x, step=step: jnp.full(x.shape, step, x.dtype), shapes)
         state = dataclasses.replace(make_state(step), params=filled)
         save(checkpoints, step, state, tokenizer=TOKENIZER.fingerprint, bleu=bleu)
     checkpoints.close()
-    return tmp_path
+    return workdir
+
+
+@pytest.fixture
+def trained(trained_once, tmp_path):
+    """A workdir with checkpoints 1 (best), 2 and 3 of the tiny model; all parameters = step."""
+    return shutil.copytree(trained_once, tmp_path, dirs_exist_ok=True)
 
 
 def step_of(loaded) -> float:

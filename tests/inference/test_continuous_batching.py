@@ -73,8 +73,10 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("slots", slow_after(1, [4, 15, 1, 8, 16]))
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("beam_size", [BEAMS, None])
+@pytest.mark.parametrize(
+    "beam_size, options",
+    slow_after(2, [(BEAMS, "rules"), (None, "rules"), (BEAMS, "plain"), (None, "plain")]),
+)
 def test_a_queue_changes_nothing(tables, beam_size, options, slots):
     wanted = found_in_slots(tables, OPTIONS[options], beam_size, 0)
     found = found_in_slots(tables, OPTIONS[options], beam_size, slots)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import slow_after
 
 from flaxformer_mt.kernels.cpu.pages import Pages, page_lengths
 from flaxformer_mt.model.attention import KeysValues
@@ -32,8 +33,20 @@ def filled(rng, slots, beams, dtype=jnp.float32):
     return stores
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-@pytest.mark.parametrize("slots, beams", [(40, 1), (23, 1), (150, 3)])
+@pytest.mark.parametrize(
+    "slots, beams, dtype",
+    slow_after(
+        3,
+        [
+            (40, 1, jnp.float32),
+            (150, 3, jnp.float32),
+            (23, 1, jnp.bfloat16),
+            (40, 1, jnp.bfloat16),
+            (150, 3, jnp.bfloat16),
+            (23, 1, jnp.float32),
+        ],
+    ),
+)
 def test_pages_equal_the_reference(slots, beams, dtype, rng):
     pages, reference = filled(rng, slots, beams, dtype)
     assert len(pages.keys) == len(page_lengths(slots, 16 if beams == 1 else 64)) > 1

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from tiers import slow_after
 
 from flaxformer_mt.data.tokenization.known_words import UNKNOWN_WORD
 from tools.demo_text.combinations import COMBINATIONS
@@ -77,7 +78,7 @@ TRANSLATIONS = {  # a random draw contains some of them
 }
 
 
-@pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__)
+@pytest.mark.parametrize("draw", slow_after(3, DRAWS), ids=lambda draw: draw.__name__)
 def test_sentences_are_translated_as_by_hand(draw) -> None:
     expected = TRANSLATIONS.get(draw.__name__, {})
     found: dict[str, str] = {}

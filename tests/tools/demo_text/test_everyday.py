@@ -46,6 +46,7 @@ def drawn() -> list[tuple[str, str]]:
     return [draw_everyday(Dice(f"everyday {index}", blocks=4)) for index in range(30_000)]
 
 
+@pytest.mark.slow
 def test_sentences_are_translated_as_by_hand(drawn) -> None:
     found = dict(drawn)
     common = TRANSLATIONS.keys() & found.keys()
@@ -55,6 +56,7 @@ def test_sentences_are_translated_as_by_hand(drawn) -> None:
     }
 
 
+@pytest.mark.slow
 def test_sentences_are_whole_and_short(drawn) -> None:
     for pair in drawn:
         for text in pair:
@@ -64,6 +66,7 @@ def test_sentences_are_whole_and_short(drawn) -> None:
         assert pair[0][-1] == pair[1][-1], pair
 
 
+@pytest.mark.slow
 def test_an_english_sentence_has_one_german_one(drawn) -> None:
     german: dict[str, str] = {}
     for ours, theirs in drawn:

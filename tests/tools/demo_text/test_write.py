@@ -71,12 +71,14 @@ def test_words_of_a_sentence_are_the_same_however_it_is_typed() -> None:
     assert words_of("Yesterday, Anna was not old.") == words_of("yesterday anna wasn't old")
 
 
+@pytest.mark.slow
 def test_a_pair_is_a_function_of_seed_split_and_index(sample) -> None:
     for index in (19_000, 3, 17):
         assert make_pair("train", index, seed=7) == sample[index]
     assert [make_pair("train", index, seed=8) for index in range(100)] != sample[:100]
 
 
+@pytest.mark.slow
 def test_the_hash_seed_of_python_changes_nothing(sample) -> None:
     assert generate(500, hash_seed="12345") == sample[:500]
 
@@ -93,12 +95,14 @@ def test_splits_are_disjoint_by_construction() -> None:
     assert not english["test"] & english["validation"]
 
 
+@pytest.mark.slow
 def test_an_english_sentence_has_one_german_one(sample) -> None:
     translations = {}
     for source, target in sample:
         assert translations.setdefault(source, target) == target
 
 
+@pytest.mark.slow
 def test_sentences_are_whole(sample) -> None:
     for source, target in sample:
         for text in (source, target):
@@ -128,10 +132,12 @@ def test_there_are_more_than_a_million_pairs() -> None:
     assert len(subjects) * len(objects) > 1_000_000
 
 
+@pytest.mark.slow
 def test_repetitions_are_rare(sample) -> None:
     assert len({source for source, _ in sample}) > 0.9 * SAMPLE
 
 
+@pytest.mark.slow
 def test_lengths_are_moderate(sample) -> None:
     words = [len(source.split()) for source, _ in sample]
     assert 7 <= sum(words) / len(words) <= 12
