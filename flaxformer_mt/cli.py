@@ -158,9 +158,14 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
     """Returns `args` (None: the process's) as the dataclass `kind`; see `command` for its defaults.
 
     Exits with code 2 and the nearest right flag if they do not fit, and with 0 after --help.
-    Raises ValueError for a flag with an old name, or an empty file name.
+    Raises ValueError for a flag with an old name, an empty file name, and a word before all flags.
     """
     words = list(map(_expand_home, sys.argv[1:] if args is None else args))
+    if words and not words[0].startswith("-"):
+        raise ValueError(
+            f"{words[0]!r} comes before all flags, but every value follows the name of its flag, "
+            "as in `--workdir runs/demo`; --help lists the flags"
+        )
     refuse_old_flags(words)
     for flag in ("--config", "--workdir", "--input", "--output"):
         if "" in (option_values(words, flag) or ()):

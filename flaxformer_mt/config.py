@@ -90,7 +90,9 @@ def load_variants(path: str, name: str) -> dict[str, Config]:
     found = _run_file(file).get(name)
     entries = found.items() if isinstance(found, dict) else ()
     if not entries or not all(isinstance(config, Config) for _, config in entries):
-        raise ValueError(f"{file} must define `{name}`, a dict of name to Config")
+        raise ValueError(
+            f"{file} must define `{name}`, a dict of name to Config, as configs/table_3.py does"
+        )
     return {str(key): _checked(config, f"{file}, {name}[{key!r}]") for key, config in entries}
 
 

@@ -282,6 +282,13 @@ class TestMain:
         assert cli.main([*words.split(), ""]) == 2
         assert f'{words.split()[1]} "" names no file' in capsys.readouterr().err
 
+    @pytest.mark.parametrize("words", ["translate in.txt --workdir w", "train demo", "convert a"])
+    def test_a_value_without_a_flag_is_refused(
+        self, words: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(words.split()) == 2
+        assert f"'{words.split()[1]}' comes before all flags" in capsys.readouterr().err
+
     def test_commands_start_without_jax(self) -> None:
         commands = "from flaxformer_mt import average, cli, evaluate, score, translate"
         check = f"import sys; {commands}; sys.exit('jax' in sys.modules)"
