@@ -66,7 +66,14 @@ def describe(
             hypotheses = distinct(hypotheses)  # copies can make texts equal
         unknown = tuple(word.text for word in request.unknown)
         details: dict[str, Any] = {} if with_details else {"details": None}
-        described.append([one._replace(unknown=unknown, **details) for one in hypotheses])
+        described.append(
+            [
+                one._replace(
+                    text=request.before + one.text + request.after, unknown=unknown, **details
+                )
+                for one in hypotheses
+            ]
+        )
     return described
 
 

@@ -51,6 +51,10 @@ class Request(NamedTuple):
     """The white space between it and the segment before it in the line."""
     unknown: tuple[UnknownWord, ...] = ()
     """Source words that the model does not know."""
+    before: str = ""
+    """Punctuation marks at the beginning that the model does not know: also before the target."""
+    after: str = ""
+    """The same at the end."""
 
     @property
     def num_required(self) -> int:

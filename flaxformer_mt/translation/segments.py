@@ -18,7 +18,13 @@ from flaxformer_mt.data.sources.language_tags import split_tag, tag_of
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.translation.requests import Request
-from flaxformer_mt.translation.unknown_words import find_unknown_words, mask_unknown_words
+from flaxformer_mt.translation.unknown_words import (
+    WithoutMarks,
+    can_mask,
+    find_unknown_words,
+    hide_unknown_marks,
+    mask_unknown_words,
+)
 
 _BOUNDARIES = (
     re.compile(r"""[.!?…]["'”’»)\]]*\s+|[。！？]["'”’」』）]*\s*"""),  # ends of sentences
@@ -101,11 +107,13 @@ def segment_lines(
       quiet: suppresses the warnings.
       sentences_of: the language whose rules split a line into sentences; None = no splitting.
       whole_lines: numbers of the lines that are not split into sentences.
-      mask_unknown: replaces unknown words (`mask_unknown_words`), except in `whole_lines`.
+      mask_unknown: replaces unknown words (`mask_unknown_words`) and hides unknown marks, except
+        in `whole_lines`.
 
     Each segment of a split line begins with the tag of the line.
     """
     vocabulary = tokenizer.source
+    masks = mask_unknown and can_mask(tokenizer)
     requests = []
     for line, text in enumerate(lines, start=first_line):
         language = None if line in whole_lines else sentences_of
@@ -118,8 +126,11 @@ def segment_lines(
                     what = f"split into {len(pieces):,} pieces"
                     _warn_of_length(line, len(tokens), "source", max_source_length, what)
             for piece in pieces:
-                if piece is not sentence:
-                    tokens = vocabulary.tokenize(piece.tag + piece.text)
+                readable = WithoutMarks("", piece.text, "")
+                if masks and line not in whole_lines:
+                    readable = hide_unknown_marks(piece.text, tokenizer)
+                if piece is not sentence or readable.text != piece.text:
+                    tokens = vocabulary.tokenize(piece.tag + readable.text)
                 if len(tokens) < 2:  # EOS only: characters that the tokenizer drops
                     continue
                 inputs = truncate(
@@ -131,12 +142,14 @@ def segment_lines(
                     quiet=quiet,
                 )
                 num_unread = len(tokens) - len(inputs)
-                unknown = find_unknown_words(piece.text, inputs, tokenizer, tag=piece.tag)
-                if unknown and mask_unknown and line not in whole_lines:
+                unknown = find_unknown_words(readable.text, inputs, tokenizer, tag=piece.tag)
+                if masks and line not in whole_lines and (unknown or readable.marks):
+                    words = (*unknown, *readable.marks)
                     inputs, unknown = mask_unknown_words(
-                        piece.text, inputs, unknown, tokenizer, tag=piece.tag
+                        readable.text, inputs, words, tokenizer, tag=piece.tag
                     )
-                requests.append(Request(line, inputs, num_unread, gap=piece.gap, unknown=unknown))
+                request = Request(line, inputs, num_unread, gap=piece.gap, unknown=unknown)
+                requests.append(request._replace(before=readable.before, after=readable.after))
     return requests
 
 

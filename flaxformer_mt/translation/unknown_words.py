@@ -6,9 +6,10 @@ word for it. A copy at the place of most attention shows it to the reader (Luong
 replaces an unknown word of the translation; here it is added.
 """
 
+import string
 import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import regex
@@ -24,16 +25,28 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 
 _BOUNDARY = regex.compile(r"(?w)\b|$")
+_CLAUSE_MARK = regex.compile(r"[;:\p{Pd}]")
+_WORD = regex.compile(r"\s*\w+(?:[-'’]\w+)*")
 _NO_SPACE_BEFORE = regex.compile(r"$|[\s\p{Pe}\p{Pf}\p{Po}]")
 
 
+MarkKind = Literal["", "opening", "closing", "joining", "separate"]
+"""How punctuation marks stand: without a space before or after them: (a, a), a/b, a / b. "" =
+no marks but a word."""
+
+
 class UnknownWord(NamedTuple):
-    """A word of a source, its tokens (from start to end) and its first character there."""
+    """A word or marks of a source, the tokens (from start to end) and the first character there.
+
+    The model does not read marks. Their token is that of the word beside them: of the one after
+    them, but for closing marks of the one before.
+    """
 
     text: str
     start: int
     end: int
     first_character: int = 0
+    mark: MarkKind = ""
 
 
 def find_unknown_words(
@@ -76,6 +89,62 @@ def find_unknown_words(
     return tuple(found)
 
 
+def can_mask(tokenizer: Tokenizer) -> bool:
+    """Returns whether the model was trained with `UNKNOWN_WORD`."""
+    return UNKNOWN_WORD in (tokenizer.known_words or ())
+
+
+class WithoutMarks(NamedTuple):
+    """A text without the punctuation marks that the training text lacks: before + text + after."""
+
+    before: str
+    """The marks and spaces at its beginning."""
+    text: str
+    """It has a space for each mark that it contained."""
+    after: str
+    marks: tuple[UnknownWord, ...] = ()
+    """The marks in `text`, without their tokens."""
+
+
+def hide_unknown_marks(text: str, tokenizer: Tokenizer) -> WithoutMarks:
+    """Returns a text without its unknown punctuation marks.
+
+    A model that never saw a token, for instance of a quotation mark, may translate it, and the
+    words beside it, as anything. A semicolon, a colon or a dash between clauses becomes a comma. A
+    text of unknown marks alone is one unknown word.
+    """
+    tokenize, unseen = tokenizer.source.tokenize, tokenizer.unseen_tokens
+    marks = (c for c in dict.fromkeys(text) if unicodedata.category(c).startswith("P"))
+    unknown = "".join(mark for mark in marks if not unseen.isdisjoint(tokenize(mark)))
+    outer = unknown + string.whitespace
+    if not text.strip(outer):
+        whole = UnknownWord(text.strip(), 0, 0, len(text) - len(text.lstrip()))
+        return WithoutMarks("", text, "", (whole,) if whole.text else ())
+    if not unknown:
+        return WithoutMarks("", text, "")
+    before, after = len(text) - len(text.lstrip(outer)), len(text.rstrip(outer))
+    clean, found = text[before:after], list[UnknownWord]()
+    for match in regex.finditer(f"[{regex.escape(unknown)}]+", clean):
+        (start, end), marks = match.span(), match.group()
+        kind = _kind_of_mark(clean[start - 1], clean[end])
+        if _CLAUSE_MARK.fullmatch(marks) and clean[end].isspace() and "," not in unknown:
+            start -= int(kind == "separate")  # the space before a dash
+            clean = clean[:start] + ",".ljust(end - start) + clean[end:]
+            continue
+        found.append(UnknownWord(marks, 0, 0, start, kind))
+        clean = clean[:start] + " " * len(marks) + clean[end:]
+    return WithoutMarks(text[:before], clean, text[after:], tuple(found))
+
+
+def _kind_of_mark(before: str, after: str) -> MarkKind:
+    """Returns how marks stand between these characters."""
+    if before.isspace():
+        return "separate" if after.isspace() else "opening"
+    if after.isspace() or not _WORD.match(after):
+        return "closing"
+    return "joining" if _WORD.match(before) else "opening"
+
+
 def mask_unknown_words(
     text: str,
     inputs: Int[np.ndarray, " s"],
@@ -86,27 +155,51 @@ def mask_unknown_words(
 ) -> tuple[Int[np.ndarray, " s"], tuple[UnknownWord, ...]]:
     """Returns the tokens of `tag + text` with `UNKNOWN_WORD` for each unknown word, and the words.
 
-    Unknown words with only white space between them become one. Nothing changes if the model was
-    not trained with `UNKNOWN_WORD`, or if the tokens become more.
+    Unknown words with only white space between them become one. The words are not replaced if the
+    tokens become more.
+
+    Args:
+      text: without the unknown marks.
+      words: those of `find_unknown_words` and the marks of `hide_unknown_marks`.
     """
-    if UNKNOWN_WORD not in (tokenizer.known_words or ()):
-        return inputs, tuple(words)
     tokenize = tokenizer.source.tokenize
     masked, found, stop = tag, list[UnknownWord](), 0
-    for word in words:
-        between = text[stop : word.first_character]
+    for word in _joined(text, words):
+        masked += text[stop : word.first_character]
         stop = word.first_character + len(word.text)
-        if found and not between.strip():
-            found[-1] = found[-1]._replace(text=found[-1].text + between + word.text)
+        first = len(tokenize(masked)) - 1
+        if word.mark:
+            masked += " " * len(word.text)
+            first -= int(word.mark == "closing")
+            found.append(word._replace(start=first, end=first + 1))
             continue
-        first = len(tokenize(masked + between)) - 1
-        masked += between + UNKNOWN_WORD
+        masked += UNKNOWN_WORD
         last = len(tokenize(masked)) - 1
-        found.append(UnknownWord(word.text, min(first, last - 1), last))
+        found.append(word._replace(start=min(first, last - 1), end=last))
     tokens = tokenize(masked + text[stop:])
     if len(tokens) > len(inputs):
         return inputs, tuple(words)
     return np.asarray(tokens, inputs.dtype), tuple(found)
+
+
+def _joined(text: str, words: Sequence[UnknownWord]) -> list[UnknownWord]:
+    """Returns words and marks in order. Words are one if only white space is between them.
+
+    Marks are part of a word that they touch.
+    """
+    found = list[UnknownWord]()
+    for word in sorted(words, key=lambda one: one.first_character):
+        if found:
+            last = found[-1]
+            end = last.first_character + len(last.text)
+            between = text[end : word.first_character]
+            both_words = not (last.mark or word.mark)
+            if not between.strip() and (both_words or not between):
+                whole = last.text + between + word.text
+                found[-1] = UnknownWord(whole, 0, 0, last.first_character)
+                continue
+        found.append(word)
+    return found
 
 
 def copy_unknown_words(
@@ -121,7 +214,7 @@ def copy_unknown_words(
     The words replace each `UNKNOWN_WORD` of the translation: the word that gets most of its
     attention, and each word once before any is repeated. Each other word is put before the word of
     `text` that attends to it most; a word that follows another one in the source follows it here
-    too.
+    too. Closing marks are put after that word.
 
     Args:
       tokens: those of `text`, EOS at the end.
@@ -133,25 +226,43 @@ def copy_unknown_words(
     composed = unicodedata.normalize("NFC", text)
 
     def is_missing(word: UnknownWord) -> bool:
+        if word.mark:
+            return True
         pattern = regex.escape(unicodedata.normalize("NFC", word.text))
         return word not in filling and not regex.search(rf"(?wi)\b{pattern}", composed)
 
     missing = list(filter(is_missing, words))
     places: list[int] = []
     for index, word in enumerate(missing):
-        if index and missing[index - 1].end == word.start:
+        after_a_word = index and not (word.mark or missing[index - 1].mark)
+        if after_a_word and missing[index - 1].end == word.start:
             places.append(places[-1])
         else:
             token = int(attention[:, word.start : word.end].sum(axis=1).argmax())
             places.append(_place(text, vocabulary.detokenize(tokens[:token])))
     in_order = sorted(zip(places, missing, strict=True), key=lambda item: item[0])
     for place, word in reversed(in_order):
-        left, right = text[:place], text[place:]
-        before = "" if not left or left[-1].isspace() else " "
-        after = "" if _NO_SPACE_BEFORE.match(right) else " "
-        text = left + before + word.text + after + right
+        text = _insert(text, place, word)
     first, *others = text.split(UNKNOWN_WORD, len(filling))
     return first + "".join(w.text + rest for w, rest in zip(filling, others, strict=False))
+
+
+def _insert(text: str, place: int, word: UnknownWord) -> str:
+    """Returns `text` with the word, or marks, at a place; with the spaces that it needs."""
+    if word.mark in ("closing", "opening", "joining"):
+        match = _WORD.match(text, place)
+        if word.mark == "closing":
+            place = match.end() if match else place
+            return text[:place] + word.text + text[place:]
+        left, right = text[:place], text[place:]
+        if word.mark == "opening":
+            left += right[: len(right) - len(right.lstrip())]
+            left += " " if left and not left[-1].isspace() else ""
+        return (left if word.mark == "opening" else left.rstrip()) + word.text + right.lstrip()
+    left, right = text[:place], text[place:]
+    before = "" if not left or left[-1].isspace() else " "
+    after = "" if _NO_SPACE_BEFORE.match(right) else " "
+    return left + before + word.text + after + right
 
 
 def _words_for_unknown(
@@ -162,8 +273,9 @@ def _words_for_unknown(
 ) -> list[UnknownWord]:
     """Returns the word for each token `UNKNOWN_WORD` of a translation, in order."""
     filling, left = list[UnknownWord](), list[UnknownWord]()
+    words = [word for word in words if not word.mark]
     for row, token in enumerate(tokens):
-        if UNKNOWN_WORD in vocabulary.pieces[token]:
+        if words and UNKNOWN_WORD in vocabulary.pieces[token]:
             left = left or list(words)
             filling.append(
                 max(left, key=lambda one: float(attention[row, one.start : one.end].sum()))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -17,9 +18,12 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
 from flaxformer_mt.translation import unknown_words
 from flaxformer_mt.translation.translator import Translator
 from flaxformer_mt.translation.unknown_words import (
+    MarkKind,
     UnknownWord,
+    can_mask,
     copy_unknown_words,
     find_unknown_words,
+    hide_unknown_marks,
     mask_unknown_words,
 )
 
@@ -173,7 +177,8 @@ def masked(text: str, tokenizer: Tokenizer, tag: str = "") -> tuple[str, list[tu
     """Returns the text of the tokens; and each unknown word, and the text of its tokens."""
     inputs = np.asarray(tokenizer.source.tokenize(tag + text), np.int32)
     words = find_unknown_words(text, inputs, tokenizer, tag=tag)
-    inputs, words = mask_unknown_words(text, inputs, words, tokenizer, tag=tag)
+    if can_mask(tokenizer):
+        inputs, words = mask_unknown_words(text, inputs, words, tokenizer, tag=tag)
     read = tokenizer.source.detokenize
     return read(inputs), [(one.text, read(inputs[one.start : one.end])) for one in words]
 
@@ -201,6 +206,64 @@ def test_what_is_not_masked(tokenizer, with_unknown_word):
 
 
 @pytest.mark.parametrize(
+    ("text", "before", "inner", "after", "marks"),
+    [
+        ("the dog, she said!", "", "the dog, she said!", "", []),
+        ('"The dog walks."', '"', "The dog walks.", '"', []),
+        (" - **the dog** ;", " - **", "the dog", "** ;", []),
+        (
+            "see *the* dog (a cat) / cats*.",
+            "",
+            "see  the  dog  a cat    cats .",
+            "",
+            [
+                ("*", 4, "opening"),
+                ("*", 8, "closing"),
+                ("(", 14, "opening"),
+                (")", 20, "closing"),
+                ("/", 22, "separate"),
+                ("*", 28, "closing"),
+            ],
+        ),
+        ("she said,*cat*!", "", "she said, cat !", "", [("*", 9, "opening"), ("*", 13, "closing")]),
+        ("zebra/cat \u2026", "", "zebra cat \u2026", "", [("/", 5, "joining")]),  # NFKC: stops
+        ("a; b \u2014 c - d", "", "a, b,  c,  d", "", []),  # clauses
+        ("a-b", "", "a b", "", [("-", 1, "joining")]),
+        (" *** ", "", " *** ", "", [("***", 1, "")]),
+        ("  ", "", "  ", "", []),
+    ],
+)
+def test_marks_that_the_training_text_lacks_are_hidden(
+    with_unknown_word, text, before, inner, after, marks
+):
+    found = hide_unknown_marks(text, with_unknown_word)
+    assert (found.before, found.text, found.after) == (before, inner, after)
+    assert [(one.text, one.first_character, one.mark) for one in found.marks] == marks
+    assert len(found.before + found.text + found.after) == len(text)
+
+
+def test_marks_beside_unknown_words_are_part_of_them(with_unknown_word):
+    tokenizer = with_unknown_word
+    text_of = tokenizer.source.detokenize
+
+    def read(text: str) -> tuple[str, list[tuple[str, str]]]:
+        """Returns what the model reads; and each word, or marks, with the text before."""
+        hidden = hide_unknown_marks(text, tokenizer)
+        inputs = np.asarray(tokenizer.source.tokenize(hidden.text), np.int32)
+        words = (*find_unknown_words(hidden.text, inputs, tokenizer), *hidden.marks)
+        inputs, words = mask_unknown_words(hidden.text, inputs, words, tokenizer)
+        return text_of(inputs), [(one.text, text_of(inputs[: one.start])) for one in words]
+
+    assert read("walks (the dog") == ("walks the dog", [("(", "walks")])
+    assert read("the cat) walks") == ("the cat walks", [(")", "the")])
+    assert read("the zebra/okapi (a cat)") == (
+        "the □ □ cat",
+        [("zebra/okapi", "the"), ("(a", "the □")],
+    )
+    assert read("***") == ("□", [("***", "")])
+
+
+@pytest.mark.parametrize(
     ("text", "words", "result"),
     [
         ("der q rennt.", [("Rex", 4)], "der Rex rennt."),
@@ -217,13 +280,15 @@ def test_copies_replace_the_unknown_word(monkeypatch, text, words, result):
 # ------------------------------------------------------------------ copies
 
 
-def copied(text: str, words: list[tuple[str, int]]) -> str:
-    """Copies words, each of which gets the attention of one letter of `text`."""
+def copied(text: str, words: list[tuple[str, int]], kinds: Sequence[MarkKind] = ()) -> str:
+    """Copies words or marks, each of which gets the attention of one letter of `text`."""
     tokens = LetterVocabulary().tokenize(text)
     attention = np.zeros((len(tokens), len(words)), np.float32)
     for source, (_, letter) in enumerate(words):
         attention[letter, source] = 1
     unknown = [UnknownWord(word, i, i + 1) for i, (word, _) in enumerate(words)]
+    for i, kind in enumerate(kinds):
+        unknown[i] = unknown[i]._replace(mark=kind)
     return copy_unknown_words(text, tokens, attention, unknown, LetterVocabulary())
 
 
@@ -247,6 +312,23 @@ def copied(text: str, words: list[tuple[str, int]]) -> str:
 )
 def test_missing_words_are_copied_to_the_place_of_most_attention(text, words, result):
     assert copied(text, words) == result
+
+
+@pytest.mark.parametrize(
+    ("text", "marks", "result"),
+    [
+        ("der hund rennt.", [("(", 4, "opening"), (")", 6, "closing")], "der (hund) rennt."),
+        ("der hund rennt.", [("(", 0, "opening"), (")", 14, "closing")], "(der hund rennt)."),
+        ("der hund rennt.", [("/", 4, "joining")], "der/hund rennt."),
+        ("der hund rennt.", [("/", 4, "separate")], "der / hund rennt."),
+        ("der hund", [("(", 8, "opening")], "der hund ("),
+        ("", [("(", 0, "opening")], "("),
+        ("", [(")", 0, "closing")], ")"),
+    ],
+)
+def test_marks_stand_beside_the_word_of_most_attention(text, marks, result):
+    words = [(mark, letter) for mark, letter, _ in marks]
+    assert copied(text, words, [kind for *_, kind in marks]) == result
 
 
 @pytest.fixture(scope="module")
@@ -284,6 +366,20 @@ def test_the_model_reads_the_unknown_word(monkeypatch, translator):
     assert trained.translate("a dog zz.", copy_unknown=False) == plain
     flagged = trained.translate("a dog zzzz.", flag_faults=True)
     assert all("not read" not in flag.reason for one in flagged for flag in one.flags or ())
+
+
+def test_marks_around_a_sentence_stay_around_its_translation(monkeypatch, translator):
+    monkeypatch.setattr(unknown_words, "UNKNOWN_WORD", "q")
+    tokenizer = dataclasses.replace(translator.tokenizer, known_words=frozenset({"dog", "a", "q"}))
+    trained = Translator(
+        translator.model, translator.params, tokenizer, CONFIG, max_source_length=24
+    )
+    plain, quoted, inner = trained.translate(["a dog.", '- "a dog."', "a #dog."])
+    assert [one.text for one in quoted] == [f'- "{one.text}"' for one in plain]
+    assert [(one.tokens, one.score) for one in quoted] == [(x.tokens, x.score) for x in plain]
+    assert all(one.unknown == ("#",) and "#" in one.text for one in inner)
+    as_they_are = trained.translate('"a dog."', copy_unknown=False)
+    assert as_they_are == translator.translate('"a dog."', copy_unknown=False)
 
 
 def test_a_translation_with_a_prefix_or_constraints_has_no_copies(translator):

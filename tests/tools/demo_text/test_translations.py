@@ -99,5 +99,18 @@ def test_unknown_words_do_not_harm_their_sentences(trained) -> None:
     assert len(mistakes) <= 1, mistakes
 
 
+def test_unknown_marks_do_not_harm_their_sentences(trained) -> None:
+    translations = {
+        "**The dog sleeps.**": "**Der Hund schläft.**",
+        'The "old" dog sleeps.': 'Der "alte" Hund schläft.',
+        "He is (very) tired.": "Er ist (sehr) müde.",
+        "The dog sleeps; the cat sings.": "Der Hund schläft, die Katze singt.",
+        "- I like my car.": "- Ich mag mein Auto.",
+        "---": "---",
+    }
+    mistakes = find_mistakes(trained, {ours: [it] for ours, it in translations.items()})
+    assert len(mistakes) <= 1, mistakes
+
+
 def test_every_shown_sentence_comes_out_right(trained) -> None:
     assert not find_mistakes(trained, SHOWN)
