@@ -1,4 +1,4 @@
-"""Multi30k English-German with R-Drop (Liang et al. 2021): a better model, for a GPU.
+"""Multi30k English-German with R-Drop (Liang et al. 2021) and Adam, for a GPU.
 
     python -m flaxformer_mt.train --config configs/multi30k_en_de_r_drop.py --workdir runs/r_drop
 

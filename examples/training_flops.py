@@ -2,11 +2,11 @@
 
     python examples/training_flops.py
 
-The paper multiplies the time, the number of GPUs and the speed of a P100, 9.5e12 operations a
-second (section 6.1): base 12 hours, big 3.5 days, on 8 GPUs. Here the operations of the forward
-and the backward pass are counted on the program (as `summary` and `plan` do), for batches of the
-assumed lengths of `plan`. The quotient of both is the share of the peak that the paper's GPUs
-reached.
+The paper multiplies the time, the number of GPUs and an estimate of the sustained speed of a P100,
+9.5e12 operations a second (section 6.1): base 12 hours, big 3.5 days, on 8 GPUs. Here the
+operations of the forward and the backward pass are counted on the program (as `summary` and `plan`
+do), for batches of the assumed lengths of `plan`. The quotient of both is the share of that speed
+that these operations account for.
 """
 
 import dataclasses

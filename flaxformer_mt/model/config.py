@@ -54,7 +54,7 @@ class TransformerConfig:
     num_position_buckets: int = 32
     """Bucketed positions: number of buckets (half for each direction in the encoder)."""
     local_window: int = 0
-    """r: each position attends to the r positions around it (section 4); 0 = all."""
+    """r: each position attends to itself and to those at most r // 2 away (section 4); 0 = all."""
     activation: Activation = "relu"
     """Of the feed-forward network: "relu" (the paper), "gelu" (exact), "silu", or the gated
     "geglu", "swiglu", which have a third matrix."""

@@ -46,8 +46,7 @@ def attention_context(
     """Returns the context of one attention layer over whole sentences.
 
     The positions are None for source attention. `causal` hides the keys to the right of each query
-    (the decoder). `local_window` is the number of positions around each query that it attends to;
-    0 = all.
+    (the decoder). With `local_window` r, a query attends to positions at most r // 2 away; 0 = all.
     """
     mask = segment_mask(query_segment_ids, key_segment_ids)
     if causal:

@@ -125,7 +125,7 @@ class RelativeScheme(nn.Module):
 class RelativePositions(RelativeScheme):
     """A learned vector for each distance, added to keys and values (Shaw et al. 2018).
 
-    Equations 3 and 4 there, with w_K and w_V shared by the heads of a layer:
+    Equations 4 and 3 there, with w_K and w_V shared by the heads of a layer:
         e_ij = q_i (k_j + w_K[clip(j - i)])^T / sqrt(d_k)
         z_i  = sum_j alpha_ij (v_j + w_V[clip(j - i)])
     Distances are clipped to `distance_limit` (k in that paper).
@@ -159,7 +159,7 @@ class RelativePositions(RelativeScheme):
         weights: Float[Array, "B N T S"],
         context: AttentionContext,
     ) -> Float[Array, "B T N W"]:
-        """Returns z_i: the heads with the second term of equation 4 added."""
+        """Returns z_i: the heads with the second term of equation 3 added."""
         # Keys at one distance share a vector, so their weights are summed first.
         rows = jax.nn.one_hot(self._rows(context), self.num_distances, dtype=heads.dtype)
         rows = jnp.broadcast_to(rows, (weights.shape[0], *rows.shape[1:]))

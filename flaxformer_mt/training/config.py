@@ -58,7 +58,7 @@ class TrainingConfig:
     """Probability that is spread over the vocabulary (section 5.4)."""
     r_drop: float = 0.0
     """Weight of R-Drop (Liang et al. 2021): each batch passes the model twice, with two dropout
-    masks, and the loss penalises the difference of the outputs. Costs twice the time; 0 = off."""
+    masks, and the loss penalises the difference of the outputs. Twice the operations; 0 = off."""
     ema_decay: float = 0.0
     """Decay rate of an exponential moving average of the parameters, such as 0.999. The average is
     used for validation and translation; 0 = none."""
