@@ -24,6 +24,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from flaxformer_mt.data.tokenization.vocabulary import SPACE
+
 Kind = Literal["loop", "copy", "omission", "length", "truncation"]
 
 MAX_REPEATS, MAX_LOOP_TOKENS = 2, 16
@@ -49,8 +51,6 @@ _NOT_TO_TRANSLATE = re.compile(r"[!-~]*(?:://|www\.|[@<>{}\[\]%$&_=/\\])[!-~]*")
 _SENTENCE_ENDS = ".!?…。！？؟।"
 _CLOSING = "\"'”’“»«)）]」』 "
 _CUT_ENDS = ",;-，、；"
-_SPACE = "▁"
-"""How SentencePiece writes a space inside pieces."""
 
 
 class Flag(NamedTuple):
@@ -165,8 +165,8 @@ def _loop(source: str, source_tokens: Sequence[str], target_tokens: Sequence[str
     if worst.count <= max(in_source):
         return ""
     pieces = target_tokens[worst.start : worst.start + worst.length]
-    has_spaces = any(_SPACE in piece for piece in target_tokens)
-    text = "".join(pieces).replace(_SPACE, " ") if has_spaces else " ".join(pieces)
+    has_spaces = any(SPACE in piece for piece in target_tokens)
+    text = "".join(pieces).replace(SPACE, " ") if has_spaces else " ".join(pieces)
     return f"{text.strip()!r} is repeated {worst.count} times in a row"
 
 

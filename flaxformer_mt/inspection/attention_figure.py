@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from flaxformer_mt.data.tokenization.vocabulary import SPACE
 from flaxformer_mt.inspection.capture import KINDS, AttentionMaps, Kind, LabelledWeights
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ _TITLES: dict[Kind, str] = {
 _INK, _GRAY = "#26323f", "#9aa5b1"
 _CELL, _CELL_OF_ONE_HEAD = 0.17, 0.34  # inches of a token
 _MAX_WIDTH = 30.0  # inches of a figure
-_NEW_WORD = "▁"  # SentencePiece writes it before a word
 # Matplotlib's own font, DejaVu Sans, has no Chinese, Japanese or Korean characters.
 _EAST_ASIAN_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei"),
@@ -149,7 +149,7 @@ def _draw_head(
 
 def _labels(tokens: Sequence[str]) -> list[str]:
     """Returns the tokens without the mark of a new word; a plain "$" would start a formula."""
-    return [(token.removeprefix(_NEW_WORD) or token).replace("$", r"\$") for token in tokens]
+    return [(token.removeprefix(SPACE) or token).replace("$", r"\$") for token in tokens]
 
 
 @functools.cache

@@ -14,11 +14,9 @@ import numpy as np
 import regex
 from jaxtyping import Bool, Int
 
-from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
+from flaxformer_mt.data.tokenization.vocabulary import SPACE, Vocabulary
 from flaxformer_mt.search.rules import Completion
 
-SPACE = "▁"
-"""Marks a piece that begins with a space."""
 LONGEST = 16
 """Most characters of an open word. The first tokens of a longer word are fixed."""
 _LAST = "\U0010ffff"
