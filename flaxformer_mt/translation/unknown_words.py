@@ -25,6 +25,7 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 
 _BOUNDARY = regex.compile(r"(?w)\b|$")
+_LIST_NUMBER = regex.compile(r"\s*\d+[.)]\s+(?=\S)")
 _CLAUSE_MARK = regex.compile(r"[;:\p{Pd}]")
 _WORD = regex.compile(r"\s*\w+(?:[-'’]\w+)*")
 _NO_SPACE_BEFORE = regex.compile(r"$|[\s\p{Pe}\p{Pf}\p{Po}]")
@@ -98,7 +99,7 @@ class WithoutMarks(NamedTuple):
     """A text without the punctuation marks that the training text lacks: before + text + after."""
 
     before: str
-    """The marks and spaces at its beginning."""
+    """The marks and spaces at its beginning, and the number of a list item."""
     text: str
     """It has a space for each mark that it contained."""
     after: str
@@ -117,14 +118,16 @@ def hide_unknown_marks(text: str, tokenizer: Tokenizer) -> WithoutMarks:
     marks = (c for c in dict.fromkeys(text) if unicodedata.category(c).startswith("P"))
     unknown = "".join(mark for mark in marks if not unseen.isdisjoint(tokenize(mark)))
     outer = unknown + string.whitespace
-    if not text.strip(outer):
+    number = _LIST_NUMBER.match(text)
+    start = number.end() if number else 0
+    if not text[start:].strip(outer):
         whole = UnknownWord(text.strip(), 0, 0, len(text) - len(text.lstrip()))
         return WithoutMarks("", text, "", (whole,) if whole.text else ())
-    if not unknown:
+    if not (unknown or number):
         return WithoutMarks("", text, "")
-    before, after = len(text) - len(text.lstrip(outer)), len(text.rstrip(outer))
+    before, after = len(text) - len(text[start:].lstrip(outer)), len(text.rstrip(outer))
     clean, found = text[before:after], list[UnknownWord]()
-    for match in regex.finditer(f"[{regex.escape(unknown)}]+", clean):
+    for match in regex.finditer(f"[{regex.escape(unknown)}]+", clean) if unknown else ():
         (start, end), marks = match.span(), match.group()
         kind = _kind_of_mark(clean[start - 1], clean[end])
         if _CLAUSE_MARK.fullmatch(marks) and clean[end].isspace() and "," not in unknown:

@@ -228,6 +228,10 @@ def test_what_is_not_masked(tokenizer, with_unknown_word):
         ("she said,*cat*!", "", "she said, cat !", "", [("*", 9, "opening"), ("*", 13, "closing")]),
         ("zebra/cat \u2026", "", "zebra cat \u2026", "", [("/", 5, "joining")]),  # NFKC: stops
         ("a; b \u2014 c - d", "", "a, b,  c,  d", "", []),  # clauses
+        ("1. the dog", "1. ", "the dog", "", []),
+        (" 2) *the dog", " 2) *", "the dog", "", []),
+        ("2 cats", "", "2 cats", "", []),
+        ("1. ***", "", "1. ***", "", [("1. ***", 0, "")]),
         ("a-b", "", "a b", "", [("-", 1, "joining")]),
         (" *** ", "", " *** ", "", [("***", 1, "")]),
         ("  ", "", "  ", "", []),
