@@ -149,7 +149,15 @@ def workdir_config(workdir: str) -> Config:
         raise FileNotFoundError(
             f"{workdir} {what}: expected the --workdir of a run of `python -m flaxformer_mt.train`"
         )
-    return _read_json(path)
+    try:
+        return _read_json(path)
+    except ValueError as error:
+        if (path.parent / "tokenizer").is_dir():
+            raise
+        raise ValueError(
+            f"{error}\n{workdir} is not the workdir of a run. An export is none either; `python -m "
+            "flaxformer_mt.convert --from marian` makes a workdir of a Marian model"
+        ) from error
 
 
 def differences(old: Any, new: Any, *, where: str = "", without: Collection[str] = ()) -> list[str]:

@@ -921,6 +921,8 @@ class TestOutput:
         (work / "in").write_text("a\n")
         assert translate.main(["--workdir=w", "--input=in", "--output=no/out"]) == 2
         assert "no directory" in capsys.readouterr().err
+        assert translate.main(["--workdir=w", "--input=in", "--output=."]) == 2
+        assert "expected the name of the file to write" in capsys.readouterr().err
         assert not shouter.loaded
 
 

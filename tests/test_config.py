@@ -111,6 +111,9 @@ class TestWorkdir:
             workdir_config(str(tmp_path))
         with pytest.raises(FileNotFoundError, match="does not exist"):
             workdir_config(str(tmp_path / "nowhere"))
+        (tmp_path / "config.json").write_text('{"architectures": ["MarianMTModel"]}')
+        with pytest.raises(ValueError, match=r"(?s)is not the workdir of a run.*from marian"):
+            workdir_config(str(tmp_path))
 
     def test_a_damaged_config_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text("{")

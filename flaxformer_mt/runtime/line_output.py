@@ -154,6 +154,8 @@ def line_output(
     if not path:
         yield LineOutput(sys.stdout.buffer)
         return
+    if as_path(path).is_dir():
+        raise IsADirectoryError(f"{path} is a directory: expected the name of the file to write")
     if not is_regular(path):
         with naming(path), open(path, "wb") as file:
             yield LineOutput(file)

@@ -35,6 +35,7 @@ _LONG = 3.0
 """Seconds after which a compilation is reported."""
 _DIGEST = hashlib.sha256
 _known: dict[Any, Callable[..., Any]] = {}
+_locks: dict[Any, threading.Lock] = {}
 
 
 @functools.cache
@@ -67,11 +68,16 @@ def call_cached(program: Callable[..., T], /, *arguments: Any, **static: Any) ->
     # JAX's current settings, including those of context managers.
     settings = repr((jax.default_backend(), sorted(jax.config.values.items())))
     key = program, tuple(sorted(static.items())), tree, kinds, settings
-    if key in _known:
-        return _known[key](*leaves)
-    with _announced(folder):
-        _known[key] = _find(folder, key, leaves) or _on_leaves(program, tree, static)
-        return _known[key](*leaves)
+    if key not in _known:
+        # Other threads that need the program wait for it, and do not compile it too.
+        with _locks.setdefault(key, threading.Lock()):
+            if key not in _known:
+                with _announced(folder):
+                    found = _find(folder, key, leaves) or _on_leaves(program, tree, static)
+                    result = found(*leaves)  # may compile
+                    _known[key] = found
+                    return result
+    return _known[key](*leaves)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import functools
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -93,6 +94,13 @@ def test_it_is_compiled_once_where_jax_keeps_no_programs(next_process, tmp_path,
         assert compilations.count("jit(program)") == number
         assert file.read_bytes() != damaged
     assert jax.config.values == settings
+
+
+def test_threads_compile_a_program_once(next_process, compilations):
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda _: run(), range(8))) == [240] * 8
+    assert compilations.count("jit(program)") == 1
+    assert next_process() == ["so"]
 
 
 def test_another_machine_compiles_its_own_program(next_process, monkeypatch, compilations):
