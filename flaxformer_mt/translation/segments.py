@@ -107,13 +107,13 @@ def segment_lines(
       quiet: suppresses the warnings.
       sentences_of: the language whose rules split a line into sentences; None = no splitting.
       whole_lines: numbers of the lines that are not split into sentences.
-      mask_unknown: replaces unknown words (`mask_unknown_words`) and hides unknown marks, except
-        in `whole_lines`.
+      mask_unknown: hides unknown marks (if every mark of the training text has a token) and
+        replaces unknown words (`mask_unknown_words`), except in `whole_lines`.
 
     Each segment of a split line begins with the tag of the line.
     """
     vocabulary = tokenizer.source
-    masks = mask_unknown and can_mask(tokenizer)
+    masks = mask_unknown and (tokenizer.has_all_characters or can_mask(tokenizer))
     requests = []
     for line, text in enumerate(lines, start=first_line):
         language = None if line in whole_lines else sentences_of

@@ -111,18 +111,21 @@ def hide_unknown_marks(text: str, tokenizer: Tokenizer) -> WithoutMarks:
     """Returns a text without its unknown punctuation marks.
 
     A model that never saw a token, for instance of a quotation mark, may translate it, and the
-    words beside it, as anything. A semicolon, a colon or a dash between clauses becomes a comma. A
-    text of unknown marks alone is one unknown word.
+    words beside it, as anything. A semicolon, a colon or a dash between clauses becomes a comma.
+
+    For a model that was trained with `UNKNOWN_WORD`, a text of unknown marks alone is one unknown
+    word, and the number of a list item is hidden too.
     """
+    masks = can_mask(tokenizer)
     tokenize, unseen = tokenizer.source.tokenize, tokenizer.unseen_tokens
     marks = (c for c in dict.fromkeys(text) if unicodedata.category(c).startswith("P"))
     unknown = "".join(mark for mark in marks if not unseen.isdisjoint(tokenize(mark)))
     outer = unknown + string.whitespace
-    number = _LIST_NUMBER.match(text)
+    number = _LIST_NUMBER.match(text) if masks else None
     start = number.end() if number else 0
     if not text[start:].strip(outer):
         whole = UnknownWord(text.strip(), 0, 0, len(text) - len(text.lstrip()))
-        return WithoutMarks("", text, "", (whole,) if whole.text else ())
+        return WithoutMarks("", text, "", (whole,) if masks and whole.text else ())
     if not (unknown or number):
         return WithoutMarks("", text, "")
     before, after = len(text) - len(text[start:].lstrip(outer)), len(text.rstrip(outer))
@@ -159,15 +162,16 @@ def mask_unknown_words(
     """Returns the tokens of `tag + text` with `UNKNOWN_WORD` for each unknown word, and the words.
 
     Unknown words with only white space between them become one. The words are not replaced if the
-    tokens become more.
+    model was not trained with `UNKNOWN_WORD`, or if the tokens become more.
 
     Args:
       text: without the unknown marks.
       words: those of `find_unknown_words` and the marks of `hide_unknown_marks`.
     """
-    tokenize = tokenizer.source.tokenize
+    tokenize, masks = tokenizer.source.tokenize, can_mask(tokenizer)
     masked, found, stop = tag, list[UnknownWord](), 0
-    for word in _joined(text, words):
+    in_order = sorted(words, key=lambda one: one.first_character)
+    for word in _joined(text, in_order) if masks else in_order:
         masked += text[stop : word.first_character]
         stop = word.first_character + len(word.text)
         first = len(tokenize(masked)) - 1
@@ -175,23 +179,27 @@ def mask_unknown_words(
             masked += " " * len(word.text)
             first -= int(word.mark == "closing")
             found.append(word._replace(start=first, end=first + 1))
-            continue
-        masked += UNKNOWN_WORD
-        last = len(tokenize(masked)) - 1
-        found.append(word._replace(start=min(first, last - 1), end=last))
+        elif masks:
+            masked += UNKNOWN_WORD
+            last = len(tokenize(masked)) - 1
+            found.append(word._replace(start=min(first, last - 1), end=last))
+        else:
+            masked += word.text
+            found.append(word)
     tokens = tokenize(masked + text[stop:])
-    if len(tokens) > len(inputs):
-        return inputs, tuple(words)
-    return np.asarray(tokens, inputs.dtype), tuple(found)
+    if masks and len(tokens) <= len(inputs):
+        return np.asarray(tokens, inputs.dtype), tuple(found)
+    kept = words if masks else found
+    return inputs, tuple(word for word in kept if 0 < word.end <= len(inputs))
 
 
 def _joined(text: str, words: Sequence[UnknownWord]) -> list[UnknownWord]:
-    """Returns words and marks in order. Words are one if only white space is between them.
+    """Returns words and marks. Words are one if only white space is between them.
 
     Marks are part of a word that they touch.
     """
     found = list[UnknownWord]()
-    for word in sorted(words, key=lambda one: one.first_character):
+    for word in words:
         if found:
             last = found[-1]
             end = last.first_character + len(last.text)

@@ -267,6 +267,27 @@ def test_marks_beside_unknown_words_are_part_of_them(with_unknown_word):
     assert read("***") == ("□", [("***", "")])
 
 
+def test_a_model_that_reads_no_unknown_word_does_not_read_unknown_marks_either(tokenizer):
+    text = "- the zebra (sees a/b) *"
+    hidden = hide_unknown_marks(text, tokenizer)
+    assert (hidden.before, hidden.text, hidden.after) == ("- ", "the zebra  sees a b", ") *")
+    inputs = np.asarray(tokenizer.source.tokenize(hidden.text), np.int32)
+    words = (*find_unknown_words(hidden.text, inputs, tokenizer), *hidden.marks)
+    text_of = tokenizer.source.detokenize
+
+    def read(limit: int) -> list[tuple[str, str]]:
+        """Returns the marks in the first tokens, and the text before each."""
+        tokens, found = mask_unknown_words(hidden.text, inputs[:limit], words, tokenizer)
+        np.testing.assert_array_equal(tokens, inputs[:limit])
+        return [(one.text, text_of(inputs[: one.start])) for one in found if one.mark]
+
+    both = [("(", "the zebra"), ("/", "the zebra sees a")]
+    assert read(len(inputs)) == both
+    assert read(len(tokenizer.source.tokenize("the zebra sees"))) == both[:1]  # truncated
+    assert hide_unknown_marks("***", tokenizer).text == "***"
+    assert hide_unknown_marks("***", tokenizer).marks == ()
+
+
 @pytest.mark.parametrize(
     ("text", "words", "result"),
     [

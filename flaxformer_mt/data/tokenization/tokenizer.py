@@ -79,17 +79,23 @@ class Tokenizer:
         tags = set(map(tag_of, self.languages))
         return tuple(token for token, piece in enumerate(self.target.pieces) if piece in tags)
 
+    @property
+    def has_all_characters(self) -> bool:
+        """Whether every character of the training text has a piece."""
+        given = self.settings
+        learnt = given.get("kind") == "sentencepiece" and not (
+            given.get("source_model") or given.get("target_model")
+        )
+        return learnt and given["character_coverage"] == 1
+
     @functools.cached_property
     def unseen_tokens(self) -> frozenset[int]:
         """Source tokens that the training text does not contain.
 
         These are the unknown token and, if every character of the training text has a piece, bytes.
         """
-        tokens, given = {self.source.unk_id}, self.settings
-        learnt = given.get("kind") == "sentencepiece" and not (
-            given.get("source_model") or given.get("target_model")
-        )
-        if learnt and given["character_coverage"] == 1:
+        tokens = {self.source.unk_id}
+        if self.has_all_characters:
             pieces = enumerate(self.source.pieces)
             tokens |= {token for token, piece in pieces if _BYTE.fullmatch(piece)}
         return frozenset(tokens)
