@@ -1,4 +1,4 @@
-"""Source words that the model does not know, and their copies in the translation.
+"""Source words and marks that the model does not know, and their copies in the translation.
 
 The search cannot choose a word that the vocabulary lacks, so the model drops it or takes another
 word for it. A copy at the place of most attention shows it to the reader (Luong et al. 2015,
@@ -27,6 +27,12 @@ from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 _BOUNDARY = regex.compile(r"(?w)\b|$")
 _LIST_NUMBER = regex.compile(r"\s*\d+[.)]\s+(?=\S)")
 _CLAUSE_MARK = regex.compile(r"[;:\p{Pd}]")
+_DASH = regex.compile(r"\p{Pd}")
+_PLAIN_MARKS: dict[str, str] = {
+    **dict.fromkeys("‘’‚‛", "'"),
+    **dict.fromkeys("“”„‟«»", '"'),
+    **dict.fromkeys("‐‑‒–—―", "-"),
+}
 _WORD = regex.compile(r"\s*\w+(?:[-'’]\w+)*")
 _NO_SPACE_BEFORE = regex.compile(r"$|[\s\p{Pe}\p{Pf}\p{Po}]")
 
@@ -111,15 +117,24 @@ def hide_unknown_marks(text: str, tokenizer: Tokenizer) -> WithoutMarks:
     """Returns a text without its unknown punctuation marks.
 
     A model that never saw a token, for instance of a quotation mark, may translate it, and the
-    words beside it, as anything. A semicolon, a colon or a dash between clauses becomes a comma.
+    words beside it, as anything. The plain form of a mark, such as ' of ’, takes its place if it is
+    known. A semicolon, a colon or a dash between clauses becomes a comma.
 
     For a model that was trained with `UNKNOWN_WORD`, a text of unknown marks alone is one unknown
     word, and the number of a list item is hidden too.
     """
     masks = can_mask(tokenizer)
     tokenize, unseen = tokenizer.source.tokenize, tokenizer.unseen_tokens
+
+    def is_unknown(mark: str) -> bool:
+        return not unseen.isdisjoint(tokenize(mark))
+
     marks = (c for c in dict.fromkeys(text) if unicodedata.category(c).startswith("P"))
-    unknown = "".join(mark for mark in marks if not unseen.isdisjoint(tokenize(mark)))
+    unknown = "".join(filter(is_unknown, marks))
+    for mark in unknown:
+        plain = _PLAIN_MARKS.get(mark)
+        if plain and not is_unknown(plain):
+            text, unknown = text.replace(mark, plain), unknown.replace(mark, "")
     outer = unknown + string.whitespace
     number = _LIST_NUMBER.match(text) if masks else None
     start = number.end() if number else 0
@@ -178,7 +193,8 @@ def mask_unknown_words(
         if word.mark:
             masked += " " * len(word.text)
             first -= int(word.mark == "closing")
-            found.append(word._replace(start=first, end=first + 1))
+            if word.mark != "joining" or not _DASH.fullmatch(word.text):  # not of "ice-cream"
+                found.append(word._replace(start=first, end=first + 1))
         elif masks:
             masked += UNKNOWN_WORD
             last = len(tokenize(masked)) - 1

@@ -228,6 +228,7 @@ def test_what_is_not_masked(tokenizer, with_unknown_word):
         ("she said,*cat*!", "", "she said, cat !", "", [("*", 9, "opening"), ("*", 13, "closing")]),
         ("zebra/cat \u2026", "", "zebra cat \u2026", "", [("/", 5, "joining")]),  # NFKC: stops
         ("a; b \u2014 c - d", "", "a, b,  c,  d", "", []),  # clauses
+        ("don\u2019t walk\u2014the dog", "", "don't walk the dog", "", [("\u2014", 10, "joining")]),
         ("1. the dog", "1. ", "the dog", "", []),
         (" 2) *the dog", " 2) *", "the dog", "", []),
         ("2 cats", "", "2 cats", "", []),
@@ -259,6 +260,8 @@ def test_marks_beside_unknown_words_are_part_of_them(with_unknown_word):
         return text_of(inputs), [(one.text, text_of(inputs[: one.start])) for one in words]
 
     assert read("walks (the dog") == ("walks the dog", [("(", "walks")])
+    assert read("the dog-cat walks") == ("the dog cat walks", [])
+    assert read("the ice-cream walks") == ("the □ walks", [("ice-cream", "the")])
     assert read("the cat) walks") == ("the cat walks", [(")", "the")])
     assert read("the zebra/okapi (a cat)") == (
         "the □ □ cat",
