@@ -106,6 +106,7 @@ def test_unknown_marks_do_not_harm_their_sentences(trained) -> None:
         "He is (very) tired.": "Er ist (sehr) müde.",
         "The dog sleeps; the cat sings.": "Der Hund schläft, die Katze singt.",
         "- I like my car.": "- Ich mag mein Auto.",
+        "I’m tired.": "Ich bin müde.",
         "---": "---",
     }
     mistakes = find_mistakes(trained, {ours: [it] for ours, it in translations.items()})
