@@ -35,9 +35,9 @@ from flaxformer_mt.runtime.command import (
     prepare_process,
     second_interrupt_ends,
 )
-from flaxformer_mt.runtime.dataclass_json import did_you_mean
 from flaxformer_mt.runtime.flags import FLAG_TYPES
 from flaxformer_mt.runtime.old_names import refuse_old_flags
+from flaxformer_mt.storage.dataclass_json import did_you_mean
 from flaxformer_mt.storage.paths import remote_problem
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
 

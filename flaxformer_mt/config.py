@@ -18,8 +18,8 @@ from typing import Any
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.runtime import old_names
-from flaxformer_mt.runtime.dataclass_json import from_dict, rename_keys
 from flaxformer_mt.runtime.sharding import MeshConfig
+from flaxformer_mt.storage.dataclass_json import from_dict
 from flaxformer_mt.storage.paths import AnyPath, as_path, local_file, make_folder, write_file
 from flaxformer_mt.training.config import TrainingConfig
 from flaxformer_mt.translation.config import DecodingConfig
@@ -118,13 +118,13 @@ def config_from_dict(values: Any) -> Config:
     Raises ValueError for an unknown key or a wrong value; the message names it.
     """
     if isinstance(values, dict):
-        values = rename_keys(values, old_names.RENAMED, old_names.REMOVED)
+        values = old_names.rename_keys(values)
     return from_dict(Config, values)
 
 
 def model_from_dict(values: Any) -> TransformerConfig:
     """Returns the section `model` of a saved config. The other sections are not read."""
-    values = rename_keys(values, old_names.RENAMED, old_names.REMOVED)
+    values = old_names.rename_keys(values)
     return from_dict(TransformerConfig, values["model"], where="model")
 
 

@@ -454,7 +454,7 @@ class TestTranslate:
             (["--workdir=w", "--decoding.strategy=guess"], "sample_distinct"),
             (
                 ["--workdir=w", "--decoding.seed=4294967296"],
-                "at most 4294967295, but it is 4294967296",
+                "at most 4294967295, got 4294967296",
             ),
             (["--workdir=w", "--decoding.beem-size=2"], "--decoding.beam-size"),
             (["--workdir=w", "--details"], "add --json"),

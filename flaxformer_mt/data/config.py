@@ -6,6 +6,13 @@ from typing import Literal
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.sources.quarantine import parse_share
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
+from flaxformer_mt.storage.dataclass_json import NOT_NEGATIVE, POSITIVE_INT, Bounds, check_fields
+
+_BOUNDS = {
+    **dict.fromkeys(("max_source_length", "max_target_length"), Bounds(2)),
+    **dict.fromkeys(("tokens_per_batch", "num_buckets"), POSITIVE_INT),
+    **dict.fromkeys(("num_workers", "in_memory_mb"), NOT_NEGATIVE),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,25 +66,10 @@ class DataConfig:
     pairs a second."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("max_source_length", 2),
-            ("max_target_length", 2),
-            ("tokens_per_batch", 1),
-            ("num_buckets", 1),
-            ("num_workers", 0),
-            ("in_memory_mb", 0),
-        ):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"data.{name} must be at least {least}, got {getattr(self, name)}."
-                )
+        check_fields(self, "data", _BOUNDS)
         parse_share(self.max_bad_share)
-        if self.batching not in ("bucket", "pack"):
-            raise ValueError(f"data.batching is 'bucket' or 'pack', got {self.batching!r}.")
         self._check_languages()
         for split in self.exclude:
-            if split not in ("validation", "test"):
-                raise ValueError(f"data.exclude takes 'validation' and 'test', got {split!r}.")
             if getattr(self, split) == CorpusConfig():
                 raise ValueError(
                     f"data.exclude names {split!r}, but data.{split} lists no text; list it "

@@ -2,7 +2,8 @@
 
 The expected utility of a candidate y is estimated by the mean of u(y, y') over samples y' from the
 model (Eikema & Aziz 2020, "Is MAP Decoding All You Need?", https://arxiv.org/abs/2005.10283). The
-utility u is the chrF or BLEU of one sentence, from 0 to 100, as sacreBLEU computes them.
+utility u is the chrF or BLEU of one sentence, from 0 to 100, computed by sacreBLEU. For 32 samples
+of 70 characters, chrF takes 0.4 s of a CPU core, BLEU 0.1 s.
 """
 
 import math
@@ -13,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
 from flaxformer_mt.evaluation import Utility
 from flaxformer_mt.evaluation.metrics import Tokenize
@@ -50,47 +50,13 @@ def expected_utilities(
     if not samples:
         raise ValueError("minimum Bayes risk needs at least one sample, but there is none")
     counts = Counter(samples)
-    utilities = (_chrf if utility == "chrf" else _bleu)(list(candidates), list(counts), tokenize)
-    weighted = utilities * np.array(list(counts.values()))
+    if utility == "chrf":
+        metric = CHRF()
+    else:
+        metric = BLEU(tokenize=tokenize, effective_order=True, force=True)
     # fsum rounds once, so that the order of the samples makes no difference.
-    return np.array([math.fsum(row) / len(samples) for row in weighted], float)
-
-
-def _bleu(
-    candidates: list[str], samples: list[str], tokenize: Tokenize
-) -> Float[np.ndarray, "candidates samples"]:
-    metric = BLEU(tokenize=tokenize, effective_order=True, force=True)
-    scores = [[metric.sentence_score(c, [sample]).score for sample in samples] for c in candidates]
-    return np.array(scores, float).reshape(len(candidates), len(samples))
-
-
-def _chrf(
-    candidates: list[str], samples: list[str], tokenize: Tokenize
-) -> Float[np.ndarray, "candidates samples"]:
-    """Returns the chrF of all pairs (Popović 2015), by one matrix product for each n-gram order.
-
-    For 32 German captions this takes 35 ms; sacreBLEU, pair by pair, takes half a second.
-    """
-    profiles = [extract_all_char_ngrams(text, CHRF.CHAR_ORDER) for text in [*candidates, *samples]]
-    precision, recall, orders = np.zeros((3, len(candidates), len(samples)))
-    for n in range(CHRF.CHAR_ORDER):
-        # Each occurrence of an n-gram (first, second, ...) has its own column. So counts are 0 or
-        # 1, and a product sums the smaller of two counts.
-        columns: dict[tuple[str, int], int] = {}
-        entries = [
-            (row, columns.setdefault((ngram, occurrence), len(columns)))
-            for row, profile in enumerate(profiles)
-            for ngram, count in profile[n].items()
-            for occurrence in range(count)
-        ]
-        table = np.zeros((len(profiles), len(columns)), np.float32)
-        table[tuple(np.array(entries, int).reshape(-1, 2).T)] = 1
-        own, others = np.split(table, [len(candidates)])
-        num_own, num_others = own.sum(axis=1)[:, None], others.sum(axis=1)
-        common = (own @ others.T).astype(float)
-        precision += common / np.maximum(num_own, 1)
-        recall += common / np.maximum(num_others, 1)
-        orders += (num_own > 0) & (num_others > 0)
-    precision, recall = precision / np.maximum(orders, 1), recall / np.maximum(orders, 1)
-    weighted = CHRF.BETA**2 * precision + recall
-    return 100 * (1 + CHRF.BETA**2) * precision * recall / np.where(weighted > 0, weighted, 1)
+    sums = [
+        math.fsum(n * metric.sentence_score(text, [other]).score for other, n in counts.items())
+        for text in candidates
+    ]
+    return np.array(sums, float) / len(samples)

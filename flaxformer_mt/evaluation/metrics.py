@@ -10,7 +10,7 @@ import itertools
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, Self
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -50,52 +50,41 @@ class MetricScore:
         return f"{self.name} {self.value:.2f}   {self.signature}"
 
 
-def bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    tokenize: Tokenize = "13a",
-    lowercase: bool = False,
-    effective_order: bool = False,
-) -> MetricScore:
-    """Returns corpus BLEU with one reference a line, as `sacrebleu [-tok TOKENIZE] [-lc]`.
-
-    With `effective_order`, n-grams that are longer than every line do not count.
-
-    Raises ValueError if the two sides have different lengths or no line at all.
-    """
-    _check_lengths(hypotheses, references)
-    # force: no warning about text that looks tokenised. The signature has the tokeniser.
-    metric = BLEU(
-        tokenize=tokenize, lowercase=lowercase, force=True, effective_order=effective_order
-    )
-    return _score("BLEU", metric, hypotheses, references)
-
-
-def chrf(
-    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
-) -> MetricScore:
-    """Returns corpus chrF2: the F-score of character n-grams up to 6 (Popović 2015).
-
-    Raises ValueError if the two sides have different lengths or no line at all.
-    """
-    _check_lengths(hypotheses, references)
-    return _score("chrF2", CHRF(lowercase=lowercase), hypotheses, references)
-
-
 class CorpusScores:
-    """BLEU and chrF of a test set whose lines come in parts. It keeps their counts only."""
+    """BLEU and chrF of a test set, whose lines may come in parts. It keeps their counts only.
 
-    def __init__(self, *, tokenize: Tokenize = "13a", lowercase: bool = False) -> None:
-        """Takes the settings of `bleu` and `chrf`."""
-        bleu_metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    BLEU has one reference a line, as in `sacrebleu [-tok TOKENIZE] [-lc]`. chrF is chrF2, the
+    F-score of character n-grams up to 6 (Popović 2015).
+    """
+
+    def __init__(
+        self,
+        *,
+        tokenize: Tokenize = "13a",
+        lowercase: bool = False,
+        effective_order: bool = False,
+    ) -> None:
+        """With `effective_order`, BLEU ignores n-grams that are longer than every line."""
+        # force: no warning about text that looks tokenised. The signature has the tokeniser.
+        bleu_metric = BLEU(
+            tokenize=tokenize, lowercase=lowercase, force=True, effective_order=effective_order
+        )
         self._metrics = {"BLEU": bleu_metric, "chrF2": CHRF(lowercase=lowercase)}
         self._counts: dict[str, list[float]] = {}
         self.num_lines = 0
 
-    def add(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
-        """Counts more lines. Raises ValueError as `bleu`."""
-        _check_lengths(hypotheses, references)
+    def add(self, hypotheses: Sequence[str], references: Sequence[str]) -> Self:
+        """Counts more lines, and returns itself.
+
+        Raises ValueError if the two sides have different lengths or no line at all.
+        """
+        if len(hypotheses) != len(references):
+            raise ValueError(
+                f"{len(hypotheses)} translations but {len(references)} references: "
+                "each line needs exactly one reference"
+            )
+        if not hypotheses:
+            raise ValueError("no lines to score: both sides are empty")
         self.num_lines += len(hypotheses)
         for name, metric in self._metrics.items():
             # As `corpus_score` does, which takes all lines at once.
@@ -103,6 +92,7 @@ class CorpusScores:
             rows = count(list(hypotheses), [list(references)])
             earlier = [self._counts[name]] if name in self._counts else []
             self._counts[name] = [sum(column) for column in zip(*earlier, *rows, strict=True)]
+        return self
 
     def scores(self) -> tuple[MetricScore, MetricScore]:
         """Returns BLEU and chrF of all lines."""
@@ -157,20 +147,3 @@ def _tokenize_letters(text: Iterable[str]) -> Tokenize:
     if 2 * (counts["CJK"] + others) <= counts.total():
         return "13a"
     return "char" if 20 * others > counts["CJK"] else "zh"  # Japanese has Chinese characters too
-
-
-def _score(
-    name: str, metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]
-) -> MetricScore:
-    value = metric.corpus_score(list(hypotheses), [list(references)]).score
-    return MetricScore(name, value, str(metric.get_signature()))
-
-
-def _check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    if len(hypotheses) != len(references):
-        raise ValueError(
-            f"{len(hypotheses)} translations but {len(references)} references: "
-            "each line needs exactly one reference"
-        )
-    if not hypotheses:
-        raise ValueError("no lines to score: both sides are empty")

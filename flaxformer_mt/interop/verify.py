@@ -25,7 +25,7 @@ from flaxformer_mt import __version__
 from flaxformer_mt.checkpoints.loading import LoadedModel
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
-from flaxformer_mt.evaluation.metrics import bleu, chrf, default_tokenize
+from flaxformer_mt.evaluation.metrics import CorpusScores, default_tokenize
 from flaxformer_mt.interop import Format, optional
 from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces, starts_with_padding
 from flaxformer_mt.runtime.host import num_cpus
@@ -149,20 +149,20 @@ def compare(
     gaps = [abs(one.score - other.score) for one, other in pairs if one.text == other.text]
     texts = {"workdir": [one.text for one in ours], "export": [one.text for one in theirs]}
     against = texts["workdir"] if references is None else references
+    tokenize = default_tokenize(language, text=against)
     # Without effective order, a text of lines with fewer than four words has a BLEU of 0.
-    words: dict[str, Any] = {
-        "tokenize": default_tokenize(language, text=against),
-        "effective_order": True,
+    scores = {
+        side: CorpusScores(tokenize=tokenize, effective_order=True).add(lines, against).scores()
+        for side, lines in texts.items()
     }
     found: dict[str, Any] = {
         "identical": len(gaps) / len(ours),
         "largest_score_difference": max(gaps, default=None),
         "against": "workdir" if references is None else "reference",
     }
-    for name, metric, options in (("bleu", bleu, words), ("chrf", chrf, {})):
-        scores = {side: metric(lines, against, **options) for side, lines in texts.items()}
-        found[name] = {side: score.value for side, score in scores.items()}
-        found[name]["signature"] = scores["export"].signature
+    for i, name in enumerate(("bleu", "chrf")):
+        found[name] = {side: both[i].value for side, both in scores.items()}
+        found[name]["signature"] = scores["export"][i].signature
     return found
 
 

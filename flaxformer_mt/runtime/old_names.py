@@ -5,6 +5,7 @@ name, the error message gives the new name.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 RENAMED: dict[str, str] = {"model.neighborhood": "model.local_window"}
 """Old dotted name -> new dotted name."""
@@ -23,6 +24,22 @@ REMOVED: dict[str, str] = {
     "data.max_target_length and data.tokenizer.vocab_size",
 }
 """Dotted name -> the replacement."""
+
+
+def rename_keys(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns nested dicts with the current keys, so that files of earlier versions load."""
+    from flax.traverse_util import flatten_dict, unflatten_dict  # imports JAX, which is slow
+
+    flat = flatten_dict(values, sep=".", keep_empty_nodes=True)
+    flat = {
+        name: value
+        for name, value in flat.items()
+        if not any(f"{name}.".startswith(f"{old}.") for old in REMOVED)
+    }
+    for old, new in RENAMED.items():
+        if old in flat:
+            flat.setdefault(new, flat.pop(old))
+    return unflatten_dict(flat, sep=".")
 
 
 def refuse_old_flags(args: Iterable[str]) -> None:

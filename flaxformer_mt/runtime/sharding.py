@@ -25,8 +25,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.data.batching.batch import Batch, BatchShape
 from flaxformer_mt.runtime.batch_partition import ProcessRows
-from flaxformer_mt.runtime.dataclass_json import NOT_NEGATIVE, POSITIVE_INT, check_bounds
 from flaxformer_mt.runtime.host import num_cpus
+from flaxformer_mt.storage.dataclass_json import NOT_NEGATIVE, POSITIVE_INT, check_fields
 
 AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
@@ -70,7 +70,7 @@ class MeshConfig:
     two, at most 8. Two devices of one thread each train faster than one device of two threads."""
 
     def __post_init__(self) -> None:
-        check_bounds(self, "mesh", _BOUNDS)
+        check_fields(self, "mesh", _BOUNDS)
         parse_memory(self.memory_limit)
         if self.memory_limit and self.tokens_per_device:
             raise ValueError(

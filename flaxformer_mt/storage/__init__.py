@@ -1,1 +1,1 @@
-"""Files and folders on the local machine and in buckets."""
+"""Files and folders on the local machine and in buckets, and dataclasses from JSON."""

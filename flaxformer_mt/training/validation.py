@@ -132,6 +132,6 @@ def translate_and_score(
     translations = map_over_processes(len(sources), translate)
     references = [pair.target for pair in pairs]
     tokenize = metrics.default_tokenize(*languages, text=references)
-    score = metrics.bleu(translations, references, tokenize=tokenize)
+    bleu, _ = metrics.CorpusScores(tokenize=tokenize).add(translations, references).scores()
     texts = zip(sources, references, translations, strict=True)
-    return score, [Sample(*text) for text in texts][:NUM_SAMPLES]
+    return bleu, [Sample(*text) for text in texts][:NUM_SAMPLES]

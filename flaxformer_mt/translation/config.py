@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-import numbers
-import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,13 +9,13 @@ import numpy as np
 
 from flaxformer_mt.evaluation import Utility
 from flaxformer_mt.evaluation.quality_flags import FlagLimits
-from flaxformer_mt.runtime.dataclass_json import did_you_mean
 from flaxformer_mt.search.config import (
     EarlyStopping,
     ForcedEnd,
     LengthNormalization,
     check_beam,
 )
+from flaxformer_mt.storage.dataclass_json import POSITIVE_INT, Bounds, check_fields, did_you_mean
 
 Strategy = Literal["beam", "sample", "sample_distinct", "mbr"]
 
@@ -115,10 +113,11 @@ class DecodingConfig:
     """Limits of the checks for faults."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        if not self.is_sampling:
+        check_fields(self, "", _BOUNDS)
+        if self.is_sampling:
+            check_fields(self, "", {"num_hypotheses": POSITIVE_INT})
+        else:
             check_beam(self.beam_size, self.num_hypotheses)
-        _check_bounds(self)
         _check_combinations(self)
 
     @property
@@ -166,56 +165,23 @@ def changed_config(
 
 SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
 """The options that only sampling uses, with their defaults."""
-_BOUNDS: dict[str, tuple[float, float, str]] = {
-    "length_penalty": (0, 10, "0 compares plain log-probabilities, 0.6 to 1 is usual"),
-    "num_hypotheses": (1, math.inf, ""),
-    "max_target_length": (1, math.inf, ""),
-    "target_length_ratio": (0, math.inf, ""),
-    "target_length_margin": (1, math.inf, "EOS needs one token"),
-    "tokens_per_batch": (1, math.inf, ""),
-    "max_rows_per_batch": (1, math.inf, ""),
-    "min_target_length": (0, 1e10, ""),
-    "min_target_ratio": (0, 1e10, ""),
-    "coverage_penalty": (0, 1e10, ""),
-    "no_repeat_ngram_size": (0, math.inf, ""),
-    "repetition_penalty": (1e-3, 1e10, "1 changes nothing"),
-    "temperature": (1e-3, 1e10, "1 changes nothing"),
-    "top_k": (0, math.inf, "0 samples from all tokens"),
-    "top_p": (1e-6, 1, "1 samples from all tokens"),
-    "seed": (0, 2**32 - 1, ""),
-    "num_samples": (1, math.inf, ""),
+_BOUNDS = {
+    **dict.fromkeys(("num_samples", "max_target_length"), POSITIVE_INT),
+    **dict.fromkeys(("tokens_per_batch", "max_rows_per_batch"), POSITIVE_INT),
+    **dict.fromkeys(("target_length_ratio", "no_repeat_ngram_size"), Bounds(0)),
+    **dict.fromkeys(("min_target_length", "min_target_ratio", "coverage_penalty"), Bounds(0, 1e10)),
+    **dict.fromkeys(("repetition_penalty", "temperature"), Bounds(1e-3, 1e10, "1 changes nothing")),
+    "length_penalty": Bounds(0, 10, "0 compares plain log-probabilities, 0.6 to 1 is usual"),
+    "target_length_margin": Bounds(1, hint="EOS needs one token"),
+    "top_k": Bounds(0, hint="0 samples from all tokens"),
+    "top_p": Bounds(1e-6, 1, "1 samples from all tokens"),
+    "seed": Bounds(0, 2**32 - 1),
 }
-"""Lowest value, highest value, and a hint."""
-_TYPES: dict[str, Any] = typing.get_type_hints(DecodingConfig)
-
-
-def _check_types(config: DecodingConfig) -> None:
-    for name, kind in _TYPES.items():
-        value = getattr(config, name)
-        if typing.get_origin(kind) is Literal:
-            choices = typing.get_args(kind)
-            if value not in choices:
-                expected = " or ".join(map(repr, choices))
-                raise ValueError(f"{name} must be {expected}, not {value!r}")
-            continue
-        kind = typing.get_origin(kind) or kind
-        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if type(value) is not kind and not (kind is float and is_number):
-            raise ValueError(f"{name} must be of type {kind.__name__}, but it is {value!r}")
-
-
-def _check_bounds(config: DecodingConfig) -> None:
-    for name, (low, high, hint) in _BOUNDS.items():
-        value = getattr(config, name)
-        if not low <= value <= high:
-            upper = f" and at most {high:.15g}" if high < math.inf else ""
-            raise ValueError(
-                f"{name} must be at least {low:g}{upper}, but it is {value}"
-                f"{f' ({hint})' if hint else ''}"
-            )
 
 
 def _check_combinations(config: DecodingConfig) -> None:
+    if not isinstance(config.forbidden, tuple):  # a program's settings must be hashable
+        raise ValueError(f"forbidden: expected a tuple, got {config.forbidden!r}")
     if config.strategy == "mbr" and config.num_hypotheses > config.num_samples:
         raise ValueError(
             f"num_hypotheses ({config.num_hypotheses}) must not be above num_samples "

@@ -1,10 +1,19 @@
 import math
 import random
+from typing import Any
 
 import pytest
 import sacrebleu
 
-from flaxformer_mt.evaluation.metrics import CorpusScores, bleu, chrf, default_tokenize
+from flaxformer_mt.evaluation.metrics import CorpusScores, MetricScore, default_tokenize
+
+
+def bleu(hypotheses: list[str], references: list[str], **options: Any) -> MetricScore:
+    return CorpusScores(**options).add(hypotheses, references).scores()[0]
+
+
+def chrf(hypotheses: list[str], references: list[str], **options: Any) -> MetricScore:
+    return CorpusScores(**options).add(hypotheses, references).scores()[1]
 
 
 def test_bleu_of_a_short_translation_by_hand() -> None:
@@ -116,3 +125,15 @@ def test_scores_of_parts_are_those_of_the_whole(lowercase):
         bleu(hypotheses, references, lowercase=lowercase),
         chrf(hypotheses, references, lowercase=lowercase),
     )
+    by_sacrebleu = [
+        metric(lowercase=lowercase).corpus_score(hypotheses, [references]).score
+        for metric in (sacrebleu.BLEU, sacrebleu.CHRF)
+    ]
+    assert [score.value for score in scores.scores()] == by_sacrebleu
+
+
+def test_effective_order_ignores_ngrams_that_are_longer_than_every_line() -> None:
+    lines = ["two words", "one"]
+    assert bleu(lines, lines).value == 0
+    score = bleu(lines, lines, effective_order=True)
+    assert score.value == pytest.approx(100) and "eff:yes" in score.signature

@@ -327,7 +327,7 @@ def test_an_empty_model_of_pieces_is_named(tmp_path):
     [
         ({"num_beams": "4"}, "num_beams: expected int, got '4'"),
         ({"num_beams": 0}, "beam_size must be at least 1 .*, but it is 0"),
-        ({"max_new_tokens": 0}, "max_target_length must be at least 1, but it is 0"),
+        ({"max_new_tokens": 0}, "max_target_length must be at least 1, got 0"),
         ({"max_length": "8"}, "max_length: expected int, got '8'"),
         ({"length_penalty": "1"}, "length_penalty: expected float, got '1'"),
         (

@@ -8,7 +8,6 @@ from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, from_json, load_config, to_json
 from flaxformer_mt.config_arguments import ConfigArguments
 from flaxformer_mt.runtime import old_names
-from flaxformer_mt.runtime.dataclass_json import rename_keys
 
 
 @pytest.fixture(autouse=True)
@@ -36,12 +35,12 @@ def test_a_saved_config_loads(tmp_path):
 
 def test_the_new_name_wins_and_the_argument_stays_as_it_is():
     old = {"model": {"width": 1, "d_model": 2}}
-    assert rename_keys(old, old_names.RENAMED) == {"model": {"d_model": 2}}
+    assert old_names.rename_keys(old) == {"model": {"d_model": 2}}
     assert old == {"model": {"width": 1, "d_model": 2}}
-    assert rename_keys({"training": {"batch_tokens": 3}}, old_names.RENAMED) == {
+    assert old_names.rename_keys({"training": {"batch_tokens": 3}}) == {
         "data": {"tokens_per_batch": 3},
     }
-    assert rename_keys({"model": 3}, old_names.RENAMED, ["model.x"]) == {"model": 3}
+    assert old_names.rename_keys({"training": 3}) == {"training": 3}
 
 
 @pytest.mark.parametrize(

@@ -751,12 +751,14 @@ def test_impossible_requests_are_refused(translator, given, message):
     ("given", "message"),
     [
         ({"max_target_length": 0}, "max_target_length must be at least 1"),
-        ({"length_penalty": 30.0}, "at most 10, but it is 30"),
+        ({"length_penalty": 30.0}, "at most 10, got 30"),
         ({"strategy": "sample", "temperature": 0.0}, "temperature must be at least 0.001"),
         ({"strategy": "sample", "temperature": 1e-40}, "at least 0.001"),
         ({"temperature": 0.5}, "temperature would change nothing: .* choose strategy 'sample'"),
         ({"strategy": "sample", "coverage_penalty": 0.2}, "set coverage_penalty to 0"),
         ({"strategy": "mbr", "num_hypotheses": 40}, "must not be above num_samples"),
+        ({"strategy": "sample", "num_hypotheses": 0}, "num_hypotheses must be at least 1, got 0"),
+        ({"beam_size": 0, "num_hypotheses": 0}, "beam_size must be at least 1"),
         ({"min_target_length": 300}, "must not be above max_target_length"),
         ({"repetition_penalty": -1.0}, "repetition_penalty must be at least 0.001"),
         ({"top_p": 0.0}, "top_p must be at least 1e-06 and at most 1"),
@@ -965,11 +967,13 @@ def test_wrong_types_are_refused(translator, sentences, given, message):
 def test_config_fields_of_wrong_types_are_refused():
     """In a process without the type checks of the tests."""
     cases = {
-        "beam_size must be of type int, but it is '4'": {"beam_size": "4"},
-        "length_penalty must be of type float, but it is '1'": {"length_penalty": "1"},
-        "strategy must be 'beam' or": {"strategy": 3},
-        "renormalize must be of type bool, but it is 1": {"renormalize": 1},
-        "forbidden must be of type tuple, but it is [3]": {"forbidden": [3]},
+        "beam_size: expected int, got '4'": {"beam_size": "4"},
+        "length_penalty: expected float, got '1'": {"length_penalty": "1"},
+        "strategy: expected 'beam' or 'sample' or": {"strategy": 3},
+        "renormalize: expected bool, got 1": {"renormalize": 1},
+        "forbidden: expected a tuple, got [3]": {"forbidden": [3]},
+        "forbidden[1]: expected int, got '3'": {"forbidden": (2, "3")},
+        "guard: expected FlagLimits, got {}": {"guard": {}},
     }
     program = (
         "from flaxformer_mt.translation.config import DecodingConfig\n"

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_args
 
 from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.model.config import Activation, TransformerConfig
-from flaxformer_mt.runtime.dataclass_json import from_dict
+from flaxformer_mt.storage.dataclass_json import from_dict
 
 Json = Mapping[str, Any]
 T = TypeVar("T")
