@@ -161,7 +161,9 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
     Raises ValueError for a flag with an old name, an empty file name, and a word before all flags.
     """
     words = list(map(_expand_home, sys.argv[1:] if args is None else args))
-    if words and not words[0].startswith("-"):
+    hints = typing.get_type_hints(kind, include_extras=True).values()
+    has_positional = any(tyro.conf.Positional in getattr(x, "__metadata__", ()) for x in hints)
+    if words and not words[0].startswith("-") and not has_positional:
         raise ValueError(
             f"{words[0]!r} comes before all flags, but every value follows the name of its flag, "
             "as in `--workdir runs/demo`; --help lists the flags"

@@ -59,7 +59,8 @@ FRACTION = Bounds(0, 1, below=True)
 def check_fields(config: Any, section: str, bounds: Mapping[str, Bounds]) -> None:
     """Raises ValueError if a field of a dataclass has a wrong type or choice, or is out of bounds.
 
-    Any real number may stand for a float, and a list for a tuple. The message names the field in
+    Any real number may stand for a float, a list for a tuple, and an item of it may be an integer
+    of NumPy. The message names the field in
     its `section` (such as "training"; "" = none), what is expected, and the value.
     """
     for name, kind in _types(type(config)).items():
@@ -93,7 +94,8 @@ def _check_type(kind: Any, value: Any, where: str) -> None:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple and isinstance(value, list | tuple):
         for i, item in enumerate(value):
-            _check_type(arguments[0], item, f"{where}[{i}]")
+            is_integer = isinstance(item, numbers.Integral) and not isinstance(item, bool)
+            _check_type(arguments[0], int(item) if is_integer else item, f"{where}[{i}]")
         return
     if origin is Literal:
         valid = value in arguments
