@@ -15,8 +15,8 @@ score is 41.11, and 41.67 on the validation set. The first two trainings took 61
 two CPU cores (AVX2), which other jobs of low priority used too; the third was interrupted.
 
 R-Drop (Liang et al. 2021) sends each batch through the model twice and penalises differences
-between the two outputs. This doubles the operations of an update, which takes 1.0 s instead of 0.65
-s on two cores, so there is time for 15 epochs only. Muon (Jordan et al. 2024) learns faster per
+between the two outputs. This doubles the operations of an update. On two cores it takes 1.0 s, not
+0.65 s, so there is time for 15 epochs only. Muon (Jordan et al. 2024) learns faster per
 update than Adam, and costs little for a model of this size. `docs/results.md` compares optimisers,
 learning rates and regularisation.
 

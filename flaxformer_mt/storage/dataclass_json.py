@@ -59,9 +59,9 @@ FRACTION = Bounds(0, 1, below=True)
 def check_fields(config: Any, section: str, bounds: Mapping[str, Bounds]) -> None:
     """Raises ValueError if a field of a dataclass has a wrong type or choice, or is out of bounds.
 
-    Any real number may stand for a float, a list for a tuple, and an item of it may be an integer
-    of NumPy. The message names the field in
-    its `section` (such as "training"; "" = none), what is expected, and the value.
+    Any real number may stand for a float, and a list for a tuple. Items of a tuple may be integers
+    of NumPy. The message names the field in its `section` (such as "training"; "" = none), what is
+    expected, and the value.
     """
     for name, kind in _types(type(config)).items():
         _check_type(kind, getattr(config, name), _dotted(section, name))

@@ -117,6 +117,7 @@ def segment_lines(
     requests = []
     for line, text in enumerate(lines, start=first_line):
         language = None if line in whole_lines else sentences_of
+        hides = masks and line not in whole_lines
         for sentence in _read_sentences(text, tokenizer, language):
             tokens = vocabulary.tokenize(sentence.tag + sentence.text)
             pieces = [sentence]
@@ -127,7 +128,7 @@ def segment_lines(
                     _warn_of_length(line, len(tokens), "source", max_source_length, what)
             for piece in pieces:
                 readable = WithoutMarks("", piece.text, "")
-                if masks and line not in whole_lines:
+                if hides:
                     readable = hide_unknown_marks(piece.text, tokenizer)
                 if piece is not sentence or readable.text != piece.text:
                     tokens = vocabulary.tokenize(piece.tag + readable.text)
@@ -143,7 +144,7 @@ def segment_lines(
                 )
                 num_unread = len(tokens) - len(inputs)
                 unknown = find_unknown_words(readable.text, inputs, tokenizer, tag=piece.tag)
-                if masks and line not in whole_lines and (unknown or readable.marks):
+                if hides and (unknown or readable.marks):
                     words = (*unknown, *readable.marks)
                     inputs, unknown = mask_unknown_words(
                         readable.text, inputs, words, tokenizer, tag=piece.tag

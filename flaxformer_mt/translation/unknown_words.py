@@ -137,13 +137,13 @@ def hide_unknown_marks(text: str, tokenizer: Tokenizer) -> WithoutMarks:
             text, unknown = text.replace(mark, plain), unknown.replace(mark, "")
     outer = unknown + string.whitespace
     number = _LIST_NUMBER.match(text) if masks else None
-    start = number.end() if number else 0
-    if not text[start:].strip(outer):
+    begin = number.end() if number else 0
+    if not text[begin:].strip(outer):
         whole = UnknownWord(text.strip(), 0, 0, len(text) - len(text.lstrip()))
         return WithoutMarks("", text, "", (whole,) if masks and whole.text else ())
     if not (unknown or number):
         return WithoutMarks("", text, "")
-    before, after = len(text) - len(text[start:].lstrip(outer)), len(text.rstrip(outer))
+    before, after = len(text) - len(text[begin:].lstrip(outer)), len(text.rstrip(outer))
     clean, found = text[before:after], list[UnknownWord]()
     for match in regex.finditer(f"[{regex.escape(unknown)}]+", clean) if unknown else ():
         (start, end), marks = match.span(), match.group()
@@ -276,19 +276,17 @@ def copy_unknown_words(
 
 def _insert(text: str, place: int, word: UnknownWord) -> str:
     """Returns `text` with the word, or marks, at a place; with the spaces that it needs."""
-    if word.mark in ("closing", "opening", "joining"):
+    if word.mark == "closing":
         match = _WORD.match(text, place)
-        if word.mark == "closing":
-            place = match.end() if match else place
-            return text[:place] + word.text + text[place:]
-        left, right = text[:place], text[place:]
-        if word.mark == "opening":
-            left += right[: len(right) - len(right.lstrip())]
-            left += " " if left and not left[-1].isspace() else ""
-        return (left if word.mark == "opening" else left.rstrip()) + word.text + right.lstrip()
+        place = match.end() if match else place
+        return text[:place] + word.text + text[place:]
     left, right = text[:place], text[place:]
+    if word.mark == "joining":
+        return left.rstrip() + word.text + right.lstrip()
+    if word.mark == "opening":
+        left, right = text[: len(text) - len(right.lstrip())], right.lstrip()
     before = "" if not left or left[-1].isspace() else " "
-    after = "" if _NO_SPACE_BEFORE.match(right) else " "
+    after = "" if word.mark == "opening" or _NO_SPACE_BEFORE.match(right) else " "
     return left + before + word.text + after + right
 
 

@@ -86,21 +86,16 @@ def test_hand_written_sentences_come_out_right(trained) -> None:
     assert len(mistakes) <= 10, mistakes
 
 
-def test_unknown_words_do_not_harm_their_sentences(trained) -> None:
-    translations = {
+UNKNOWN = {
+    "words": {
         "The elephant is big.": "Der elephant ist groß.",
         "Where is my wallet?": "Wo ist mein wallet?",
         "She loves chocolate.": "Sie liebt chocolate.",
         "My name is Zorg.": "Mein Name ist Zorg.",
         "The pilot is not tired.": "Der pilot ist nicht müde.",
         "We live in Manchester.": "Wir wohnen in Manchester.",
-    }
-    mistakes = find_mistakes(trained, {ours: [it] for ours, it in translations.items()})
-    assert len(mistakes) <= 1, mistakes
-
-
-def test_unknown_marks_do_not_harm_their_sentences(trained) -> None:
-    translations = {
+    },
+    "marks": {
         "**The dog sleeps.**": "**Der Hund schläft.**",
         'The "old" dog sleeps.': 'Der "alte" Hund schläft.',
         "He is (very) tired.": "Er ist (sehr) müde.",
@@ -108,8 +103,13 @@ def test_unknown_marks_do_not_harm_their_sentences(trained) -> None:
         "- I like my car.": "- Ich mag mein Auto.",
         "I’m tired.": "Ich bin müde.",
         "---": "---",
-    }
-    mistakes = find_mistakes(trained, {ours: [it] for ours, it in translations.items()})
+    },
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_what_the_demo_does_not_know_does_not_harm_its_sentence(trained, kind) -> None:
+    mistakes = find_mistakes(trained, {ours: (it,) for ours, it in UNKNOWN[kind].items()})
     assert len(mistakes) <= 1, mistakes
 
 
