@@ -2,7 +2,7 @@
 
     python -m flaxformer_mt.train --config configs/demo.py --workdir runs/demo
 
-An epoch has 690 batches, with more of the everyday sentences than their share. It needs no dropout.
+An epoch has 649 batches, with more of the everyday sentences than their share. It needs no dropout.
 A row of a batch holds several pairs: all batches have one shape, so one program is compiled.
 
 Rotary positions (Su et al. 2021), Muon and the cosine schedule learn more in the same time than
@@ -11,14 +11,14 @@ raised the score from 96.96 to 98.46 BLEU, with the same number of updates.
 
 Score on the held-out pairs, with beam 4 and the mean of the last 5 checkpoints:
 
-    BLEU 98.81   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+    BLEU 97.29   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 
     python -m tools.demo_text.check --workdir runs/demo
 
 This command translates hand-written short sentences and the examples of the documentation, and
-prints the mistakes. 199 of the 200 sentences of the first list were correct. The text was improved
-with this list. The other list was written after the last change of the text, by an author who knew
-its words only: 186 of 200 were correct (179 of 200 of another such list, which is not stored).
+prints the mistakes. The text was improved with the first lists. 146 of the 200 sentences of
+`unseen_sentences.tsv` were correct: their author knew neither the training text nor its words.
+650 updates, too many for five minutes on slower cores, are right for 3% more of such sentences.
 """
 
 import dataclasses
@@ -33,10 +33,10 @@ from flaxformer_mt.translation.config import DecodingConfig
 
 config = Config(
     data=DataConfig(
-        train=CorpusConfig(pairs=("demo:train", "demo:everyday"), weights=(0.8, 1.2)),
+        train=CorpusConfig(pairs=("demo:train", "demo:everyday"), weights=(0.5, 1.5)),
         validation=CorpusConfig(pairs=("demo:validation",)),
         test=CorpusConfig(pairs=("demo:test",)),
-        tokenizer=TokenizerConfig(vocab_size=3000, max_lines=0),
+        tokenizer=TokenizerConfig(vocab_size=5000, max_lines=0),
         max_source_length=64,
         max_target_length=64,
         tokens_per_batch=2048,
@@ -44,12 +44,12 @@ config = Config(
     ),
     model=dataclasses.replace(preset("tiny"), dropout=0.0, positions="rotary"),
     training=TrainingConfig(
-        num_steps=540,
+        num_steps=560,
         optimizer="muon",
         learning_rate=7e-3,
         warmup_steps=90,
         schedule="cosine",
-        validate_every=270,
+        validate_every=280,
         validation_beam_size=4,
         validation_pairs=200,
         checkpoint_every=20,

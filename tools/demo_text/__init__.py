@@ -5,5 +5,6 @@
 
 Read `lexicon` (the words), `phrases` (agreement of gender, case and number), `english` and `german`
 (word order and verb forms), `draw` (random choices), `sentences` (varied sentences), `plain` (short
-ones), `everyday` (more constructions, names, fixed phrases) and `write` (splits and files).
+ones), `everyday` (more constructions, names, fixed phrases), the four modules `further_*` (words
+and constructions of a beginner's course) and `write` (splits and files).
 """

@@ -5,8 +5,9 @@
 The sentences are in `tests/tools/demo_text`. `plain_sentences.tsv` has short ones, written by hand
 as learners type them; none is in the training text. `other_sentences.tsv` has more of them, by
 somebody who knew the words of the training text, but not its sentences; it contains a tenth of
-them. `shown_sentences.tsv` has the examples in README, docs and notebooks. A line is an English
-sentence and its right translations, separated by tabs.
+them. The authors of `beginners_sentences.tsv` and `unseen_sentences.tsv` knew neither. The training
+text was improved with all of these but the last. `shown_sentences.tsv` has the examples in README,
+docs and notebooks. A line is an English sentence and its right translations, separated by tabs.
 """
 
 import argparse
@@ -48,7 +49,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--workdir", default="runs/demo")
     translator = Translator.load(parser.parse_args().workdir)
-    for name in ("plain_sentences.tsv", "other_sentences.tsv", "shown_sentences.tsv"):
+    for kind in ("plain", "other", "beginners", "unseen", "shown"):
+        name = f"{kind}_sentences.tsv"
         sentences = read_sentences(name)
         mistakes = find_mistakes(translator, sentences)
         for english, text in mistakes.items():

@@ -1,10 +1,13 @@
 """Dice, and what they decide: the nouns, verbs and tenses of a clause that makes sense."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from hashlib import blake2b
 from typing import TypeVar
 
-from tools.demo_text import english, phrases
+from tools.demo_text import english, further_words, phrases
 from tools.demo_text.lexicon import (
     ADJECTIVES,
     BE,
@@ -61,16 +64,39 @@ class Dice:
         return roll < percent
 
 
-@cache
+_further: ContextVar[bool] = ContextVar("further", default=False)
+
+
+@contextmanager
+def with_further_words(on: bool) -> Iterator[None]:
+    """Inside, `nouns_of` and `adjectives_for` also return the words of `further_words`."""
+    token = _further.set(on)
+    try:
+        yield
+    finally:
+        _further.reset(token)
+
+
 def nouns_of(kinds: str) -> tuple[Noun, ...]:
     """All nouns of the kinds (words separated by spaces)."""
-    return tuple(noun for noun in NOUNS if noun.kind in kinds.split())
+    return _nouns_of(kinds, _further.get())
 
 
 @cache
+def _nouns_of(kinds: str, further: bool) -> tuple[Noun, ...]:
+    nouns = NOUNS + further_words.NOUNS if further else NOUNS
+    return tuple(noun for noun in nouns if noun.kind in kinds.split())
+
+
 def adjectives_for(kind: str) -> tuple[Adjective, ...]:
     """All adjectives that describe nouns of the kind."""
-    return tuple(adjective for adjective in ADJECTIVES if kind in adjective.kinds.split())
+    return _adjectives_for(kind, _further.get())
+
+
+@cache
+def _adjectives_for(kind: str, further: bool) -> tuple[Adjective, ...]:
+    adjectives = ADJECTIVES + further_words.ADJECTIVES if further else ADJECTIVES
+    return tuple(adjective for adjective in adjectives if kind in adjective.kinds.split())
 
 
 @cache

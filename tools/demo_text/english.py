@@ -22,6 +22,8 @@ PARTICIPLES = {
         *("see seen", "forget forgotten", "draw drawn", "eat eaten", "give given", "show shown"),
         *("sing sung", "fall fallen", "come come", "go gone", "drive driven", "run run"),
         *("know known", "write written", "swim swum", "drink drunk", "speak spoken", "do done"),
+        *("take taken", "break broken", "fly flown", "throw thrown", "bite bitten", "wear worn"),
+        *("steal stolen", "lie lain"),
     )
 }
 WERE = ("was", "was", "were", "were")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tools.demo_text import english, german, phrases
 from tools.demo_text.combinations import COMBINATIONS
-from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of, times_in
+from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of, times_in, with_further_words
 from tools.demo_text.everyday_basics import (
     DRINK,
     DRINKS,
@@ -44,6 +44,10 @@ from tools.demo_text.everyday_basics import (
 )
 from tools.demo_text.everyday_words import GOOD, WARM
 from tools.demo_text.free_sentences import free
+from tools.demo_text.further_clauses import FURTHER_CLAUSES
+from tools.demo_text.further_sentences import FURTHER_SENTENCES
+from tools.demo_text.further_things import FURTHER_THINGS
+from tools.demo_text.further_times import FURTHER_TIMES
 from tools.demo_text.lexicon import (
     ACCUSATIVE,
     BE,
@@ -140,6 +144,7 @@ def very(dice: Dice) -> Sentence:
     noun = dice.choose(nouns_of(f"animal {PORTABLE} food vehicle furniture home room"))
     graded = tuple(a for a in (draw_adjective(dice, noun), *GOOD[:1]) if a.graded)
     adjective, plural = dice.choose(graded), dice.chance(20)
+    plural = plural and bool(noun.english_plural)
     phrase = noun_phrase(BARE if plural else A, adjective, noun, plural)
     *_, last, end = phrase.english.split()
     degree = dice.choose(DEGREES)
@@ -370,11 +375,16 @@ EVERYDAY: tuple[Callable[[Dice], Sentence], ...] = (
 )
 
 
+FURTHER = FURTHER_SENTENCES + FURTHER_TIMES + FURTHER_THINGS + FURTHER_CLAUSES
+
+
 def draw_everyday(dice: Dice) -> Sentence:
     """One everyday sentence in both languages, with its capital letter and its stop."""
-    pair = dice.choose(EVERYDAY)(dice)
-    if len(pair[0].split()) > 20:
-        pair = free(dice)
-    ours, theirs = (text[0].upper() + text[1:] for text in pair)
+    further = dice.choose(tuple(range(100)))
+    with with_further_words(further < 70):
+        pair = dice.choose(FURTHER if further < 45 else EVERYDAY)(dice)
+        if len(pair[0].split()) > 20:
+            pair = free(dice)
+    ours, theirs = (text[0].upper() + text[1:].replace("_", " ") for text in pair)
     stop = "" if ours.endswith(("?", "!")) else "."
     return ours + stop, theirs + stop

@@ -254,6 +254,8 @@ def existence(phrase: Phrase, place: Adverbial, *, past: bool, asked: bool) -> S
     be = (("was", "were") if past else ("is", "are"))[plural]
     ours = f"{phrase.english} {place.english}"
     theirs = f"{phrase.german[ACCUSATIVE]} {place.german}"
+    if " " not in place.german:  # "hier eine Katze", but "eine Katze im Garten"
+        theirs = f"{place.german} {phrase.german[ACCUSATIVE]}"
     if asked:
         return f"{be} there {ours}?", f"{gibt} es {theirs}?"
     return f"there {be} {ours}", f"es {gibt} {theirs}"
@@ -330,6 +332,7 @@ def two_adjectives(dice: Dice) -> Sentence:
     noun = dice.choose(nouns_of(f"animal {PORTABLE} vehicle furniture home"))
     first, second = draw_adjective(dice, noun), draw_adjective(dice, noun)
     plural, determiner = dice.chance(25), dice.choose((THE, THE, THAT, *OWNERS))
+    plural = plural and bool(noun.english_plural)
     if not plural and dice.chance(50):
         determiner = A
     phrase = described(determiner, (first, second), noun, plural)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from tools.demo_text import further_words
 from tools.demo_text.everyday_basics import (
     CLEAN,
     COME,
@@ -86,9 +87,10 @@ TRY = Verb("try tried trying", "versuchen versucht versucht")
 MOTIONS = (*MOTION, COME)
 VERBS = (
     *(*INTRANSITIVE, *TRANSITIVE, *TRANSITIVE, LOOK_AT, SWIM, COME_IN, UNDERSTAND),
-    *(*(MISS,) * 2, STOP, *(WRITE_TO,) * 2, *(BRING,) * 3, *(GET,) * 3, *(LISTEN,) * 3),
+    *(*(MISS,) * 4, STOP, *(WRITE_TO,) * 2, *(BRING,) * 3, *(GET,) * 3, *(LISTEN,) * 3),
     *(*LEAVE, *LEAVE, COME, COME, UNDERSTAND_IT, CLEAN, CLEAN, CLEAN, HAVE, HAVE, LIKE, LIKE, WANT),
     *(*(KNOW,) * 4, *(WRITE,) * 5, *(DRINK,) * 5, *(SPEAK,) * 5, *(LEARN,) * 4, *(LIVE,) * 4),
+    *(*further_words.ALONE, *further_words.TRANSITIVE),
 )
 DELIBERATE = tuple(verb for verb in VERBS if not verb.simple and verb not in (LIKE, HAVE, WANT))
 STATIVE = (KNOW, UNDERSTAND, UNDERSTAND_IT, HAVE, LIKE, WANT, *verbs_of("need"))
@@ -161,4 +163,5 @@ GENITIVES = {
     **{"father": "Vaters", "brother": "Bruders", "son": "Sohnes", "uncle": "Onkels"},
     **{"neighbor": "Nachbarn", "mother": "Mutter", "sister": "Schwester"},
     **{"daughter": "Tochter", "aunt": "Tante"},
+    **further_words.GENITIVES,
 }

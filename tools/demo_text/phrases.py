@@ -224,6 +224,7 @@ CONTRACTIONS = {
     "in dem": "im",
     "in das": "ins",
     "an dem": "am",
+    "an das": "ans",
     "zu dem": "zum",
     "zu der": "zur",
     "von dem": "vom",

@@ -25,6 +25,12 @@ MORE_CONTRACTIONS = (
 )
 
 
+BRITISH = (
+    *(("neighbors", "neighbours"), ("neighbor", "neighbour"), ("theater", "theatre")),
+    ("theaters", "theatres"),
+)
+
+
 def as_typed(dice: Dice, pair: Sentence) -> Sentence:
     """The pair as somebody in a hurry types it: contracted, in small letters, without stops.
 
@@ -55,6 +61,8 @@ def contract_more(dice: Dice, pair: Sentence) -> Sentence:
     ours, theirs = pair
     if dice.chance(55):
         ours = contract(ours, MORE_CONTRACTIONS)
+    if dice.chance(40):
+        ours = contract(ours, BRITISH)
     return ours, theirs
 
 

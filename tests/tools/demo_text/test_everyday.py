@@ -3,8 +3,8 @@
 import pytest
 
 from flaxformer_mt.data.tokenization.known_words import UNKNOWN_WORD
-from tools.demo_text.draw import Dice
-from tools.demo_text.everyday import EVERYDAY, draw_everyday
+from tools.demo_text.draw import Dice, nouns_of, with_further_words
+from tools.demo_text.everyday import EVERYDAY, FURTHER, draw_everyday
 from tools.demo_text.everyday_basics import FIXED, SOMEONE, described
 from tools.demo_text.lexicon import ADJECTIVES, NOUNS
 from tools.demo_text.phrases import BARE, THE, A
@@ -38,6 +38,25 @@ TRANSLATIONS = {
     "They are tired and hungry.": "Sie sind müde und hungrig.",
     "Will you be here?": "Wirst du hier sein?",
     "Be careful!": "Sei vorsichtig!",
+    # Constructions of a beginner's course.
+    "My head hurts.": "Mein Kopf tut weh.",
+    "I am from Germany.": "Ich komme aus Deutschland.",
+    "Where are you from?": "Woher kommst du?",
+    "The weather is nice.": "Das Wetter ist schön.",
+    "It is sunny.": "Es ist sonnig.",
+    "I am cold.": "Mir ist kalt.",
+    "It is half past eight.": "Es ist halb neun.",
+    "They know each other.": "Sie kennen sich.",
+    "She is taller than me.": "Sie ist größer als ich.",
+    "Dancing is fun.": "Tanzen macht Spaß.",
+    "What is your favorite color?": "Was ist deine Lieblingsfarbe?",
+    "You look tired.": "Du siehst müde aus.",
+    "He has to do his homework.": "Er muss seine Hausaufgaben machen.",
+    "They live in Germany.": "Sie wohnen in Deutschland.",
+    "She is an engineer.": "Sie ist Ingenieurin.",
+    "I prefer tea.": "Ich trinke lieber Tee.",
+    "He is in London.": "Er ist in London.",
+    "Do you have a question?": "Hast du eine Frage?",
 }
 
 
@@ -50,7 +69,7 @@ def drawn() -> list[tuple[str, str]]:
 def test_sentences_are_translated_as_by_hand(drawn) -> None:
     found = dict(drawn)
     common = TRANSLATIONS.keys() & found.keys()
-    assert len(common) >= 12
+    assert len(common) >= 22
     assert {english: found[english] for english in common} == {
         english: TRANSLATIONS[english] for english in common
     }
@@ -62,7 +81,7 @@ def test_sentences_are_whole_and_short(drawn) -> None:
         for text in pair:
             assert text[0].isupper() or text[0] == UNKNOWN_WORD, pair
             assert text[-1] in ".?!" and "  " not in text, pair
-        assert len(pair[0].split()) <= 20, pair
+        assert len(pair[0].split()) <= 22, pair  # "swimming pool" counts as one of 20
         assert pair[0][-1] == pair[1][-1], pair
 
 
@@ -91,10 +110,18 @@ def test_two_adjectives_have_the_same_ending(determiner, word, plural, ours, the
     assert "/".join(phrase.german[:2]) == theirs
 
 
-@pytest.mark.parametrize("draw", dict.fromkeys(EVERYDAY), ids=lambda draw: draw.__name__)
+@pytest.mark.parametrize("draw", dict.fromkeys(EVERYDAY + FURTHER), ids=lambda draw: draw.__name__)
 def test_every_kind_draws_many_sentences(draw) -> None:
-    found = {draw(Dice(f"{draw.__name__} {index}", blocks=4)) for index in range(300)}
+    with with_further_words(draw in FURTHER):
+        found = {draw(Dice(f"{draw.__name__} {index}", blocks=4)) for index in range(300)}
     assert len(found) >= (12 if draw.__name__ in ("who_are_you", "snow") else 60)
+
+
+def test_further_words_are_drawn_only_where_they_are_wanted() -> None:
+    assert "cow" not in {noun.english for noun in nouns_of("animal")}
+    with with_further_words(True):
+        assert {"cow", "dog"} <= {noun.english for noun in nouns_of("animal")}
+    assert "cow" not in {noun.english for noun in nouns_of("animal")}
 
 
 def test_names_and_fixed_phrases_are_named_once() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.demo_text import english, german
+from tools.demo_text import english, further_words, german
 from tools.demo_text.draw import Dice
 from tools.demo_text.everyday_basics import verbs_of
 from tools.demo_text.everyday_words import (
@@ -88,7 +88,8 @@ def test_must_not_forbids() -> None:
 
 
 def test_a_genitive_is_that_of_the_noun() -> None:
-    family = {noun.english: noun for noun in NOUNS if noun.kind == "family"}
+    nouns = (*NOUNS, *further_words.NOUNS)
+    family = {noun.english: noun for noun in nouns if noun.kind == "family"}
     assert family.keys() == GENITIVES.keys()
     for word, genitive in GENITIVES.items():
         noun = family[word]

@@ -6,6 +6,7 @@ directory that DEMO_WORKDIR names:
     DEMO_WORKDIR=runs/demo python -m pytest tests/tools/demo_text/test_translations.py
 """
 
+import itertools
 import lzma
 import os
 import re
@@ -56,7 +57,11 @@ def documented_sentences() -> dict[str, str]:
 def test_there_are_200_hand_written_sentences() -> None:
     assert len(HAND_WRITTEN) == 200
     assert len({words_of(sentence) for sentence in HAND_WRITTEN}) == 200
-    for english, translations in {**HAND_WRITTEN, **SHOWN}.items():
+    more = [read_sentences(f"{name}_sentences.tsv") for name in ("beginners", "unseen")]
+    assert [len(sentences) for sentences in more] == [1274, 200]
+    for english, translations in itertools.chain(
+        *(d.items() for d in (HAND_WRITTEN, SHOWN, *more))
+    ):
         assert translations and all(translations), english
 
 
@@ -86,13 +91,19 @@ def test_hand_written_sentences_come_out_right(trained) -> None:
     assert len(mistakes) <= 10, mistakes
 
 
+def test_most_sentences_of_somebody_who_does_not_know_the_text_come_out_right(trained) -> None:
+    sentences = read_sentences("unseen_sentences.tsv")
+    mistakes = find_mistakes(trained, sentences)
+    assert len(mistakes) <= 0.35 * len(sentences), mistakes
+
+
 UNKNOWN = {
     "words": {
         "The elephant is big.": "Der elephant ist groß.",
         "Where is my wallet?": "Wo ist mein wallet?",
-        "She loves chocolate.": "Sie liebt chocolate.",
+        "She loves spinach.": "Sie liebt spinach.",
         "My name is Zorg.": "Mein Name ist Zorg.",
-        "The pilot is not tired.": "Der pilot ist nicht müde.",
+        "The astronaut is not tired.": "Der astronaut ist nicht müde.",
         "We live in Manchester.": "Wir wohnen in Manchester.",
     },
     "marks": {
