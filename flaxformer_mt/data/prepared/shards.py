@@ -15,18 +15,16 @@ import io
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Integer
 
 from flaxformer_mt.data.batching.batch import Example
+from flaxformer_mt.data.encoding import Counts, Encoded
 from flaxformer_mt.data.prepared.manifest import read_json
-from flaxformer_mt.data.prepared.work import Encoded
-from flaxformer_mt.data.report import MAX_PAIRS_NAMED
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.storage.paths import naming, write_file
 
@@ -40,86 +38,35 @@ def integer_type(largest: int) -> str:
     return "<u2" if largest < 1 << 16 else "<u4"
 
 
-@dataclasses.dataclass(kw_only=True)
-class ShardCounts:
-    """Numbers of records, pairs, tokens and unknown words of a shard."""
-
-    records: int = 0
-    """Number of records read."""
-    pairs: int = 0
-    dropped: Counter[str] = dataclasses.field(default_factory=Counter)
-    tokens: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    """Number of source and of target tokens, without EOS."""
-    unknown: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    """Unknown tokens among them."""
-    pairs_with_unknown: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    """Number of pairs whose unknown words are in `unknown_words`, by side."""
-    unknown_words: list[Counter[str]] = dataclasses.field(
-        default_factory=lambda: [Counter(), Counter()]
-    )
-
-    def add(self, other: "ShardCounts") -> None:
-        """Adds the counts of another shard."""
-        self.records += other.records
-        self.pairs += other.pairs
-        self.dropped += other.dropped
-        for side in range(2):
-            self.tokens[side] += other.tokens[side]
-            self.unknown[side] += other.unknown[side]
-            self.pairs_with_unknown[side] += other.pairs_with_unknown[side]
-            self.unknown_words[side] += other.unknown_words[side]
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "ShardCounts":
-        """Returns counts from the JSON of their `vars`."""
-        words = [Counter(words) for words in values["unknown_words"]]
-        return cls(**(values | {"dropped": Counter(values["dropped"]), "unknown_words": words}))
-
-
 class ShardWriter:
     """Writes one shard. Without `finish`, the shard does not exist."""
 
-    def __init__(
-        self, directory: Path, *, id_type: str, length_type: str, unk_ids: Sequence[int]
-    ) -> None:
+    def __init__(self, directory: Path, *, id_type: str, length_type: str) -> None:
         """Begins a shard in `directory`, which must not exist."""
         self._directory = directory
         self._partial = directory.with_name(f"{directory.name}.partial")
         shutil.rmtree(self._partial, ignore_errors=True)
         self._partial.mkdir(parents=True)
-        self._types, self._unk_ids = (id_type, length_type), unk_ids
+        self._types = id_type, length_type
         self._files = contextlib.ExitStack()
         self._ids = [self._open(name) for name in IDS]
         self._lengths: list[np.ndarray] = []
         self._text: BinaryIO | None = None
         self._text_lengths: list[list[int]] = []
-        self.counts = ShardCounts()
+        self.counts = Counts()
 
     def _open(self, name: str) -> BinaryIO:
         return self._files.enter_context(open(self._partial / name, "wb"))
 
-    def append(self, block: Encoded, named_before: Sequence[int]) -> None:
-        """Writes a block.
-
-        `named_before` is the number of pairs of earlier shards with counted unknown words, by side.
-        """
-        pairs, counts = block.pairs, self.counts
-        sides = (pairs.inputs, pairs.targets)
-        lengths = pairs.source_lengths, pairs.target_lengths
-        for side, (ids, file) in enumerate(zip(sides, self._ids, strict=True)):
+    def append(self, block: Encoded) -> None:
+        """Writes a block."""
+        pairs = block.pairs
+        for ids, file in zip((pairs.inputs, pairs.targets), self._ids, strict=True):
             with naming(self._directory):
                 file.write(ids.astype(self._types[0]).data)
-            counts.tokens[side] += len(ids) - len(pairs)
-            counts.unknown[side] += int(np.count_nonzero(ids == self._unk_ids[side]))
-            left = MAX_PAIRS_NAMED - named_before[side] - counts.pairs_with_unknown[side]
-            named = block.unknown[side][: max(left, 0)]
-            counts.pairs_with_unknown[side] += len(named)
-            for words in named:
-                counts.unknown_words[side].update(words)
+        lengths = pairs.source_lengths, pairs.target_lengths
         self._lengths.append(np.stack(lengths, axis=1).astype(self._types[1]))
-        counts.records += block.num_records
-        counts.pairs += len(pairs)
-        counts.dropped += block.dropped
+        self.counts.add(block.counts)
         if block.texts is not None:
             self._append_text(block.texts)
 
@@ -132,7 +79,7 @@ class ShardWriter:
                 self._text.write(b"".join(sides))
             self._text_lengths.append([len(side) for side in sides])
 
-    def finish(self, check: Callable[[], None] = lambda: None) -> ShardCounts:
+    def finish(self, check: Callable[[], None] = lambda: None) -> Counts:
         """Completes the shard, unless `check` raises; returns its counts."""
         none = np.empty((0, 2), self._types[1])
         save_array(self._partial / LENGTHS, np.concatenate([none, *self._lengths]))
@@ -159,12 +106,12 @@ def shard_directory(corpus: Path, number: int) -> Path:
     return corpus / "shards" / f"{number:05}"
 
 
-def read_counts(directory: Path) -> ShardCounts | None:
+def read_counts(directory: Path) -> Counts | None:
     """Returns the counts of a shard; None if the shard does not exist."""
     file = directory / COUNTS
     if not file.exists():
         return None
-    return ShardCounts.from_json(read_json(file))
+    return Counts.from_json(read_json(file))
 
 
 @dataclasses.dataclass(frozen=True)
