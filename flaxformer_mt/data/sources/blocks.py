@@ -13,7 +13,7 @@ from flaxformer_mt.data.sources.quarantine import Record
 from flaxformer_mt.data.sources.records import Rows
 from flaxformer_mt.data.sources.registry import Languages, SourceRequest, find_source_kind
 from flaxformer_mt.data.sources.text_files import BlockOfRecords, parallel_blocks
-from flaxformer_mt.storage.paths import as_path, join
+from flaxformer_mt.storage.paths import AnyPath, as_path, join
 
 BLOCK_SIZE = 4096  # records that a process handles together
 
@@ -56,22 +56,18 @@ class Part:
     files: tuple[Path, ...]
     """The files that it reads, to detect changes; empty = it does not read files."""
     blocks: Callable[[int], Iterator[BlockOfRecords]]
-    """Takes the size of a block. Yields the blocks."""
+    """Takes the size of a block. Yields the blocks. Any process can call it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PairStream:
-    """A corpus that is read in blocks. Unpickling it in another process opens it again."""
+    """A corpus that is read in blocks. Any process can read it."""
 
     name: str
     tag: str
     limit: int
     """The number of records to use; 0 = all."""
     parts: tuple[Part, ...]
-    reopen: Callable[[], "PairStream"]
-
-    def __reduce__(self) -> tuple[Callable[[], "PairStream"], tuple[()]]:
-        return self.reopen, ()
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -102,36 +98,20 @@ class PairStream:
                 first, total = first + count, total + count
 
 
-def open_stream(
-    name: str,
-    source: str | tuple[str, str],
-    languages: Languages,
-    tag: str,
-    limit: int,
-    *,
-    directory: str,
-) -> PairStream:
+def open_parts(
+    source: str | tuple[str, str], languages: Languages, directory: str
+) -> tuple[Part, ...]:
     """Opens a source: a specification, or the text files of both sides."""
     base = as_path(directory)
-    if isinstance(source, str):
-        is_file = find_source_kind(source)[0].is_file
-        specs = matching_files(base, source) if is_file else [source]
-        requests = (SourceRequest(spec=s, directory=base, languages=languages) for s in specs)
-        parts = [_part_of(request) for request in requests]
-    else:
-        parts = []
-        for one, other in matching_pairs(base, *source):
-            files = existing_file(join(base, one)), existing_file(join(base, other))
-            parts.append(_text_part(f"{one} | {other}", files))
-    return PairStream(
-        name=name,
-        tag=tag,
-        limit=limit,
-        parts=tuple(parts),
-        reopen=functools.partial(
-            open_stream, name, source, languages, tag, limit, directory=directory
-        ),
-    )
+    if not isinstance(source, str):
+        return tuple(
+            _text_part(f"{one} | {other}", (join(base, one), join(base, other)))
+            for one, other in matching_pairs(base, *source)
+        )
+    is_file = find_source_kind(source)[0].is_file
+    specs = matching_files(base, source) if is_file else [source]
+    requests = (SourceRequest(spec=s, directory=base, languages=languages) for s in specs)
+    return tuple(map(_part_of, requests))
 
 
 def num_text_bytes(stream: PairStream) -> int:
@@ -143,18 +123,27 @@ def num_text_bytes(stream: PairStream) -> int:
     return sum(4 * size if file.suffix in (*PACKED, ".parquet") else size for file, size in sizes)
 
 
-def _text_part(name: str, files: tuple[Path, Path]) -> Part:
-    return Part(name=name, files=files, blocks=functools.partial(parallel_blocks, files))
+def _text_part(name: str, paths: tuple[AnyPath, AnyPath]) -> Part:
+    files = existing_file(paths[0]), existing_file(paths[1])
+    return Part(name=name, files=files, blocks=functools.partial(parallel_blocks, paths))
 
 
 def _part_of(request: SourceRequest) -> Part:
     """Returns the part that a specification names."""
     kind = request.kind
     if kind.text_files:
-        return _text_part(request.spec, kind.text_files(request))
-    files = (existing_file(request.file),) if kind.is_file else kind.files(request)
-    blocks = functools.partial(kind.blocks or _range_blocks, request)
-    return Part(name=request.spec, files=files, blocks=blocks)
+        files = kind.text_files(request)
+    else:
+        files = (existing_file(request.file),) if kind.is_file else kind.files(request)
+    return Part(name=request.spec, files=files, blocks=functools.partial(_blocks_of, request))
+
+
+def _blocks_of(request: SourceRequest, size: int) -> Iterator[BlockOfRecords]:
+    """Yields the blocks of a source. Another machine downloads a public corpus itself."""
+    kind = request.kind
+    if kind.text_files:
+        return parallel_blocks(kind.text_files(request), size)
+    return (kind.blocks or _range_blocks)(request, size)
 
 
 def _range_blocks(request: SourceRequest, size: int) -> Iterator[BlockOfRecords]:

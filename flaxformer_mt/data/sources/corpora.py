@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from flaxformer_mt.data.sources.blocks import (
     BLOCK_SIZE,
     PairStream,
+    open_parts,
     open_random_access,
-    open_stream,
 )
 from flaxformer_mt.data.sources.language_tags import check_language
 from flaxformer_mt.data.sources.pair import Pair
@@ -116,15 +116,19 @@ def open_streams(
     """
     open_random_access.cache_clear()  # a folder may have changed
     sources = [*zip(config.source, config.target, strict=True), *config.pairs]
-    number = len(sources)
-    from_to = zip(
-        config.source_languages or (languages[0],) * number,
-        config.target_languages or (languages[1],) * number,
-        strict=True,
-    )
-    tags = config.target_languages or ("",) * number
-    corpora = zip(config.names, sources, from_to, tags, strict=True)
-    return [open_stream(*corpus, config.limit, directory=directory) for corpus in corpora]
+    sources_from = config.source_languages or (languages[0],) * len(sources)
+    targets_in = config.target_languages or (languages[1],) * len(sources)
+    tags = config.target_languages or ("",) * len(sources)
+    corpora = zip(config.names, sources, sources_from, targets_in, tags, strict=True)
+    return [
+        PairStream(
+            name=name,
+            tag=tag,
+            limit=config.limit,
+            parts=open_parts(source, (source_language, target_language), directory),
+        )
+        for name, source, source_language, target_language, tag in corpora
+    ]
 
 
 def read_corpora(

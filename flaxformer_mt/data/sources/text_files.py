@@ -7,10 +7,9 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.data.sources.files import existing_file, open_bytes, open_packed, unpacked
+from flaxformer_mt.data.sources.files import open_bytes, open_packed, unpacked
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.quarantine import BadRecord, Record
 from flaxformer_mt.storage.paths import AnyPath
@@ -49,7 +48,7 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
-def line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
+def line_blocks(path: AnyPath, size: int) -> Iterator[tuple[float, list[bytes]]]:
     """Yields (fraction of the file up to the end of the block, block of up to `size` lines).
 
     The lines have their line ends. Raises as `read_text`, except for invalid UTF-8.
@@ -69,7 +68,7 @@ def line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
             block = list(itertools.islice(lines, size))
 
 
-def parallel_blocks(files: tuple[Path, Path], size: int) -> Iterator[BlockOfRecords]:
+def parallel_blocks(files: tuple[AnyPath, AnyPath], size: int) -> Iterator[BlockOfRecords]:
     """Yields blocks of two files. Raises ValueError if they have different numbers of lines."""
     counts = [0, 0]
     sides = [line_blocks(file, size) for file in files]
@@ -93,7 +92,7 @@ def parsed_blocks(
     parse: Callable[..., Record], path: AnyPath, languages: tuple[str, str], size: int
 ) -> Iterator[BlockOfRecords]:
     """Yields blocks of a file with a record in each line: `parse(line, path, *languages)`."""
-    for share, lines in line_blocks(existing_file(path), size):
+    for share, lines in line_blocks(path, size):
         read = functools.partial(_parsed_records, parse, b"".join(lines), path, languages)
         yield len(lines), share, read
 
