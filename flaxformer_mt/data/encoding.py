@@ -201,8 +201,8 @@ class Encoded(NamedTuple):
     """A block as token ids."""
 
     pairs: TokenizedPairs
-    texts: list[Pair] | None
-    """The same pairs as text, for subword sampling."""
+    texts: list[Pair]
+    """The same pairs as text, for subword sampling; without it, none."""
     counts: Counts
 
 
@@ -229,7 +229,7 @@ def encode(block: Block, *, config: DataConfig, exclude: Exclude, tokenizer: Tok
         if block.start < _RECORDS_NAMED:
             for index in np.unique(np.searchsorted(offsets, unknown, side="right") - 1).tolist():
                 counts.unknown_words[side].update(unknown_words(vocabulary, texts[index][side]))
-    return Encoded(pairs, texts if config.tokenizer.sampling_alpha > 0 else None, counts)
+    return Encoded(pairs, texts if config.tokenizer.sampling_alpha > 0 else [], counts)
 
 
 def unknown_words(vocabulary: Vocabulary, text: str) -> Iterator[str]:

@@ -86,7 +86,7 @@ def read_text(
             found = encode(block, config=config, exclude=exclude, tokenizer=tokenizer)
             total.add(found.counts)
             parts.append(found.pairs)
-            kept_text.add(found.texts or [])
+            kept_text.add(found.texts)
         sizes.append(total.pairs - before)
     if not total.pairs:
         raise ValueError(

@@ -41,11 +41,11 @@ from flaxformer_mt.data.prepared.reader import check_whole, fingerprint_shards
 from flaxformer_mt.data.prepared.scanning import scan_corpora
 from flaxformer_mt.data.prepared.shards import (
     Shard,
-    ShardWriter,
     integer_type,
     read_counts,
     save_array,
     shard_directory,
+    write_shard,
 )
 from flaxformer_mt.data.sources.blocks import Block
 from flaxformer_mt.data.sources.pair import Pair, source_lines
@@ -193,11 +193,18 @@ def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list
         unit=" pairs",
         unit_scale=True,
     ) as progress:
+        longest = max(job.config.max_source_length, job.config.max_target_length)
         for done, numbers, read in zip(shards, missing, results, strict=True):
-            blocks = read()
+            blocks = _shown(read(), progress)
             for number in numbers:
-                of_shard = itertools.islice(blocks, job.blocks_per_shard)
-                counts = _write_shard(job, tokenizer, number, of_shard, progress)
+                counts = write_shard(
+                    shard_directory(job.output, number),
+                    itertools.islice(blocks, job.blocks_per_shard),
+                    id_type=id_type_of(tokenizer),
+                    length_type=integer_type(longest),
+                    with_text=job.config.tokenizer.sampling_alpha > 0,
+                    check=lambda: _check_same(state_changes(job.files), job.output),
+                )
                 done.append(counts)
                 total.add(counts)
                 job.after_part()
@@ -210,28 +217,14 @@ def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list
     return shards
 
 
+def _shown(blocks: Iterable[Encoded], progress: tqdm) -> Iterator[Encoded]:
+    for block in blocks:
+        progress.update(block.counts.records)
+        yield block
+
+
 def _blocks_from(read: ReadBlocks, start: int) -> Iterator[Block]:
     return itertools.islice(read(), start, None)
-
-
-def _write_shard(
-    job: Job,
-    tokenizer: Tokenizer,
-    number: int,
-    blocks: Iterable[Encoded],
-    progress: tqdm,
-) -> Counts:
-    """Writes a shard; returns its counts. Raises ValueError if a file has changed meanwhile."""
-    longest = max(job.config.max_source_length, job.config.max_target_length)
-    writer = ShardWriter(
-        shard_directory(job.output, number),
-        id_type=id_type_of(tokenizer),
-        length_type=integer_type(longest),
-    )
-    for block in blocks:
-        writer.append(block)
-        progress.update(block.counts.records)
-    return writer.finish(lambda: _check_same(state_changes(job.files), job.output))
 
 
 def _finish(

@@ -15,9 +15,8 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Integer
@@ -38,60 +37,41 @@ def integer_type(largest: int) -> str:
     return "<u2" if largest < 1 << 16 else "<u4"
 
 
-class ShardWriter:
-    """Writes one shard. Without `finish`, the shard does not exist."""
-
-    def __init__(self, directory: Path, *, id_type: str, length_type: str) -> None:
-        """Begins a shard in `directory`, which must not exist."""
-        self._directory = directory
-        self._partial = directory.with_name(f"{directory.name}.partial")
-        shutil.rmtree(self._partial, ignore_errors=True)
-        self._partial.mkdir(parents=True)
-        self._types = id_type, length_type
-        self._files = contextlib.ExitStack()
-        self._ids = [self._open(name) for name in IDS]
-        self._lengths: list[np.ndarray] = []
-        self._text: BinaryIO | None = None
-        self._text_lengths: list[list[int]] = []
-        self.counts = Counts()
-
-    def _open(self, name: str) -> BinaryIO:
-        return self._files.enter_context(open(self._partial / name, "wb"))
-
-    def append(self, block: Encoded) -> None:
-        """Writes a block."""
-        pairs = block.pairs
-        for ids, file in zip((pairs.inputs, pairs.targets), self._ids, strict=True):
-            with naming(self._directory):
-                file.write(ids.astype(self._types[0]).data)
-        lengths = pairs.source_lengths, pairs.target_lengths
-        self._lengths.append(np.stack(lengths, axis=1).astype(self._types[1]))
-        self.counts.add(block.counts)
-        if block.texts is not None:
-            self._append_text(block.texts)
-
-    def _append_text(self, texts: Sequence[Pair]) -> None:
-        if self._text is None:
-            self._text = self._open(TEXT)
-        for pair in texts:
-            sides = [side.encode() for side in pair]
-            with naming(self._directory):
-                self._text.write(b"".join(sides))
-            self._text_lengths.append([len(side) for side in sides])
-
-    def finish(self, check: Callable[[], None] = lambda: None) -> Counts:
-        """Completes the shard, unless `check` raises; returns its counts."""
-        none = np.empty((0, 2), self._types[1])
-        save_array(self._partial / LENGTHS, np.concatenate([none, *self._lengths]))
-        if self._text is not None:
-            save_array(self._partial / TEXT_LENGTHS, np.array(self._text_lengths, np.uint32))
-        values = json.dumps(vars(self.counts), ensure_ascii=False)
-        write_file(self._partial / COUNTS, values.encode())
-        with naming(self._directory):
-            self._files.close()
-        check()
-        self._partial.rename(self._directory)
-        return self.counts
+def write_shard(
+    directory: Path,
+    blocks: Iterable[Encoded],
+    *,
+    id_type: str,
+    length_type: str,
+    with_text: bool,
+    check: Callable[[], None] = lambda: None,
+) -> Counts:
+    """Writes a shard and returns its counts. If `blocks` or `check` raises, there is no shard."""
+    partial = directory.with_name(f"{directory.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    counts, lengths = Counts(), [np.empty((0, 2), length_type)]
+    text_lengths: list[list[int]] = []
+    names = (*IDS, TEXT) if with_text else IDS
+    with naming(directory), contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open(partial / name, "wb")) for name in names]
+        for pairs, texts, of_block in blocks:
+            files[0].write(pairs.inputs.astype(id_type).data)
+            files[1].write(pairs.targets.astype(id_type).data)
+            for pair in texts:
+                sides = [side.encode() for side in pair]
+                files[2].write(b"".join(sides))
+                text_lengths.append([len(side) for side in sides])
+            both = np.stack([pairs.source_lengths, pairs.target_lengths], axis=1)
+            lengths.append(both.astype(length_type))
+            counts.add(of_block)
+    save_array(partial / LENGTHS, np.concatenate(lengths))
+    if with_text:
+        save_array(partial / TEXT_LENGTHS, np.array(text_lengths, np.uint32))
+    write_file(partial / COUNTS, json.dumps(vars(counts), ensure_ascii=False).encode())
+    check()
+    partial.rename(directory)
+    return counts
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
