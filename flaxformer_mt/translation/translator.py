@@ -142,8 +142,13 @@ class Translator:
             checkpoint=", ".join(member.checkpoint for member in members),
             source_language=first.source_language,
         )
-        translator._ensemble = Ensemble.combined(
-            [member._ensemble for member in members], weights, translator.max_source_length
+        parts = [member._ensemble for member in members]
+        shares = zip(weights, parts, strict=True)
+        translator._ensemble = Ensemble(
+            [model for part in parts for model in part.models],
+            [params for part in parts for params in part.params],
+            translator.max_source_length,
+            [weight * share for weight, part in shares for share in part.weights or (1.0,)],
         )
         return translator
 
@@ -202,7 +207,13 @@ class Translator:
         model's scores are not finite.
         """
         setup, lines, requests = self._prepare(
-            sentences, prefixes, constraints, target_language, changes, first_line=first_line
+            sentences,
+            False,
+            prefixes=prefixes,
+            constraints=constraints,
+            target_language=target_language,
+            first_line=first_line,
+            **changes,
         )
         config = setup.config
         # ------------------------------------------------------------------ search
@@ -219,28 +230,9 @@ class Translator:
             results = list(map(distinct, results))
         return results[0] if isinstance(sentences, str) else results
 
-    def check(
-        self,
-        sentences: Any,
-        *,
-        prefixes: Any = None,
-        constraints: Any = None,
-        target_language: str | None = None,
-        details: bool = False,
-        first_line: int = 1,
-        **changes: Any,
-    ) -> None:
+    def check(self, sentences: Any, *, details: bool = False, **options: Any) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
-        del details
-        setup, _, requests = self._prepare(
-            sentences,
-            prefixes,
-            constraints,
-            target_language,
-            changes,
-            first_line=first_line,
-            quiet=True,
-        )
+        setup, _, requests = self._prepare(sentences, True, **options)
         schedule(requests, setup)
 
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
@@ -309,13 +301,14 @@ class Translator:
     def _prepare(
         self,
         sentences: Any,
-        prefixes: Any,
-        constraints: Any,
-        target_language: str | None,
-        changes: Mapping[str, Any],
+        quiet: bool,
+        /,
         *,
-        first_line: int,
-        quiet: bool = False,
+        prefixes: Any = None,
+        constraints: Any = None,
+        target_language: str | None = None,
+        first_line: int = 1,
+        **changes: Any,
     ) -> tuple[Setup, list[str], list[Request]]:
         """Returns the setup, the lines and their requests, after all checks."""
         sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)
