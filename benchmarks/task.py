@@ -19,7 +19,7 @@ from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
-from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
+from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
 from flaxformer_mt.interop.marian.convert import write_marian
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.model.config import preset

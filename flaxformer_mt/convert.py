@@ -148,7 +148,7 @@ def export_model(arguments: ConvertArguments) -> None:
 
             write_marian(directory, loaded)
         else:
-            from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
+            from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
 
             write_ctranslate2(directory, loaded, quantization=arguments.quantization)
         origin = {

@@ -27,7 +27,7 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
 from flaxformer_mt.evaluation.metrics import CorpusScores, default_tokenize
 from flaxformer_mt.interop import Format, optional
-from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces, starts_with_padding
+from flaxformer_mt.interop.ctranslate2 import read_pieces, starts_with_padding
 from flaxformer_mt.runtime.host import num_cpus
 from flaxformer_mt.runtime.line_input import open_parallel
 from flaxformer_mt.translation.config import DecodingConfig

@@ -16,7 +16,7 @@ from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePie
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop import verify
-from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
+from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
 from flaxformer_mt.interop.marian.convert import read_marian
 from flaxformer_mt.interop.verify import (
     Translation,
