@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from flaxformer_mt.cli import command
-from flaxformer_mt.kernels.gpu.attention import attend as cudnn
-from flaxformer_mt.kernels.tpu.attention import attend as flash
+from flaxformer_mt.kernels.gpu import attend as cudnn
+from flaxformer_mt.kernels.tpu import attend as flash
 from flaxformer_mt.model import attention
 from flaxformer_mt.model.kernels import Attend
 from flaxformer_mt.model.masks import attention_context

@@ -19,7 +19,7 @@ from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.pipeline import Data, build_data
 from flaxformer_mt.data.sources.corpora import CorpusConfig
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
-from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
+from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
 from flaxformer_mt.interop.marian.convert import write_marian
 from flaxformer_mt.interop.workdir import write_workdir
 from flaxformer_mt.model.config import preset
@@ -166,7 +166,7 @@ def export(loaded: LoadedModel, peer: str, directory: Path) -> str:
 def sample_batches(data: Data, count: int) -> list[Batch]:
     """Returns `count` batches of the first epoch; each shape has its share."""
     plan = data.epochs.plan(0)
-    by_shape = np.argsort(plan.shape_of, kind="stable")
+    by_shape = np.argsort([batch.shape for batch in plan.batches], kind="stable")
     places = np.linspace(0, len(plan) - 1, min(count, len(plan))).round().astype(int)
     return [plan.batch(int(index)) for index in by_shape[places]]
 
@@ -174,7 +174,8 @@ def sample_batches(data: Data, count: int) -> list[Batch]:
 def one_of_each(data: Data) -> list[Batch]:
     """Returns one batch of each shape of the first epoch."""
     plan = data.epochs.plan(0)
-    return [plan.batch(int(index)) for index in np.unique(plan.shape_of, return_index=True)[1]]
+    firsts = {batch.shape: index for index, batch in reversed(list(enumerate(plan.batches)))}
+    return [plan.batch(index) for _, index in sorted(firsts.items())]
 
 
 def target_tokens(batches: Sequence[Batch]) -> int:

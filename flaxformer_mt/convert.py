@@ -4,8 +4,6 @@ import contextlib
 import dataclasses
 import json
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,10 +19,8 @@ from flaxformer_mt.storage.paths import (
     AnyPath,
     as_path,
     contains,
-    is_remote,
     local_folder,
-    make_folder,
-    naming,
+    new_folder,
     replace_folder,
 )
 
@@ -119,7 +115,7 @@ def import_model(arguments: ConvertArguments) -> None:
     in_use = (workdir / LOCK_FILE).exists()  # maybe: a run may be training there
     with own_workdir(workdir) if in_use else contextlib.nullcontext():
         loaded = read_marian(local_folder(arguments.input), allow_pickle=arguments.allow_pickle)
-        with new_directory(workdir) as directory:
+        with new_folder(workdir, publish) as directory:
             write_workdir(directory, loaded)
     print(
         f"{workdir}: {describe(loaded)}. Try:\n  {quote(sys.executable)} -m "
@@ -142,13 +138,13 @@ def export_model(arguments: ConvertArguments) -> None:
     from flaxformer_mt.checkpoints.loading import load_model
 
     loaded = load_model(source, arguments.checkpoint)
-    with new_directory(output) as directory:
+    with new_folder(output, publish) as directory:
         if arguments.to == "marian":
             from flaxformer_mt.interop.marian.convert import write_marian
 
             write_marian(directory, loaded)
         else:
-            from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
+            from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
 
             write_ctranslate2(directory, loaded, quantization=arguments.quantization)
         origin = {
@@ -190,7 +186,7 @@ def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) 
         )
     except VerificationFailed as error:
         failed = _failed(arguments)
-        move(directory, failed)
+        replace_folder(directory, failed, publish)
         raise ValueError(f"{error}\nThe export failed; it is kept in {failed}") from error
     print(summary)
 
@@ -219,33 +215,11 @@ def check_target(
         )
 
 
-@contextlib.contextmanager
-def new_directory(target: AnyPath) -> Iterator[Path]:
-    """Yields the path of a new directory. At the end this directory replaces `target`.
+def publish(directory: Path, target: UPath) -> None:
+    """Copies a directory to a bucket."""
+    from flaxformer_mt.checkpoints.buckets import publish_workdir  # slow
 
-    If anything fails, the new directory is deleted and `target` is unchanged. If `target` is a
-    link, the directory that it points to is replaced.
-    """
-    target = target.resolve()
-    make_folder(target.parent)
-    parent = None if is_remote(target) else str(target.parent)
-    with (
-        naming(target),
-        tempfile.TemporaryDirectory(dir=parent, prefix=f"{target.name}.") as beside,
-    ):
-        directory = Path(beside, target.name)
-        yield directory
-        move(directory, target)
-
-
-def move(directory: Path, target: AnyPath) -> None:
-    """Moves a directory from its temporary folder to `target`, which it replaces."""
-    if isinstance(target, UPath):
-        from flaxformer_mt.checkpoints.buckets import publish_workdir
-
-        publish_workdir(directory, target)
-    else:
-        replace_folder(directory, target)
+    publish_workdir(directory, target)
 
 
 def describe(loaded: "LoadedModel") -> str:

@@ -60,9 +60,9 @@ class EvaluateArguments(ModelArguments):
     beam_size: int | None = None
     """Hypotheses that the search keeps; 1 is greedy search. If not given, as in the config."""
     tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
-    """How BLEU splits text into words. auto depends on --target-language, or on the language in the
-    config, and on the letters of the references: zh for Chinese, char for other languages without
-    spaces (Japanese, Thai, ...), else 13a. none splits at spaces only."""
+    """How BLEU splits text into words. auto depends on the letters of the references: zh for
+    Chinese, char for other languages without spaces (Japanese, Thai, ...), else 13a. none splits at
+    spaces only."""
     lowercase: bool = False
     """Ignore case, as `sacrebleu -lc` does."""
     json: bool = False
@@ -94,9 +94,8 @@ def evaluate(arguments: EvaluateArguments) -> None:
     path = first_process_output(arguments.output or os.devnull, inputs=test_set.files)
     tokenize = arguments.tokenize
     if tokenize == "auto":
-        languages = _target_languages(arguments, config.data)
         references = (reference for _, reference in test_set.pairs())
-        tokenize = default_tokenize(*languages, text=itertools.islice(references, LINES_AT_ONCE))
+        tokenize = default_tokenize(itertools.islice(references, LINES_AT_ONCE))
     scores = CorpusScores(tokenize=tokenize, lowercase=arguments.lowercase)
     with interruptible() as run, line_output(path, resume=arguments.resume) as output:
         translator = load_translator(arguments)
@@ -108,16 +107,6 @@ def evaluate(arguments: EvaluateArguments) -> None:
         output.begin(settings)
         _translate(test_set, translator, arguments, output, run, scores)
         _print(scores, translator.checkpoint, as_json=arguments.json)
-
-
-def _target_languages(arguments: EvaluateArguments, config: "DataConfig") -> tuple[str, ...]:
-    """Returns the languages of the references; none if they are not known."""
-    if arguments.target_language:
-        return (arguments.target_language,)
-    if not arguments.source:
-        return config.target_languages_of("test")
-    # Files for a model of several languages have tags, which can name any of them.
-    return () if config.train.target_languages else (config.target_language,)
 
 
 class EvaluationSet(NamedTuple):

@@ -65,7 +65,7 @@ def prepare(arguments: PrepareArguments) -> None:
     from flaxformer_mt.checkpoints.loading import adopt_tokenizer
     from flaxformer_mt.checkpoints.workdir import make_workdir
     from flaxformer_mt.data.prepared.beam import BeamWorkers
-    from flaxformer_mt.runtime.workdir_lock import own_directory
+    from flaxformer_mt.runtime.workdir_lock import own_workdir
 
     output = join(".", arguments.output)
     config = arguments.as_config()
@@ -77,7 +77,7 @@ def prepare(arguments: PrepareArguments) -> None:
     if (output / "checkpoints").exists():
         raise ValueError(f"{output} is the workdir of a training; choose another --output")
     make_workdir(output.absolute())
-    with own_directory(output):
+    with own_workdir(output, alone=True):
         if isinstance(output, Path):
             folder, remote = output, None
         else:

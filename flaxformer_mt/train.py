@@ -310,8 +310,7 @@ def show_result(run: Run, workdir: str) -> None:
         best = "best" if was_validated(workdir) else "last"
         translator = Translator.load(workdir, checkpoint="averaged" if has_average else best)
         held_out = "test" if data.test else "validation"
-        languages = config.data.target_languages_of(held_out)
-        score, samples = translate_and_score(translator, pairs, languages)
+        score, samples = translate_and_score(translator, pairs)
         for sample in samples:
             print_from_first(
                 f"\nsource       {sample.source}\n"

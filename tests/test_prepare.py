@@ -126,7 +126,7 @@ def test_another_machine_continues_in_a_bucket(bucket, tmp_path, monkeypatch):
     (there / "raw").mkdir(parents=True, exist_ok=True)
     (there / "raw" / "large.tsv").write_bytes(b"not of the preparation")
     with monkeypatch.context() as once:  # killed after the first pass
-        once.setattr(preparing, "sample_text", killed)
+        once.setattr(preparing, "learning_text", killed)
         assert prepare.main(command) == 2
     assert (there / "inputs.json").exists()
     assert prepare.main(command) == 0

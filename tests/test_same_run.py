@@ -248,7 +248,7 @@ def without_compilation(monkeypatch) -> None:
     def train_step(state, batch):
         change = jnp.sum(batch.inputs) * 1e-5
         params = jax.tree.map(lambda x: x + change, state.params)
-        ones = [jnp.ones(())] * 4
+        ones = [jnp.ones(())] * 3
         metrics = Metrics(change, change, *ones)._replace(skipped=jnp.zeros(()))
         return dataclasses.replace(state, params=params, step=state.step + 1), metrics
 
@@ -404,7 +404,7 @@ def test_a_checkpoint_is_whole_if_the_next_update_fails(tmp_path, without_compil
 def test_endless_skipping_is_refused(tmp_path, monkeypatch, without_compilation):
     def skip(state, batch):
         nan, one = jnp.full((), jnp.nan), jnp.ones(())
-        metrics = Metrics(nan, nan, one, one, nan, skipped=one)
+        metrics = Metrics(nan, nan, one, nan, skipped=one)
         return dataclasses.replace(state, step=state.step + 1), metrics
 
     monkeypatch.setattr("flaxformer_mt.train.make_train_step", lambda *_: skip)

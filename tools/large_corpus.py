@@ -16,22 +16,19 @@ from pathlib import Path
 
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.pipeline import build_data
-from flaxformer_mt.data.sources.corpora import CorpusConfig, open_corpus
+from flaxformer_mt.data.sources.corpora import CorpusConfig, read_corpora
 
 
 def write(source: Path, target: Path, pairs: int, output: Path) -> None:
     """Writes all pairs again and again, each with its number, so that no two are equal."""
     config = CorpusConfig(source=(str(source),), target=(str(target),))
-    corpus = open_corpus(config, directory="", source_language="", target_language="")
-    (text,) = corpus.sources
+    (text,) = read_corpora(config, "", ("", ""))
     output.mkdir(parents=True, exist_ok=True)
     with (
         open(output / "source.txt", "w", encoding="utf-8", newline="\n") as sources,
         open(output / "target.txt", "w", encoding="utf-8", newline="\n") as targets,
     ):
-        numbers = itertools.cycle(range(len(text)))
-        for count, number in enumerate(itertools.islice(numbers, pairs)):
-            pair = text[number]
+        for count, pair in enumerate(itertools.islice(itertools.cycle(text), pairs)):
             sources.write(f"{pair.source} {count}\n")
             targets.write(f"{pair.target} {count}\n")
 

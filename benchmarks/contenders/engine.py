@@ -8,7 +8,7 @@ import ctranslate2
 
 from benchmarks.child import Answer
 from benchmarks.contenders.given import read, search_rules
-from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces
+from flaxformer_mt.interop.ctranslate2 import read_pieces
 from flaxformer_mt.runtime.host import num_cpus
 
 

@@ -1,7 +1,5 @@
 """Averages the parameters of several checkpoints (section 6.1: the last 5 or 20)."""
 
-import contextlib
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,15 +19,7 @@ from flaxformer_mt.checkpoints.reading import (
 )
 from flaxformer_mt.model.initialization import Params
 from flaxformer_mt.runtime.processes import first_only
-from flaxformer_mt.runtime.workdir_lock import LOCK_FILE
-from flaxformer_mt.storage.paths import (
-    AnyPath,
-    PathLike,
-    as_path,
-    lock_file,
-    remove_tree,
-    replace_folder,
-)
+from flaxformer_mt.storage.paths import AnyPath, PathLike, as_path, new_folder
 
 
 class Averaged(NamedTuple):
@@ -122,37 +112,13 @@ def _read_whole(path: AnyPath) -> Params:
     return read_params(path)
 
 
-_TEMPORARY = "averaged.temporary."
-"""The beginning of the names of temporary folders."""
-
-
 def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> None:
     """Writes the average: first to a temporary folder, so that a failure keeps the old one."""
-    beside = str(target.parent) if isinstance(target, Path) else None
-    if isinstance(target, Path):
-        _remove_remains(target.parent)
     try:
-        with (
-            tempfile.TemporaryDirectory(dir=beside, prefix=_TEMPORARY) as folder,
-            open(Path(folder, LOCK_FILE), "wb") as lock,
-        ):
-            lock_file(lock)
-            fresh = Path(folder, "averaged")
+        with new_folder(target, publish) as fresh:
             _save(fresh, params, extras)
-            if isinstance(target, Path):
-                replace_folder(fresh, target)
-            else:
-                publish(fresh, target)
     except Exception as error:
         raise write_failure("the average", target, error) from error
-
-
-def _remove_remains(workdir: Path) -> None:
-    """Removes the temporary folders of killed processes. A running one has locked its folder."""
-    for folder in workdir.glob(f"{_TEMPORARY}*/"):
-        with open(folder / LOCK_FILE, "ab") as lock, contextlib.suppress(BlockingIOError):
-            if lock_file(lock):
-                remove_tree(folder)
 
 
 def _save(fresh: Path, params: Params, extras: dict[str, Any]) -> None:

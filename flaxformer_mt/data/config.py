@@ -76,10 +76,6 @@ class DataConfig:
                     f"there, or remove {split!r} from data.exclude."
                 )
 
-    def target_languages_of(self, split: Literal["validation", "test"]) -> tuple[str, ...]:
-        """Returns the target languages of the text of `split`."""
-        return getattr(self, split).target_languages or (self.target_language,)
-
     def _check_languages(self) -> None:
         """Raises ValueError unless the training text has every target language of held-out text."""
         known = self.train.target_languages

@@ -32,14 +32,12 @@ from flaxformer_mt.data.held_out import read_pairs
 from flaxformer_mt.data.prepared.cache import prepare_large_text
 from flaxformer_mt.data.report import DataReport, SplitCounts
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.tokenization.tokenized import SubwordSampler, TokenizedPairs
+from flaxformer_mt.data.tokenization.tokenized import SubwordSampler, TokenizedPairs, tokenize_pairs
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.training_text import (
     TrainingText,
-    count_pairs,
     read_prepared,
     read_text,
-    tokenize_sources,
 )
 from flaxformer_mt.storage.paths import AnyPath
 
@@ -132,7 +130,12 @@ def build_data(
         tokenizer, train = read_prepared(config, held_out, tokenizer_directory)
     else:
         tokenizer, train = read_text(config, held_out, tokenizer_directory, quarantine)
-    validation, _, dropped = tokenize_sources(config, (held_out["validation"],), tokenizer)
+    validation, _, too_long = tokenize_pairs(
+        held_out["validation"],
+        tokenizer,
+        max_source_length=config.max_source_length,
+        max_target_length=config.max_target_length,
+    )
     epochs = _plan_epochs(config, train, tokenizer, seed)
     if not len(epochs.plan(0)):
         raise ValueError(
@@ -149,7 +152,12 @@ def build_data(
             epochs.batcher,
         ),
         test=held_out["test"],
-        report=_report(train, count_pairs(validation, dropped), len(held_out["test"]), epochs),
+        report=_report(
+            train,
+            SplitCounts(read=len(held_out["validation"]), kept=len(validation), dropped=too_long),
+            len(held_out["test"]),
+            epochs,
+        ),
         shard_rows=shard_rows,
     )
 

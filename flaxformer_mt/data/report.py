@@ -1,20 +1,9 @@
 """The report on the data, which a training run prints first."""
 
 import dataclasses
-import itertools
-from collections import Counter
-from collections.abc import Iterator, Mapping
-
-import numpy as np
+from collections.abc import Mapping
 
 from flaxformer_mt.data.batching.batch import BatchShape
-from flaxformer_mt.data.sources.pair import PairSource
-from flaxformer_mt.data.tokenization.tokenized import TokenizedPairs
-from flaxformer_mt.data.tokenization.tokenizer import Vocabulary
-
-# Unknown tokens are listed from this many pairs, so that a large corpus takes no longer.
-MAX_PAIRS_NAMED = 20_000
-_NUM_TOKENS_NAMED = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +34,7 @@ class Side:
     num_unknown: int
     """Number of unknown tokens among them."""
     most_frequent_unknown: tuple[tuple[str, int], ...]
-    """The most frequent unknown tokens and their counts, in the first 20,000 pairs with any."""
+    """The most frequent unknown words and their counts, in the first records of each corpus."""
 
     @property
     def unknown_fraction(self) -> float:
@@ -113,53 +102,3 @@ class DataReport:
                 "learns them by heart: list more text in data.train, or lower data.tokens_per_batch"
             )
         return "\n".join(lines)
-
-
-def describe_side(
-    side: int, vocabulary: Vocabulary, text: PairSource, pairs: TokenizedPairs
-) -> Side:
-    """Counts tokens and unknown tokens. The arguments are as in `unknown_words`."""
-    ids, _ = pairs.sides[side]
-    unknown = unknown_words(side, vocabulary, text, pairs)
-    words = itertools.chain.from_iterable(itertools.islice(unknown, MAX_PAIRS_NAMED))
-    num_unknown = int(np.count_nonzero(ids == vocabulary.unk_id))
-    return make_side(vocabulary, len(ids) - len(pairs), num_unknown, Counter(words))
-
-
-def make_side(
-    vocabulary: Vocabulary, num_tokens: int, num_unknown: int, unknown: Counter[str]
-) -> Side:
-    """Returns the description of a side. `unknown` has the numbers of its unknown words."""
-    return Side(
-        vocabulary_size=vocabulary.size,
-        num_tokens=num_tokens,
-        num_unknown=num_unknown,
-        most_frequent_unknown=tuple(unknown.most_common(_NUM_TOKENS_NAMED)),
-    )
-
-
-def unknown_words(
-    side: int, vocabulary: Vocabulary, text: PairSource, pairs: TokenizedPairs
-) -> Iterator[list[str]]:
-    """Yields the unknown words of each pair that has any.
-
-    Args:
-      side: 0 = source, 1 = target.
-      vocabulary: of this side.
-      text: the pairs as text.
-      pairs: the same pairs as token ids.
-    """
-    ids, offsets = pairs.sides[side]
-    unknown = np.flatnonzero(ids == vocabulary.unk_id)
-    for index in np.unique(np.searchsorted(offsets, unknown, side="right") - 1).tolist():
-        yield list(_unknown_parts(vocabulary, text[index][side]))
-
-
-def _unknown_parts(vocabulary: Vocabulary, text: str) -> Iterator[str]:
-    """Yields the words of `text` that are one unknown token, and unknown characters of others."""
-    for word in text.split():
-        ids = vocabulary.tokenize(word)[:-1]
-        if ids == [vocabulary.unk_id]:
-            yield word
-        elif vocabulary.unk_id in ids:
-            yield from (mark for mark in word if vocabulary.unk_id in vocabulary.tokenize(mark))

@@ -1,14 +1,14 @@
 """The tokenized training text: from text in memory, or from a prepared corpus on disk."""
 
 import dataclasses
-import sys
-from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.batching.mixture import temperature_weights
 from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.encoding import Counts, Exclude, encode, learning_text, scan_block
 from flaxformer_mt.data.prepared.manifest import (
     Manifest,
     setting_changes,
@@ -18,23 +18,18 @@ from flaxformer_mt.data.prepared.manifest import (
 from flaxformer_mt.data.prepared.reader import PreparedPairs, check_whole
 from flaxformer_mt.data.prepared.remote import local_copy
 from flaxformer_mt.data.prepared.shards import forget_files
-from flaxformer_mt.data.report import Side, SplitCounts, describe_side
-from flaxformer_mt.data.sources.blocks import PairStream
-from flaxformer_mt.data.sources.corpora import CorpusConfig, make_corpus, screen_block
-from flaxformer_mt.data.sources.pair import (
-    Pair,
-    PairSource,
-    SelectedPairs,
-    join_pairs,
-    source_lines,
-)
-from flaxformer_mt.data.sources.quarantine import BadRecord, CorpusScan, write_quarantine
-from flaxformer_mt.data.tokenization.tokenized import Examples, TokenizedPairs, tokenize_source
+from flaxformer_mt.data.report import Side, SplitCounts
+from flaxformer_mt.data.sources.blocks import BLOCK_SIZE, Block
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.data.sources.pair import Pair, PairSource, StoredPairs, source_lines
+from flaxformer_mt.data.sources.quarantine import CorpusScan, write_quarantine
+from flaxformer_mt.data.tokenization.tokenized import Examples, TokenizedPairs
 from flaxformer_mt.data.tokenization.tokenizer import (
     Tokenizer,
     build_tokenizer,
     check_same_settings,
 )
+from flaxformer_mt.data.worker_processes import Workers
 from flaxformer_mt.storage.paths import AnyPath, as_path
 
 HeldOut = Mapping[str, Sequence[Pair]]
@@ -49,7 +44,7 @@ class TrainingText:
     sizes: tuple[int, ...]
     """Number of kept pairs of each corpus."""
     text: PairSource
-    """The kept pairs, corpus after corpus. A prepared corpus may lack the text."""
+    """The kept pairs, corpus after corpus. Only subword sampling has the text."""
     pairs: Examples
     """The token ids of the same pairs."""
     weights: tuple[float, ...]
@@ -74,67 +69,66 @@ def read_text(
             "data.train lists no text; give text files as data.train.source and data.train.target, "
             "or other sources as data.train.pairs."
         )
-    exclude: dict[str, frozenset[str]] = {
-        split: source_lines(held_out[split]) for split in config.exclude
-    }
-    sources, bad, dropped = _screen(streams, exclude, config.max_bad_share, quarantine)
-    corpus = make_corpus(config.train, sources)
-    tokenizer = build_tokenizer(
-        config.tokenizer, corpus, directory=tokenizer_directory, data_directory=config.directory
-    )
-    pairs, texts, too_long = tokenize_sources(config, corpus.sources, tokenizer)
-    counts = count_pairs(pairs, dropped + too_long)
-    if not len(pairs):
-        raise ValueError(
-            f"no training pair is left: {counts}. Check data.train, "
-            f"data.max_source_length, data.max_target_length and data.exclude."
+    exclude: Exclude = {split: source_lines(held_out[split]) for split in config.exclude}
+    corpora = [list(stream.blocks(BLOCK_SIZE)) for stream in streams]  # the bytes of the files
+    scans = _scan(config, corpora, exclude, quarantine)
+    first_bad = next((scan.first_bad for scan in scans if scan.first_bad), "")
+    readers = [functools.partial(iter, blocks) for blocks in corpora]
+    with Workers(1) as workers:
+        text = learning_text(config, readers, scans, exclude, workers)
+        tokenizer = build_tokenizer(
+            config.tokenizer, text, directory=tokenizer_directory, data_directory=config.directory
         )
-    text, sizes = join_pairs(texts), tuple(map(len, texts))
+    total, sizes, parts, kept_text = Counts(), [], [], StoredPairs()
+    for blocks in corpora:
+        before = total.pairs
+        for block in blocks:
+            found = encode(block, config=config, exclude=exclude, tokenizer=tokenizer)
+            total.add(found.counts)
+            parts.append(found.pairs)
+            kept_text.add(found.texts)
+        sizes.append(total.pairs - before)
+    if not total.pairs:
+        raise ValueError(
+            f"no training pair is left: {total.split}. Check data.train, data.max_source_length, "
+            "data.max_target_length and data.exclude."
+        )
     return tokenizer, TrainingText(
-        names=corpus.names,
-        sizes=sizes,
-        text=text,
-        pairs=pairs,
-        weights=_weights(config.train, corpus.names, sizes),
-        counts=counts,
-        sides=(
-            describe_side(0, tokenizer.source, text, pairs),
-            describe_side(1, tokenizer.target, text, pairs),
-        ),
-        first_bad=str(bad[0]) if bad else "",
-        quarantine=str(quarantine or "") if bad else "",
+        names=config.train.names,
+        sizes=tuple(sizes),
+        text=kept_text,
+        pairs=TokenizedPairs.concatenate(parts),
+        weights=_weights(config.train, config.train.names, sizes),
+        counts=total.split,
+        sides=total.sides(tokenizer),
+        first_bad=first_bad,
+        quarantine=str(quarantine or "") if first_bad else "",
     )
 
 
-def _screen(
-    streams: Sequence[PairStream],
-    exclude: Mapping[str, Set[str]],
-    max_bad_share: str,
+def _scan(
+    config: DataConfig,
+    corpora: Sequence[Sequence[Block]],
+    exclude: Exclude,
     quarantine: AnyPath | None,
-) -> tuple[list[PairSource], list[BadRecord], Counter[str]]:
-    """Returns the good pairs of each stream, all bad records, and the numbers of dropped pairs.
+) -> list[CorpusScan]:
+    """Returns the counts of each corpus. It lists the bad records in `quarantine`.
 
-    It lists the bad records in `quarantine`. Raises ValueError if a stream has too many.
+    Raises ValueError if a corpus has too many.
     """
-    scans = [CorpusScan(name=stream.name) for stream in streams]
-    sources: list[PairSource] = []
-    bad: list[BadRecord] = []
-    dropped: Counter[str] = Counter()
-    for stream, scan in zip(streams, scans, strict=True):
-        parts = []
-        for block in stream.blocks(sys.maxsize):  # each file
-            screened = screen_block(block, exclude)
-            scan.add(block.size, len(screened.pairs), screened.bad)
-            parts.append(screened.pairs)
-            bad += screened.bad
-            dropped += screened.excluded
-        sources.append(join_pairs(parts))
-        dropped += scan.bad
+    scans, bad = [], []
+    for name, blocks in zip(config.train.names, corpora, strict=True):
+        scan = CorpusScan(name=name)
+        for block in blocks:
+            found = scan_block(block, exclude=exclude)
+            scan.add(found.num_records, found.num_good, found.bad)
+            bad += found.bad
+        scans.append(scan)
     if quarantine:
         write_quarantine(bad, quarantine)
     for scan in scans:
-        scan.check(max_bad_share, quarantine)
-    return sources, bad, dropped
+        scan.check(config.max_bad_share, quarantine)
+    return scans
 
 
 def read_prepared(
@@ -176,31 +170,6 @@ def read_prepared(
         quarantine=str(directory / "quarantine.jsonl") if manifest.first_bad else "",
         part_size=_PART_SIZE,
     )
-
-
-def tokenize_sources(
-    config: DataConfig, sources: Sequence[PairSource], tokenizer: Tokenizer
-) -> tuple[TokenizedPairs, tuple[PairSource, ...], Counter[str]]:
-    """Returns the kept pairs of all sources as token ids and as text, and what was dropped."""
-    parts = [
-        tokenize_source(
-            source,
-            tokenizer,
-            max_source_length=config.max_source_length,
-            max_target_length=config.max_target_length,
-        )
-        for source in sources
-    ]
-    return (
-        TokenizedPairs.concatenate([part.pairs for part in parts]),
-        tuple(SelectedPairs(s, part.kept) for s, part in zip(sources, parts, strict=True)),
-        sum((part.dropped for part in parts), Counter()),
-    )
-
-
-def count_pairs(pairs: Examples, dropped: Counter[str]) -> SplitCounts:
-    """Returns the number of kept pairs, and of dropped pairs by reason."""
-    return SplitCounts(read=len(pairs) + dropped.total(), kept=len(pairs), dropped=dropped)
 
 
 def _weights(train: CorpusConfig, names: Sequence[str], sizes: Sequence[int]) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ https://aclanthology.org/W18-6319).
 """
 
 import dataclasses
-import itertools
+import functools
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,22 +20,10 @@ Tokenize = Literal["13a", "intl", "zh", "char", "none"]
 spaces, "zh" for Chinese (each Chinese character a word, the rest as "13a"), "char" for any writing
 without spaces, "none" for text that is split already."""
 
-# Codes of ISO 639 (languages) and ISO 15924 (scripts).
-_CHINESE = {
-    *("zh", "zho", "chi", "cmn", "yue", "wuu", "nan", "hak", "gan", "hsn", "cjy", "cdo", "cpx"),
-    *("czo", "czh", "mnp", "lzh", "hans", "hant", "hani"),
-}
-_WITHOUT_SPACES = {
-    *("ja", "jpn", "jpan", "hira", "kana"),
-    *("th", "tha", "thai", "lo", "lao", "laoo", "km", "khm", "khmr", "my", "mya", "bur", "mymr"),
-    *("shn", "ksw", "mnw", "nod", "tts", "khb", "lana", "talu", "bo", "bod", "tib", "dz", "dzo"),
-    "tibt",
-}
 # First words of the Unicode names of letters without spaces between words, Chinese aside.
 _LETTERS_WITHOUT_SPACES = {
     *("HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW"),
 }
-_NUM_LETTERS = 10_000  # the most letters that are counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,43 +95,28 @@ class CorpusScores:
         return bleu_score, chrf_score
 
 
-def default_tokenize(*languages: str, text: Iterable[str] = ()) -> Tokenize:
-    """Returns the BLEU tokenizer for text in some languages.
+def default_tokenize(text: Iterable[str]) -> Tokenize:
+    """Returns the BLEU tokenizer for the lines of a text, by their letters.
 
-    "zh" is for Chinese (alone, or with languages that have spaces). "char" is for Japanese, Thai,
-    Lao, Khmer, Burmese, Tibetan and others without spaces: sacreBLEU's tokenizers for their words
-    need other packages or a download. "13a" is for all others.
-
-    Args:
-      languages: codes such as "de", "zh", "zh-TW", "cmn_Hans" or "yue". A script such as Latn
-        decides before the language.
-      text: some of the text. Its letters decide if the codes say "13a": a code may be unknown here,
-        or not be that of the text.
+    "zh" is for Chinese. "char" is for Japanese, Thai, Lao, Khmer, Burmese, Tibetan and others
+    without spaces: sacreBLEU's tokenizers for their words need other packages or a download. "13a"
+    is for all others. In a text of several languages, more than one line in 20 without spaces
+    counts: "zh" and "char" also split words with spaces.
     """
-    chosen = {_tokenize_one(language) for language in languages}
-    named = "char" if "char" in chosen else "zh" if "zh" in chosen else "13a"
-    return _tokenize_letters(text) if named == "13a" else named
+    lines = Counter(map(_tokenize_line, text))
+    choices: tuple[Tokenize, ...] = ("char", "zh")
+    return next((choice for choice in choices if 20 * lines[choice] > lines.total()), "13a")
 
 
-def _tokenize_one(language: str) -> Tokenize:
-    code, *subtags = language.lower().replace("_", "-").split("-")
-    script = next((tag for tag in subtags if len(tag) == 4 and tag.isalpha()), "")
-    for decisive in filter(None, (script, code)):
-        if decisive in _CHINESE:
-            return "zh"
-        if decisive in _WITHOUT_SPACES:
-            return "char"
-        if decisive in ("latn", "cyrl"):
-            return "13a"
-    return "13a"
-
-
-def _tokenize_letters(text: Iterable[str]) -> Tokenize:
-    """Returns "zh" or "char" if most letters of a text have no spaces between words."""
-    letters = filter(str.isalpha, itertools.chain.from_iterable(text))
-    names = (unicodedata.name(letter, "-") for letter in itertools.islice(letters, _NUM_LETTERS))
-    counts = Counter(name.split()[0] for name in names)
-    others = sum(counts[name] for name in _LETTERS_WITHOUT_SPACES)
-    if 2 * (counts["CJK"] + others) <= counts.total():
+def _tokenize_line(line: str) -> Tokenize:
+    """Returns "zh" or "char" if most letters of a line have no spaces between words."""
+    scripts = Counter(map(_script, filter(str.isalpha, line)))
+    others = sum(scripts[name] for name in _LETTERS_WITHOUT_SPACES)
+    if 2 * (scripts["CJK"] + others) <= scripts.total():
         return "13a"
-    return "char" if 20 * others > counts["CJK"] else "zh"  # Japanese has Chinese characters too
+    return "char" if 20 * others > scripts["CJK"] else "zh"  # Japanese has Chinese characters too
+
+
+@functools.cache
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "-").split()[0]

@@ -17,7 +17,6 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.batching.batch import Batch
-from flaxformer_mt.inference.continuous_batching import Admit, refill_size, run_queue
 from flaxformer_mt.inference.devices import shard_rows
 from flaxformer_mt.inference.ensemble import (
     Params,
@@ -34,7 +33,14 @@ from flaxformer_mt.runtime.trace_cache import register_result
 from flaxformer_mt.search.beam_search import beam_search
 from flaxformer_mt.search.config import EarlyStopping, LengthNormalization
 from flaxformer_mt.search.greedy import greedy
-from flaxformer_mt.search.loop import Search, SearchSettings, SentenceOptions
+from flaxformer_mt.search.loop import (
+    Admit,
+    Search,
+    SearchSettings,
+    SentenceOptions,
+    refill_size,
+    run_queue,
+)
 from flaxformer_mt.search.scoring import penalty, token_log_probs
 from flaxformer_mt.search.step import Hypotheses
 

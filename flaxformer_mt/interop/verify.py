@@ -27,7 +27,7 @@ from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.vocabulary import without_line_breaks
 from flaxformer_mt.evaluation.metrics import CorpusScores, default_tokenize
 from flaxformer_mt.interop import Format, optional
-from flaxformer_mt.interop.ctranslate2.vocabulary import read_pieces, starts_with_padding
+from flaxformer_mt.interop.ctranslate2 import read_pieces, starts_with_padding
 from flaxformer_mt.runtime.host import num_cpus
 from flaxformer_mt.runtime.line_input import open_parallel
 from flaxformer_mt.translation.config import DecodingConfig
@@ -99,7 +99,7 @@ def verify_export(
         theirs = _by_ctranslate2(directory, decoding, loaded.tokenizer, sources)
     ours = _by_us(loaded, decoding, sources)
     against = [references[0][i] for i in kept] if references else None
-    found = compare(ours, theirs, against, loaded.config.data.target_language)
+    found = compare(ours, theirs, against)
     passed, expected = judge(found, exact=exact)
     report = {
         "format": format,
@@ -136,7 +136,6 @@ def compare(
     ours: Sequence[Translation],
     theirs: Sequence[Translation],
     references: Sequence[str] | None,
-    language: str,
 ) -> dict[str, Any]:
     """Returns how similar two lists of translations are.
 
@@ -149,7 +148,7 @@ def compare(
     gaps = [abs(one.score - other.score) for one, other in pairs if one.text == other.text]
     texts = {"workdir": [one.text for one in ours], "export": [one.text for one in theirs]}
     against = texts["workdir"] if references is None else references
-    tokenize = default_tokenize(language, text=against)
+    tokenize = default_tokenize(against)
     # Without effective order, a text of lines with fewer than four words has a BLEU of 0.
     scores = {
         side: CorpusScores(tokenize=tokenize, effective_order=True).add(lines, against).scores()

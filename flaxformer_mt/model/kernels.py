@@ -8,7 +8,7 @@ the reference.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import flax.struct
 import jax
@@ -33,65 +33,37 @@ DropoutRows = Int[Array, " B"] | None
 """The number of each row in the whole batch; None switches dropout off, as in translation."""
 
 
-@runtime_checkable
-class KeyValueStore(Protocol):
-    """The keys and values of one layer while translating: a pytree of C slots for each sentence."""
+@flax.struct.dataclass
+class KeyValueStore:
+    """The keys and values of one layer while translating, in C slots for each sentence.
+
+    A subclass may store them in another form.
+    """
+
+    keys: Float[Array, "B C G H"]
+    values: Float[Array, "B C G W"]
 
     @classmethod
     def empty(cls, batch: int, slots: int, like: KeysValues, beam_size: int) -> "KeyValueStore":
         """Returns an empty store for `beam_size` hypotheses; heads, widths, dtype as in `like`."""
-        ...
+        del beam_size
+        return cls(*(jnp.zeros((batch, slots, *x.shape[2:]), x.dtype) for x in like))
 
     def replace_rows(self, rows: Int[Array, " n"], new: KeysValues) -> "KeyValueStore":
         """Returns the store with `new` in the first slots of the sentences `rows`.
 
         Rows beyond the last are dropped.
         """
-        ...
-
-    def append(self, slots: Int[Array, "B K"], new: KeysValues) -> "KeyValueStore":
-        """Returns the store with the K new tokens of each sentence in the given slots."""
-        ...
-
-    def attend(
-        self,
-        queries: Float[Array, "B K N H"],
-        context: AttentionContext,
-        bias: Float[Array, "#B N K C"] | None = None,
-    ) -> Float[Array, "B K N W"]:
-        """Returns equation 1 over the slots."""
-        ...
-
-    def whole(self) -> KeysValues:
-        """Returns keys [B C G H] and values [B C G W] of all slots."""
-        ...
-
-
-@flax.struct.dataclass
-class KeyValueSlots:
-    """The reference store: two arrays."""
-
-    keys: Float[Array, "B C G H"]
-    values: Float[Array, "B C G W"]
-
-    @classmethod
-    def empty(cls, batch: int, slots: int, like: KeysValues, beam_size: int) -> "KeyValueSlots":
-        """Returns zeros."""
-        del beam_size
-        return cls(*(jnp.zeros((batch, slots, *x.shape[2:]), x.dtype) for x in like))
-
-    def replace_rows(self, rows: Int[Array, " n"], new: KeysValues) -> "KeyValueSlots":
-        """Returns the store with `new` in the first slots of these rows."""
         length = new.keys.shape[1]
-        return KeyValueSlots(
+        return KeyValueStore(
             self.keys.at[rows, :length].set(new.keys, mode="drop"),
             self.values.at[rows, :length].set(new.values, mode="drop"),
         )
 
-    def append(self, slots: Int[Array, "B K"], new: KeysValues) -> "KeyValueSlots":
-        """Returns the store with `new` in these slots."""
+    def append(self, slots: Int[Array, "B K"], new: KeysValues) -> "KeyValueStore":
+        """Returns the store with the K new tokens of each sentence in the given slots."""
         rows = jnp.arange(slots.shape[0])[:, None]
-        return KeyValueSlots(
+        return KeyValueStore(
             self.keys.at[rows, slots].set(new.keys, mode="drop"),
             self.values.at[rows, slots].set(new.values, mode="drop"),
         )
@@ -106,7 +78,7 @@ class KeyValueSlots:
         return attention.attend(queries, self.keys, self.values, context, bias)
 
     def whole(self) -> KeysValues:
-        """Returns all slots."""
+        """Returns keys [B C G H] and values [B C G W] of all slots."""
         return KeysValues(self.keys, self.values)
 
 
@@ -189,7 +161,7 @@ class Kernels:
     embed: Embed = embed
     product: Product = product
     dropout: Drop = dropout
-    store: type[KeyValueStore] = KeyValueSlots
+    store: type[KeyValueStore] = KeyValueStore
     search: SearchKernels = SearchKernels()
 
     def __repr__(self) -> str:

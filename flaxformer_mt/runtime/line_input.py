@@ -105,10 +105,10 @@ def _read_pipe(path: str) -> Text:
         batches = list(standard_input(itertools.repeat(1 << 16)))
         lines = [line for batch in batches for line in batch.lines]
         return Text(lines, not batches or batches[-1].final_newline)
-    from flaxformer_mt.data.sources.text_files import read_lines
+    from flaxformer_mt.data.sources.text_files import lines_of, read_text
 
-    packed = read_lines(as_path(path), may_be_empty=True)  # an empty file is valid input
-    return Text(packed.sentences(), packed.blob.endswith(b"\n"))
+    text = read_text(as_path(path), may_be_empty=True)  # an empty file is valid input
+    return Text(lines_of(text), text.endswith("\n"))
 
 
 def _scan(path: AnyPath) -> tuple[int, bool, str]:

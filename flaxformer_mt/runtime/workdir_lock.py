@@ -27,34 +27,23 @@ EXPIRY = 30.0  # seconds without renewal after which a lock is free
 
 
 @contextlib.contextmanager
-def own_workdir(workdir: PathLike) -> Iterator[None]:
+def own_workdir(workdir: PathLike, *, alone: bool = False) -> Iterator[None]:
     """Holds the lock of an existing workdir. The first process of a run holds it for all.
+
+    A run that is `alone` has one process, and does not start JAX here.
 
     Raises OSError if another run holds the lock (the message names its host and process), or if the
     processes of this run do not share the workdir.
     """
     path, token = as_path(workdir) / LOCK_FILE, uuid.uuid4().hex
-    release = first_only(lambda: _lock(path, token))
+    release = _lock(path, token) if alone else first_only(lambda: _lock(path, token))
     try:
-        check_shared(path, token)
+        if not alone:
+            check_shared(path, token)
         yield
     finally:
         if release is not None:
             release()
-
-
-@contextlib.contextmanager
-def own_directory(directory: PathLike) -> Iterator[None]:
-    """Holds the lock of an existing directory, in a run of one process. It does not start JAX.
-
-    Raises OSError as `own_workdir`.
-    """
-    path, token = as_path(directory) / LOCK_FILE, uuid.uuid4().hex
-    release = _lock(path, token)
-    try:
-        yield
-    finally:
-        release()
 
 
 def _lock(path: AnyPath, token: str) -> Callable[[], None]:

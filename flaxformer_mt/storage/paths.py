@@ -11,9 +11,10 @@ import functools
 import os
 import re
 import shutil
+import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -151,14 +152,46 @@ def remove_tree(path: AnyPath) -> None:
         path.fs.rm(path.path, recursive=True)
 
 
-def replace_folder(fresh: Path, target: Path) -> None:
-    """Moves a folder to `target`. An earlier one is moved beside `fresh`, never half deleted.
+def replace_folder(fresh: Path, target: AnyPath, publish: Callable[[Path, UPath], None]) -> None:
+    """Moves a local folder to `target`; `publish(fresh, target)` copies it to an address.
 
-    The caller deletes the folder that contains `fresh`.
+    An earlier folder is moved beside `fresh`, never half deleted. The caller deletes the folder
+    that contains `fresh`.
     """
+    if isinstance(target, UPath):
+        publish(fresh, target)
+        return
     if target.exists():
         target.rename(fresh.with_name(f"{fresh.name}.old"))
     fresh.rename(target)
+
+
+@contextlib.contextmanager
+def new_folder(target: AnyPath, publish: Callable[[Path, UPath], None]) -> Iterator[Path]:
+    """Yields a path for a new folder, which replaces `target` at the end (see `replace_folder`).
+
+    If anything fails, the new folder is deleted and `target` is unchanged. If `target` is a link,
+    the folder that it points to is replaced. The new folder is in a temporary one beside a local
+    `target`. Temporary ones of killed processes are removed. A running one has locked its own.
+    """
+    target = target.resolve()
+    make_folder(target.parent)
+    beside, prefix = None, f"{target.name}.temporary."
+    if isinstance(target, Path):
+        beside = target.parent
+        for remains in (path for path in beside.iterdir() if path.name.startswith(prefix)):
+            with open(remains / "owner.lock", "ab") as file, contextlib.suppress(BlockingIOError):
+                if lock_file(file):
+                    remove_tree(remains)
+    with (
+        naming(target),
+        tempfile.TemporaryDirectory(dir=beside, prefix=prefix) as folder,
+        open(Path(folder, "owner.lock"), "wb") as file,
+    ):
+        lock_file(file)
+        fresh = Path(folder, target.name)
+        yield fresh
+        replace_folder(fresh, target, publish)
 
 
 def move_tree(source: AnyPath, target: AnyPath) -> None:

@@ -33,7 +33,6 @@ class Metrics(NamedTuple):
         term.
       nll: plain cross-entropy, nats per target token; perplexity is its exponential.
       target_tokens: real (not padding) target tokens, EOS included.
-      source_tokens: real source tokens, EOS included.
       grad_norm: global norm of the gradient before clipping; 0 without an update.
       skipped: 1 if loss or gradient was not finite and nothing was updated, else 0.
     """
@@ -41,7 +40,6 @@ class Metrics(NamedTuple):
     loss: Float[Array, ""]
     nll: Float[Array, ""]
     target_tokens: Float[Array, ""]
-    source_tokens: Float[Array, ""]
     grad_norm: Float[Array, ""]
     skipped: Float[Array, ""]
 
@@ -190,7 +188,6 @@ def _metrics(sums: Sums, batch: Batch) -> Metrics:
         loss=sums.loss * mean_of,
         nll=sums.nll * mean_of,
         target_tokens=tokens,
-        source_tokens=_count(batch.inputs_segment_ids),
         grad_norm=jnp.zeros(()),
         skipped=jnp.zeros(()),
     )

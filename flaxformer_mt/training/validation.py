@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -52,8 +51,7 @@ class Validation:
         if pairs:
             translator = self._translator(params)
             beam_size = self.config.training.validation_beam_size
-            languages = self.config.data.target_languages_of("validation")
-            bleu, samples = translate_and_score(translator, pairs, languages, beam_size=beam_size)
+            bleu, samples = translate_and_score(translator, pairs, beam_size=beam_size)
             scores["bleu"] = bleu.value
         return scores, samples
 
@@ -84,7 +82,6 @@ class Validation:
             self.data.tokenizer,
             decoding,
             max_source_length=self.config.data.max_source_length,
-            target_language=self.config.data.target_language,
             source_language=self.config.data.source_language,
         )
 
@@ -110,15 +107,11 @@ def average_metrics(window: list[Metrics]) -> dict[str, float]:
 
 
 def translate_and_score(
-    translator: Translator,
-    pairs: tuple[Pair, ...],
-    languages: Sequence[str],
-    *,
-    beam_size: int | None = None,
+    translator: Translator, pairs: tuple[Pair, ...], *, beam_size: int | None = None
 ) -> tuple[metrics.MetricScore, list[Sample]]:
     """Returns BLEU of the translations of `pairs`, and the first few translations.
 
-    All processes must call it; each translates a part. `languages` are those of the targets.
+    All processes must call it; each translates a part.
     """
     num_hypotheses = 1 if beam_size is not None else None
     sources = [pair.source for pair in pairs]
@@ -131,7 +124,7 @@ def translate_and_score(
 
     translations = map_over_processes(len(sources), translate)
     references = [pair.target for pair in pairs]
-    tokenize = metrics.default_tokenize(*languages, text=references)
+    tokenize = metrics.default_tokenize(references)
     bleu, _ = metrics.CorpusScores(tokenize=tokenize).add(translations, references).scores()
     texts = zip(sources, references, translations, strict=True)
     return bleu, [Sample(*text) for text in texts][:NUM_SAMPLES]

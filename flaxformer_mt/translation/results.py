@@ -86,9 +86,7 @@ NO_DETAILS = TokenDetails([], [], [], np.zeros((0, 0), np.float32))
 """The details of a blank line."""
 
 
-def ranked(
-    found: Sequence[Hypothesis], config: DecodingConfig, target_language: str
-) -> list[Hypothesis]:
+def ranked(found: Sequence[Hypothesis], config: DecodingConfig) -> list[Hypothesis]:
     """Returns the hypotheses of one sentence in the order of its strategy, without equal texts.
 
     Strategy "sample" keeps equal texts: their number estimates a probability. "mbr" keeps the
@@ -101,8 +99,7 @@ def ranked(
     from flaxformer_mt.evaluation.metrics import default_tokenize
 
     texts = [sample.text for sample in found]
-    tokenize = default_tokenize(target_language, text=texts)
-    best = mbr.ranked(texts, config.utility, tokenize=tokenize)
+    best = mbr.ranked(texts, config.utility, tokenize=default_tokenize(texts))
     return [found[i]._replace(utility=utility) for i, utility in best[: config.num_hypotheses]]
 
 

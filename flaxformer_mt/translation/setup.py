@@ -36,22 +36,6 @@ class Ensemble:
         self.num_devices = self.mesh.size if self.mesh else 1
         self.search_kernels = choose_kernels("auto", jax.default_backend()).search
 
-    @classmethod
-    def combined(
-        cls, parts: Sequence["Ensemble"], weights: Sequence[float], max_source_length: int
-    ) -> "Ensemble":
-        """Returns the ensemble of the members of all `parts`, one weight for each part."""
-        return cls(
-            [model for part in parts for model in part.models],
-            [params for part in parts for params in part.params],
-            max_source_length,
-            [
-                weight * share
-                for part, weight in zip(parts, weights, strict=True)
-                for share in part.weights or (1.0,)
-            ],
-        )
-
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of all parameters, in 32 hexadecimal digits."""

@@ -71,14 +71,12 @@ class Translator:
         *,
         max_source_length: int = 256,
         checkpoint: str = "",
-        target_language: str = "",
         source_language: str = "en",
     ) -> None:
         """Combines a model, its parameters and its tokenizer.
 
         `checkpoint` names the parameters, for messages: "averaged" or the number of a step.
-        `source_language` decides how lines are split into sentences, `target_language` how BLEU
-        splits words (strategy "mbr").
+        `source_language` decides how lines are split into sentences.
         Raises ValueError if the model was made for another tokenizer.
         """
         if max_source_length < 2:
@@ -90,7 +88,7 @@ class Translator:
         self.checkpoint = checkpoint
         self.config = config or DecodingConfig()
         self.max_source_length = max_source_length
-        self.target_language, self.source_language = target_language, source_language
+        self.source_language = source_language
         self._ensemble = Ensemble([model], [params], max_source_length)
         self._words = TargetWords(tokenizer.target)
 
@@ -119,7 +117,6 @@ class Translator:
             loaded.config.decoding,
             max_source_length=loaded.config.data.max_source_length,
             checkpoint=loaded.checkpoint,
-            target_language=loaded.config.data.target_language,
             source_language=loaded.config.data.source_language,
         )
 
@@ -143,11 +140,15 @@ class Translator:
             first.config,
             max_source_length=min(member.max_source_length for member in members),
             checkpoint=", ".join(member.checkpoint for member in members),
-            target_language=first.target_language,
             source_language=first.source_language,
         )
-        translator._ensemble = Ensemble.combined(
-            [member._ensemble for member in members], weights, translator.max_source_length
+        parts = [member._ensemble for member in members]
+        shares = zip(weights, parts, strict=True)
+        translator._ensemble = Ensemble(
+            [model for part in parts for model in part.models],
+            [params for part in parts for params in part.params],
+            translator.max_source_length,
+            [weight * share for weight, part in shares for share in part.weights or (1.0,)],
         )
         return translator
 
@@ -155,9 +156,8 @@ class Translator:
     def fingerprint(self) -> str:
         """A hash, in 32 hexadecimal digits, of all that the results depend on, except `config`."""
         words = sorted(self.tokenizer.known_words or ())
-        languages = self.source_language, self.target_language
         tokens = self.tokenizer.fingerprint, self.max_source_length
-        parts = self._ensemble.fingerprint, *languages, *tokens, words
+        parts = self._ensemble.fingerprint, self.source_language, *tokens, words
         return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
     @overload
@@ -207,14 +207,19 @@ class Translator:
         model's scores are not finite.
         """
         setup, lines, requests = self._prepare(
-            sentences, prefixes, constraints, target_language, changes, first_line=first_line
+            sentences,
+            False,
+            prefixes=prefixes,
+            constraints=constraints,
+            target_language=target_language,
+            first_line=first_line,
+            **changes,
         )
         config = setup.config
         # ------------------------------------------------------------------ search
         found = search(requests, setup)
         # ------------------------------------------------------------------ rank, describe
-        language = target_language or self.target_language
-        found = [ranked(of_one, config, language) for of_one in found]
+        found = [ranked(of_one, config) for of_one in found]
         found = describe(requests, found, setup, with_details=details)
         # ------------------------------------------------------------------ join segments
         flags = () if config.flag_faults else None
@@ -225,28 +230,9 @@ class Translator:
             results = list(map(distinct, results))
         return results[0] if isinstance(sentences, str) else results
 
-    def check(
-        self,
-        sentences: Any,
-        *,
-        prefixes: Any = None,
-        constraints: Any = None,
-        target_language: str | None = None,
-        details: bool = False,
-        first_line: int = 1,
-        **changes: Any,
-    ) -> None:
+    def check(self, sentences: Any, *, details: bool = False, **options: Any) -> None:
         """Raises the errors that `translate` would raise before its search; translates nothing."""
-        del details
-        setup, _, requests = self._prepare(
-            sentences,
-            prefixes,
-            constraints,
-            target_language,
-            changes,
-            first_line=first_line,
-            quiet=True,
-        )
+        setup, _, requests = self._prepare(sentences, True, **options)
         schedule(requests, setup)
 
     def search(self, requests: Sequence[Request], config: DecodingConfig) -> list[list[Hypothesis]]:
@@ -315,13 +301,14 @@ class Translator:
     def _prepare(
         self,
         sentences: Any,
-        prefixes: Any,
-        constraints: Any,
-        target_language: str | None,
-        changes: Mapping[str, Any],
+        quiet: bool,
+        /,
         *,
-        first_line: int,
-        quiet: bool = False,
+        prefixes: Any = None,
+        constraints: Any = None,
+        target_language: str | None = None,
+        first_line: int = 1,
+        **changes: Any,
     ) -> tuple[Setup, list[str], list[Request]]:
         """Returns the setup, the lines and their requests, after all checks."""
         sentences, prefixes, constraints = as_lists(sentences, prefixes, constraints)

@@ -20,7 +20,7 @@ from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop import Quantization
-from flaxformer_mt.interop.ctranslate2.export import unsupported, write_ctranslate2
+from flaxformer_mt.interop.ctranslate2 import unsupported, write_ctranslate2
 from flaxformer_mt.model.config import TransformerConfig
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
@@ -182,7 +182,7 @@ def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):
     changes = {"positions": "bucketed", "num_position_buckets": 6, "max_distance": 100}
     loaded = load(dataclasses.replace(TINY, **changes))
     assert list(unsupported(loaded.model.config))
-    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.export.unsupported", lambda config: [])
+    monkeypatch.setattr("flaxformer_mt.interop.ctranslate2.unsupported", lambda config: [])
     engine = ctranslate2.Translator(str(export(loaded, tmp_path / "export")), intra_threads=1)
     sources, targets = sentences(rng, [15]), sentences(rng, [5])  # distance 10 comes up
     (found,) = engine.score_batch(sources, targets)

@@ -16,7 +16,7 @@ from flaxformer_mt.data.tokenization.sentencepiece_vocabulary import SentencePie
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.interop import verify
-from flaxformer_mt.interop.ctranslate2.export import write_ctranslate2
+from flaxformer_mt.interop.ctranslate2 import write_ctranslate2
 from flaxformer_mt.interop.marian.convert import read_marian
 from flaxformer_mt.interop.verify import (
     Translation,
@@ -177,23 +177,27 @@ EXPORT = [Translation("a b c d e", -0.5), Translation("f g h i x", -0.75), Trans
 
 
 def test_shares_and_score_differences_are_those_of_the_identical_lines():
-    found = compare(WORKDIR, EXPORT, None, "de")
+    found = compare(WORKDIR, EXPORT, None)
     assert found["identical"] == pytest.approx(2 / 3)
     assert found["largest_score_difference"] == 0.5
-    found = compare(WORKDIR, [Translation("z", -0.5)] * 3, None, "de")
+    found = compare(WORKDIR, [Translation("z", -0.5)] * 3, None)
     assert (found["identical"], found["largest_score_difference"]) == (0, None)
 
 
 @pytest.mark.parametrize("references", [None, ["a b c d e", "f g h i x", "k"]])
 def test_metrics_are_against_the_references_or_the_workdir(references):
-    found = compare(WORKDIR, EXPORT, references, "de")
+    found = compare(WORKDIR, EXPORT, references)
     best, worse = ("workdir", "export") if references is None else ("export", "workdir")
     assert found["against"] == ("workdir" if references is None else "reference")
     for metric in ("bleu", "chrf"):
         assert found[metric][best] == pytest.approx(100)
         assert 0 < found[metric][worse] < 100
     assert "tok:13a" in found["bleu"]["signature"]
-    assert "tok:zh" in compare(WORKDIR, EXPORT, references, "zh")["bleu"]["signature"]
+
+
+def test_the_references_decide_how_bleu_splits_text():
+    found = compare(WORKDIR, EXPORT, ["我们必须保护环境。"] * 3)
+    assert "tok:zh" in found["bleu"]["signature"]
 
 
 def test_an_exact_export_is_judged_by_identical_lines_and_a_rounded_one_by_bleu(monkeypatch):
@@ -202,8 +206,8 @@ def test_an_exact_export_is_judged_by_identical_lines_and_a_rounded_one_by_bleu(
             monkeypatch.setattr(verify, name.upper(), value)
         return judge(found, exact=exact)[0]
 
-    to_workdir = compare(WORKDIR, EXPORT, None, "de")
-    to_references = compare(WORKDIR, EXPORT, [one.text for one in WORKDIR], "de")
+    to_workdir = compare(WORKDIR, EXPORT, None)
+    to_references = compare(WORKDIR, EXPORT, [one.text for one in WORKDIR])
     assert passes(to_workdir, exact=True, min_identical=0.6)
     assert not passes(to_workdir, exact=True, min_identical=0.7)
     bleu = to_workdir["bleu"]["export"]
@@ -212,7 +216,7 @@ def test_an_exact_export_is_judged_by_identical_lines_and_a_rounded_one_by_bleu(
     loss = 100 - to_references["bleu"]["export"]
     assert passes(to_references, exact=False, max_bleu_loss=loss + 1)
     assert not passes(to_references, exact=False, max_bleu_loss=loss - 1)
-    better = compare(WORKDIR, EXPORT, [one.text for one in EXPORT], "de")
+    better = compare(WORKDIR, EXPORT, [one.text for one in EXPORT])
     assert passes(better, exact=False, max_bleu_loss=0)
 
 
@@ -220,7 +224,7 @@ def test_an_exact_export_is_judged_by_identical_lines_and_a_rounded_one_by_bleu(
 def test_identical_short_translations_pass(text):
     """Their BLEU is 0: they have no n-grams of four words."""
     side = [Translation(text, -0.5)] * 3
-    found = compare(side, side, None, "de")
+    found = compare(side, side, None)
     assert judge(found, exact=False)[0]
 
 

@@ -18,8 +18,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tiers import slow_after
 
 from flaxformer_mt.inspection.flops import jaxpr_flops
-from flaxformer_mt.kernels.gpu.attention import attend as cudnn
-from flaxformer_mt.kernels.tpu.attention import attend as flash_if_long
+from flaxformer_mt.kernels.gpu import attend as cudnn
+from flaxformer_mt.kernels.tpu import attend as flash_if_long
 from flaxformer_mt.model.attention import attend as reference
 from flaxformer_mt.model.kernels import Kernels
 from flaxformer_mt.model.masks import attention_context

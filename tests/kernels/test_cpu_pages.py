@@ -8,7 +8,7 @@ from tiers import slow_after
 
 from flaxformer_mt.kernels.cpu.pages import Pages, page_lengths
 from flaxformer_mt.model.attention import KeysValues
-from flaxformer_mt.model.kernels import KeyValueSlots
+from flaxformer_mt.model.kernels import KeyValueStore
 from flaxformer_mt.model.masks import AttentionContext
 
 
@@ -20,7 +20,7 @@ def filled(rng, slots, beams, dtype=jnp.float32):
     """Both stores with the same content: rows replaced, then tokens appended at random slots."""
     like = KeysValues(jnp.zeros((1, 1, 2, 4), dtype), jnp.zeros((1, 1, 2, 6), dtype))
     source = KeysValues(draw(rng, 2, 20, 2, 4, dtype=dtype), draw(rng, 2, 20, 2, 6, dtype=dtype))
-    stores = [kind.empty(3, slots, like, beams) for kind in (Pages, KeyValueSlots)]
+    stores = [kind.empty(3, slots, like, beams) for kind in (Pages, KeyValueStore)]
     replace = jax.jit(lambda store: store.replace_rows(jnp.array([2, 0]), source))
     append = jax.jit(lambda store, at, new: store.append(at, new))
     stores = [replace(store) for store in stores]

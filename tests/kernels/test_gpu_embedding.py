@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from flaxformer_mt.kernels.gpu.embedding import embed
+from flaxformer_mt.kernels.gpu import embed
 from flaxformer_mt.model.kernels import embed as reference
 
 TOKENS = jnp.array([[0, 0, 5, 5, 5, 6], [1, 2, 3, 0, 0, 0], [5, 5, 5, 5, 5, 5], [4, 3, 2, 1, 0, 0]])

@@ -12,7 +12,7 @@ import pytest
 from flaxformer_mt.model import attention
 from flaxformer_mt.model.attention import KeysValues, attention_weights
 from flaxformer_mt.model.config import TransformerConfig
-from flaxformer_mt.model.kernels import REFERENCE, KeyValueSlots
+from flaxformer_mt.model.kernels import REFERENCE, KeyValueStore
 from flaxformer_mt.model.masks import (
     AttentionContext,
     causal_mask,
@@ -220,7 +220,7 @@ def test_steps_equal_the_whole_sequence(rng):
     expected = module.apply(params, x, method=whole)
     step = jax.jit(functools.partial(module.apply, method=step))
     zeros = jnp.zeros((3, 1, 2, 4))
-    store = KeyValueSlots.empty(3, length, KeysValues(zeros, zeros), 1)
+    store = KeyValueStore.empty(3, length, KeysValues(zeros, zeros), 1)
     for t in range(length):
         mask = jnp.arange(length)[None, None, None] <= t
         y, store = step(params, x[:, t : t + 1], store, jnp.full((3, 1), t), mask)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from flaxformer_mt.planning.collectives import sent_bytes
+from flaxformer_mt.planning.compiler import sent_bytes
 
 TEXT = """\
 HloModule jit_step, is_scheduled=true, num_partitions=8

@@ -386,7 +386,7 @@ def test_texts_are_distinct_even_if_several_tokens_spell_them(strategy):
     )
     config = dataclasses.replace(CONFIG, strategy=strategy)
     translator = Translator(made.model, params, made.tokenizer, config, max_source_length=24)
-    _, _, requests = translator._prepare(SHORT, None, None, None, {}, first_line=1)
+    _, _, requests = translator._prepare(SHORT, False)
     searched = translator.search(requests, config)
     assert any(len({one.text for one in found}) < 3 for found in searched)  # or this is hollow
     translated = [found for found in translator.translate(SHORT) if found[0].tokens]

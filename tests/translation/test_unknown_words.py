@@ -9,12 +9,11 @@ import pytest
 from letter_models import CONFIG, LetterVocabulary, TagVocabulary, make_translator
 
 from flaxformer_mt import translate
-from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization import known_words
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.known_words import UNKNOWN_WORD
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
+from flaxformer_mt.data.tokenization.tokenizer import LearningText, Tokenizer, build_tokenizer
 from flaxformer_mt.translation import unknown_words
 from flaxformer_mt.translation.translator import Translator
 from flaxformer_mt.translation.unknown_words import (
@@ -33,8 +32,7 @@ BYTES = TokenizerConfig(vocab_size=330)
 
 def tokenizer_of(directory, config: TokenizerConfig, lines: list[str] = TRAINING) -> Tokenizer:
     pairs = [Pair(line, line) for line in lines * 5]
-    corpus = Corpus(sources=(pairs,), weights=(1.0,), names=("it",), languages=())
-    return build_tokenizer(config, corpus, directory=directory)
+    return build_tokenizer(config, LearningText(pairs=lambda: pairs), directory=directory)
 
 
 @pytest.fixture(scope="module")

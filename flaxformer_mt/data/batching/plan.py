@@ -60,28 +60,19 @@ class BatchPlan:
 
     pairs: Examples
     shapes: tuple[BatchShape, ...]
-    shape_of: Integer[np.ndarray, "num_batches"]
-    """Index into `shapes` of each batch."""
-    order: Integer[np.ndarray, "n"]
-    """Indices into `pairs`, row after row."""
-    row_offsets: Integer[np.ndarray, "row_offsets"]
-    """Start of each row in `order`. Bucketed rows have one pair each, packed rows several."""
-    batch_offsets: Integer[np.ndarray, "batch_offsets"]
-    """Start of each batch among the rows."""
+    batches: Sequence[PlannedBatch]
 
     def __len__(self) -> int:
-        return len(self.shape_of)
+        return len(self.batches)
+
+    @property
+    def order(self) -> Integer[np.ndarray, "n"]:
+        """Indices into `pairs`, row after row."""
+        return np.concatenate([np.empty(0, np.uint32), *(batch.pairs for batch in self.batches)])
 
     def shape(self, index: int) -> BatchShape:
         """Returns the shape of batch `index` over all processes."""
-        return self.shapes[self.shape_of[index]]
-
-    def row(self, index: int, number: int) -> Integer[np.ndarray, "_"]:
-        """Returns the pairs in row `number` of batch `index`; empty beyond its last row."""
-        row = self.batch_offsets[index] + number
-        if row >= self.batch_offsets[index + 1]:
-            return self.order[:0]
-        return self.order[self.row_offsets[row] : self.row_offsets[row + 1]]
+        return self.shapes[self.batches[index].shape]
 
     def batch(self, index: int, rows: Integer[np.ndarray, "r"] | None = None) -> Batch:
         """Returns the rows of batch `index` with these numbers, in this order; None = all rows.
@@ -99,8 +90,12 @@ class BatchPlan:
                 f"rows of a batch are numbered from 0, got {numbers.min()}; rows from {shape.rows} "
                 "on are empty."
             )
+        _, pairs, row_sizes = self.batches[index]
+        of_row = np.split(pairs, np.cumsum(row_sizes)[:-1])
         examples = [
-            [self.pairs.example(pair) for pair in self.row(index, number).tolist()]
+            [self.pairs.example(pair) for pair in of_row[number].tolist()]
+            if number < len(of_row)
+            else []
             for number in numbers.tolist()
         ]
         return pack_batch(examples, shape._replace(rows=len(numbers)))
@@ -108,21 +103,22 @@ class BatchPlan:
     @property
     def pairs_per_row(self) -> float:
         """Mean number of pairs in a non-empty row."""
-        return len(self.order) / max(len(self.row_offsets) - 1, 1)
+        num_rows = sum(len(batch.row_sizes) for batch in self.batches)
+        return sum(len(batch.pairs) for batch in self.batches) / max(num_rows, 1)
 
     @property
     def padding(self) -> float:
         """Fraction of padding in all batches, both sides together."""
         real = sum(int(lengths.sum()) for lengths in self.pairs.lengths(self.order))
         cells = [shape.rows * (shape.source_length + shape.target_length) for shape in self.shapes]
-        return 1.0 - float(real / np.array(cells)[self.shape_of].sum())
+        return 1.0 - real / sum(cells[batch.shape] for batch in self.batches)
 
 
 def plan_in_order(
     pairs: Examples, shapes: Sequence[BatchShape], batcher: Batcher = bucket_pairs
 ) -> BatchPlan:
     """Plans one pass for evaluation, with every pair once, always in the same order."""
-    return _assemble(pairs, shapes, batcher(pairs, shapes, np.arange(len(pairs))))
+    return BatchPlan(pairs, tuple(shapes), batcher(pairs, shapes, np.arange(len(pairs))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -186,7 +182,8 @@ class Epochs:
         else:
             order = self._order(epoch) if self.sampler is None else np.arange(len(pairs))
         batches = self.batcher(pairs, self.shapes, order)
-        return _assemble(pairs, self.shapes, [batches[i] for i in rng.permutation(len(batches))])
+        shuffled = [batches[i] for i in rng.permutation(len(batches))]
+        return BatchPlan(pairs, self.shapes, shuffled)
 
     def _order(self, epoch: int) -> Integer[np.ndarray, "n"]:
         """Returns the indices of the pairs of part `epoch`, in order."""
@@ -208,21 +205,3 @@ def _moves_up(num_pairs: int, here_and_next: Sequence[BatchShape]) -> bool:
     here, above = here_and_next
     cells_here = here.rows * (here.source_length + here.target_length)
     return num_pairs * (above.source_length + above.target_length) < cells_here
-
-
-def _assemble(
-    pairs: Examples, shapes: Sequence[BatchShape], batches: Sequence[PlannedBatch]
-) -> BatchPlan:
-    none = np.empty(0, np.uint32)  # for a plan without batches
-    order = np.concatenate([none, *[batch.pairs for batch in batches]])
-    row_sizes = np.concatenate([none, *[batch.row_sizes for batch in batches]])
-    row_offsets = np.zeros(len(row_sizes) + 1, np.uint32 if len(order) < 1 << 32 else np.int64)
-    np.cumsum(row_sizes, out=row_offsets[1:], dtype=row_offsets.dtype)
-    return BatchPlan(
-        pairs=pairs,
-        shapes=tuple(shapes),
-        shape_of=np.array([batch.shape for batch in batches], np.int64),
-        order=order,
-        row_offsets=row_offsets,
-        batch_offsets=np.cumsum([0, *[len(batch.row_sizes) for batch in batches]]),
-    )

@@ -1,15 +1,16 @@
 """What the stages of a preparation share: its settings, its sources and its processes."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence, Set
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.sources.blocks import PairStream
+from flaxformer_mt.data.encoding import Exclude, ReadBlocks
+from flaxformer_mt.data.sources.blocks import BLOCK_SIZE, PairStream
 from flaxformer_mt.data.worker_processes import Workers
 
-BLOCK_SIZE = 4096  # records that a process handles together
 SHARD_SIZE = 1 << 20
 
 
@@ -25,8 +26,7 @@ class Job:
     streams: Sequence[PairStream]
     files: Mapping[Path, Any]
     """The result of `file_states` at the start, for all files that are read."""
-    exclude: Mapping[str, Set[str]]
-    """Source lines of held-out text, by name of the set."""
+    exclude: Exclude
     after_part: Callable[[], None]
     """Called when files are complete: those of the first pass, the tokenizer, and each shard."""
 
@@ -44,3 +44,8 @@ class Job:
     def blocks_per_shard(self) -> int:
         """The number of blocks of a shard."""
         return -(-self.shard_size // self.block_size)
+
+    @property
+    def readers(self) -> list[ReadBlocks]:
+        """Functions that read the blocks of each corpus."""
+        return [functools.partial(stream.blocks, self.block_size) for stream in self.streams]

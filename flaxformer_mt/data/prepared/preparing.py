@@ -19,6 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.encoding import Counts, Encoded, ReadBlocks, encode, learning_text
 from flaxformer_mt.data.held_out import read_pairs
 from flaxformer_mt.data.prepared.job import SHARD_SIZE, Job
 from flaxformer_mt.data.prepared.manifest import (
@@ -37,19 +38,16 @@ from flaxformer_mt.data.prepared.manifest import (
     write_json,
 )
 from flaxformer_mt.data.prepared.reader import check_whole, fingerprint_shards
-from flaxformer_mt.data.prepared.scanning import sample_text, scan_corpora
+from flaxformer_mt.data.prepared.scanning import scan_corpora
 from flaxformer_mt.data.prepared.shards import (
     Shard,
-    ShardCounts,
-    ShardWriter,
     integer_type,
     read_counts,
     save_array,
     shard_directory,
+    write_shard,
 )
-from flaxformer_mt.data.prepared.work import Encoded, encode
-from flaxformer_mt.data.report import MAX_PAIRS_NAMED, make_side
-from flaxformer_mt.data.sources.blocks import Block, PairStream
+from flaxformer_mt.data.sources.blocks import Block
 from flaxformer_mt.data.sources.pair import Pair, source_lines
 from flaxformer_mt.data.sources.quarantine import CorpusScan
 from flaxformer_mt.data.tokenization.tokenized import count_lengths
@@ -115,7 +113,7 @@ def prepare_corpus(
         )
         scans = _scan(job, settings, found)
         job.after_part()
-        text = sample_text(job, scans)
+        text = learning_text(config, job.readers, scans, job.exclude, workers)
         tokenizer = build_tokenizer(
             config.tokenizer, text, directory=output / "tokenizer", data_directory=config.directory
         )
@@ -167,16 +165,16 @@ def _scan(
     return scans
 
 
-def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list[list[ShardCounts]]:
+def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list[list[Counts]]:
     """Writes the missing shards, while the files stay as they are.
 
     Returns the counts of all shards of each corpus.
     """
-    total, num_shards = ShardCounts(), 0
-    shards: list[list[ShardCounts]] = []
+    total, num_shards = Counts(), 0
+    shards: list[list[Counts]] = []
     missing: list[range] = []
     readers = []
-    for stream, scan in zip(job.streams, scans, strict=True):
+    for read, scan in zip(job.readers, scans, strict=True):
         first = num_shards
         num_shards += -(-len(scan.block_sizes) // job.blocks_per_shard)
         found = (read_counts(shard_directory(job.output, n)) for n in range(first, num_shards))
@@ -185,8 +183,7 @@ def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list
             total.add(counts)
         shards.append(done)
         missing.append(range(first + len(done), num_shards))
-        start = len(done) * job.blocks_per_shard
-        readers.append(functools.partial(_tasks, stream, job.block_size, start, total))
+        readers.append(functools.partial(_blocks_from, read, len(done) * job.blocks_per_shard))
     work = functools.partial(encode, config=job.config, exclude=job.exclude, tokenizer=tokenizer)
     results = job.workers.map_each(work, readers)
     with tqdm(
@@ -196,11 +193,18 @@ def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list
         unit=" pairs",
         unit_scale=True,
     ) as progress:
+        longest = max(job.config.max_source_length, job.config.max_target_length)
         for done, numbers, read in zip(shards, missing, results, strict=True):
-            blocks = read()
+            blocks = _shown(read(), progress)
             for number in numbers:
-                of_shard = itertools.islice(blocks, job.blocks_per_shard)
-                counts = _write_shard(job, tokenizer, number, of_shard, total, progress)
+                counts = write_shard(
+                    shard_directory(job.output, number),
+                    itertools.islice(blocks, job.blocks_per_shard),
+                    id_type=id_type_of(tokenizer),
+                    length_type=integer_type(longest),
+                    with_text=job.config.tokenizer.sampling_alpha > 0,
+                    check=lambda: _check_same(state_changes(job.files), job.output),
+                )
                 done.append(counts)
                 total.add(counts)
                 job.after_part()
@@ -213,52 +217,29 @@ def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list
     return shards
 
 
-def _tasks(
-    stream: PairStream, block_size: int, start: int, total: ShardCounts
-) -> Iterator[tuple[Block, bool]]:
-    """Yields the blocks from number `start`, and whether to list their unknown words.
-
-    `total` has the counts of all complete shards, also of those that become complete meanwhile.
-    """
-    for block in itertools.islice(stream.blocks(block_size), start, None):
-        yield block, min(total.pairs_with_unknown) < MAX_PAIRS_NAMED
-
-
-def _write_shard(
-    job: Job,
-    tokenizer: Tokenizer,
-    number: int,
-    blocks: Iterable[Encoded],
-    before: ShardCounts,
-    progress: tqdm,
-) -> ShardCounts:
-    """Writes a shard; returns its counts. Raises ValueError if a file has changed meanwhile."""
-    longest = max(job.config.max_source_length, job.config.max_target_length)
-    writer = ShardWriter(
-        shard_directory(job.output, number),
-        id_type=id_type_of(tokenizer),
-        length_type=integer_type(longest),
-        unk_ids=(tokenizer.source.unk_id, tokenizer.target.unk_id),
-    )
+def _shown(blocks: Iterable[Encoded], progress: tqdm) -> Iterator[Encoded]:
     for block in blocks:
-        writer.append(block, before.pairs_with_unknown)
-        progress.update(block.num_records)
-    return writer.finish(lambda: _check_same(state_changes(job.files), job.output))
+        progress.update(block.counts.records)
+        yield block
+
+
+def _blocks_from(read: ReadBlocks, start: int) -> Iterator[Block]:
+    return itertools.islice(read(), start, None)
 
 
 def _finish(
     job: Job,
     scans: Sequence[CorpusScan],
     tokenizer: Tokenizer,
-    shards: Sequence[Sequence[ShardCounts]],
+    shards: Sequence[Sequence[Counts]],
     found: Mapping[str, Any],
 ) -> Manifest:
     """Returns the manifest, and writes the lengths. `found` is the content of inputs.json."""
-    total, corpora, lengths = ShardCounts(), [], [np.empty((0, 3), np.int64)]
+    total, corpora, lengths = Counts(), [], [np.empty((0, 3), np.int64)]
     id_type = id_type_of(tokenizer)
     numbers = itertools.count()
     for scan, of_corpus in zip(scans, shards, strict=True):
-        own, written = ShardCounts(), []
+        own, written = Counts(), []
         for counts in of_corpus:
             own.add(counts)
             shard = Shard(str(shard_directory(job.output, next(numbers))), id_type)
@@ -276,12 +257,6 @@ def _finish(
         )
         total.add(own)
     save_array(job.output / "lengths.npy", count_lengths(*np.concatenate(lengths).T))
-    sides = {
-        name: make_side(vocabulary, total.tokens[i], total.unknown[i], total.unknown_words[i])
-        for i, (name, vocabulary) in enumerate(
-            {"source": tokenizer.source, "target": tokenizer.target}.items()
-        )
-    }
     return Manifest(
         settings=found["settings"],
         inputs=found["inputs"],
@@ -290,6 +265,6 @@ def _finish(
         corpora=tuple(corpora),
         id_type=id_type,
         has_text=job.config.tokenizer.sampling_alpha > 0,
-        sides=sides,
+        sides=dict(zip(("source", "target"), total.sides(tokenizer), strict=True)),
         first_bad=next((scan.first_bad for scan in scans if scan.first_bad), ""),
     )

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Integer
 
 from flaxformer_mt.data.batching.batch import Example
+from flaxformer_mt.data.encoding import Counts
 from flaxformer_mt.data.prepared.manifest import Manifest
 from flaxformer_mt.data.prepared.shards import (
     COUNTS,
@@ -17,7 +18,6 @@ from flaxformer_mt.data.prepared.shards import (
     TEXT,
     TEXT_LENGTHS,
     Shard,
-    ShardCounts,
     read_counts,
     shard_directory,
 )
@@ -119,7 +119,7 @@ def check_whole(directory: Path, manifest: Manifest, *, with_text: bool) -> None
     for number in range(sum(len(corpus.shards) for corpus in manifest.corpora)):
         shard = shard_directory(directory, number)
         check(shard / COUNTS)
-        counts = read_counts(shard) or ShardCounts()
+        counts = read_counts(shard) or Counts()
         check(shard / LENGTHS, counts.pairs)
         for name, num_tokens in zip(IDS, counts.tokens, strict=True):
             num_ids = num_tokens + counts.pairs

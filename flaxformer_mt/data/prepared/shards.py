@@ -15,18 +15,15 @@ import io
 import json
 import os
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 from jaxtyping import Integer
 
 from flaxformer_mt.data.batching.batch import Example
+from flaxformer_mt.data.encoding import Counts, Encoded
 from flaxformer_mt.data.prepared.manifest import read_json
-from flaxformer_mt.data.prepared.work import Encoded
-from flaxformer_mt.data.report import MAX_PAIRS_NAMED
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.storage.paths import naming, write_file
 
@@ -40,111 +37,41 @@ def integer_type(largest: int) -> str:
     return "<u2" if largest < 1 << 16 else "<u4"
 
 
-@dataclasses.dataclass(kw_only=True)
-class ShardCounts:
-    """Numbers of records, pairs, tokens and unknown words of a shard."""
-
-    records: int = 0
-    """Number of records read."""
-    pairs: int = 0
-    dropped: Counter[str] = dataclasses.field(default_factory=Counter)
-    tokens: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    """Number of source and of target tokens, without EOS."""
-    unknown: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    """Unknown tokens among them."""
-    pairs_with_unknown: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    """Number of pairs whose unknown words are in `unknown_words`, by side."""
-    unknown_words: list[Counter[str]] = dataclasses.field(
-        default_factory=lambda: [Counter(), Counter()]
-    )
-
-    def add(self, other: "ShardCounts") -> None:
-        """Adds the counts of another shard."""
-        self.records += other.records
-        self.pairs += other.pairs
-        self.dropped += other.dropped
-        for side in range(2):
-            self.tokens[side] += other.tokens[side]
-            self.unknown[side] += other.unknown[side]
-            self.pairs_with_unknown[side] += other.pairs_with_unknown[side]
-            self.unknown_words[side] += other.unknown_words[side]
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "ShardCounts":
-        """Returns counts from the JSON of their `vars`."""
-        words = [Counter(words) for words in values["unknown_words"]]
-        return cls(**(values | {"dropped": Counter(values["dropped"]), "unknown_words": words}))
-
-
-class ShardWriter:
-    """Writes one shard. Without `finish`, the shard does not exist."""
-
-    def __init__(
-        self, directory: Path, *, id_type: str, length_type: str, unk_ids: Sequence[int]
-    ) -> None:
-        """Begins a shard in `directory`, which must not exist."""
-        self._directory = directory
-        self._partial = directory.with_name(f"{directory.name}.partial")
-        shutil.rmtree(self._partial, ignore_errors=True)
-        self._partial.mkdir(parents=True)
-        self._types, self._unk_ids = (id_type, length_type), unk_ids
-        self._files = contextlib.ExitStack()
-        self._ids = [self._open(name) for name in IDS]
-        self._lengths: list[np.ndarray] = []
-        self._text: BinaryIO | None = None
-        self._text_lengths: list[list[int]] = []
-        self.counts = ShardCounts()
-
-    def _open(self, name: str) -> BinaryIO:
-        return self._files.enter_context(open(self._partial / name, "wb"))
-
-    def append(self, block: Encoded, named_before: Sequence[int]) -> None:
-        """Writes a block.
-
-        `named_before` is the number of pairs of earlier shards with counted unknown words, by side.
-        """
-        pairs, counts = block.pairs, self.counts
-        sides = (pairs.inputs, pairs.targets)
-        lengths = pairs.source_lengths, pairs.target_lengths
-        for side, (ids, file) in enumerate(zip(sides, self._ids, strict=True)):
-            with naming(self._directory):
-                file.write(ids.astype(self._types[0]).data)
-            counts.tokens[side] += len(ids) - len(pairs)
-            counts.unknown[side] += int(np.count_nonzero(ids == self._unk_ids[side]))
-            left = MAX_PAIRS_NAMED - named_before[side] - counts.pairs_with_unknown[side]
-            named = block.unknown[side][: max(left, 0)]
-            counts.pairs_with_unknown[side] += len(named)
-            for words in named:
-                counts.unknown_words[side].update(words)
-        self._lengths.append(np.stack(lengths, axis=1).astype(self._types[1]))
-        counts.records += block.num_records
-        counts.pairs += len(pairs)
-        counts.dropped += block.dropped
-        if block.texts is not None:
-            self._append_text(block.texts)
-
-    def _append_text(self, texts: Sequence[Pair]) -> None:
-        if self._text is None:
-            self._text = self._open(TEXT)
-        for pair in texts:
-            sides = [side.encode() for side in pair]
-            with naming(self._directory):
-                self._text.write(b"".join(sides))
-            self._text_lengths.append([len(side) for side in sides])
-
-    def finish(self, check: Callable[[], None] = lambda: None) -> ShardCounts:
-        """Completes the shard, unless `check` raises; returns its counts."""
-        none = np.empty((0, 2), self._types[1])
-        save_array(self._partial / LENGTHS, np.concatenate([none, *self._lengths]))
-        if self._text is not None:
-            save_array(self._partial / TEXT_LENGTHS, np.array(self._text_lengths, np.uint32))
-        values = json.dumps(vars(self.counts), ensure_ascii=False)
-        write_file(self._partial / COUNTS, values.encode())
-        with naming(self._directory):
-            self._files.close()
-        check()
-        self._partial.rename(self._directory)
-        return self.counts
+def write_shard(
+    directory: Path,
+    blocks: Iterable[Encoded],
+    *,
+    id_type: str,
+    length_type: str,
+    with_text: bool,
+    check: Callable[[], None] = lambda: None,
+) -> Counts:
+    """Writes a shard and returns its counts. If `blocks` or `check` raises, there is no shard."""
+    partial = directory.with_name(f"{directory.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    counts, lengths = Counts(), [np.empty((0, 2), length_type)]
+    text_lengths: list[list[int]] = []
+    names = (*IDS, TEXT) if with_text else IDS
+    with naming(directory), contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open(partial / name, "wb")) for name in names]
+        for pairs, texts, of_block in blocks:
+            files[0].write(pairs.inputs.astype(id_type).data)
+            files[1].write(pairs.targets.astype(id_type).data)
+            for pair in texts:
+                sides = [side.encode() for side in pair]
+                files[2].write(b"".join(sides))
+                text_lengths.append([len(side) for side in sides])
+            both = np.stack([pairs.source_lengths, pairs.target_lengths], axis=1)
+            lengths.append(both.astype(length_type))
+            counts.add(of_block)
+    save_array(partial / LENGTHS, np.concatenate(lengths))
+    if with_text:
+        save_array(partial / TEXT_LENGTHS, np.array(text_lengths, np.uint32))
+    write_file(partial / COUNTS, json.dumps(vars(counts), ensure_ascii=False).encode())
+    check()
+    partial.rename(directory)
+    return counts
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
@@ -159,12 +86,12 @@ def shard_directory(corpus: Path, number: int) -> Path:
     return corpus / "shards" / f"{number:05}"
 
 
-def read_counts(directory: Path) -> ShardCounts | None:
+def read_counts(directory: Path) -> Counts | None:
     """Returns the counts of a shard; None if the shard does not exist."""
     file = directory / COUNTS
     if not file.exists():
         return None
-    return ShardCounts.from_json(read_json(file))
+    return Counts.from_json(read_json(file))
 
 
 @dataclasses.dataclass(frozen=True)

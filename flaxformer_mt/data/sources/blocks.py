@@ -2,37 +2,20 @@
 
 import dataclasses
 import functools
-import io
-import itertools
-import os
 import sys
-from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from flaxformer_mt.data.sources.files import (
-    PACKED,
-    existing_file,
-    matching_files,
-    matching_pairs,
-    open_packed,
-    unpacked,
-)
-from flaxformer_mt.data.sources.pair import PairSource, SelectedPairs
-from flaxformer_mt.data.sources.registry import (
-    BlockOfRecords,
-    Languages,
-    SourceRequest,
-    find_source_kind,
-)
-from flaxformer_mt.data.sources.text_files import (
-    TextPairs,
-    check_equal_counts,
-    check_not_utf16,
-    empty_file,
-    pack_lines,
-)
-from flaxformer_mt.storage.paths import as_path, join
+from flaxformer_mt.data.sources.files import PACKED, existing_file, matching_files, matching_pairs
+from flaxformer_mt.data.sources.language_tags import tag_of
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.quarantine import Record
+from flaxformer_mt.data.sources.records import Rows
+from flaxformer_mt.data.sources.registry import Languages, SourceRequest, find_source_kind
+from flaxformer_mt.data.sources.text_files import BlockOfRecords, parallel_blocks
+from flaxformer_mt.storage.paths import AnyPath, as_path, join
+
+BLOCK_SIZE = 4096  # records that a process handles together
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,17 +27,25 @@ class Block:
     tag: str
     """The target language that the tags of the source texts name; "" = no tags."""
     first: int
-    """Index of its first record in the source, from 0."""
+    """Index of its first record in the file or source, from 0."""
+    start: int
+    """Index of its first record in the corpus, which may have several files."""
     size: int
     share: float
-    """Approximate fraction of the source up to the end of this block."""
-    read: Callable[[], PairSource]
+    """Approximate fraction of the corpus up to the end of this block."""
+    read: Callable[[], Sequence[Record]]
     """Returns at least `size` records."""
 
-    def load(self) -> PairSource:
-        """Returns the records."""
-        source = self.read()
-        return source if len(source) == self.size else SelectedPairs(source, range(self.size))
+    def load(self) -> list[Record]:
+        """Returns the records, without tags. Bad ones have their line in the file."""
+        return [
+            record if isinstance(record, Pair) else record._replace(line=number)
+            for number, record in enumerate(self.read()[: self.size], self.first + 1)
+        ]
+
+    def tagged(self, pair: Pair) -> Pair:
+        """Returns a pair of the block with the tag before its source."""
+        return pair._replace(source=f"{tag_of(self.tag)} {pair.source}") if self.tag else pair
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,22 +56,18 @@ class Part:
     files: tuple[Path, ...]
     """The files that it reads, to detect changes; empty = it does not read files."""
     blocks: Callable[[int], Iterator[BlockOfRecords]]
-    """Takes the size of a block. Yields the blocks."""
+    """Takes the size of a block. Yields the blocks. Any process can call it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PairStream:
-    """A corpus that is read in blocks. Unpickling it in another process opens it again."""
+    """A corpus that is read in blocks. Any process can read it."""
 
     name: str
     tag: str
     limit: int
     """The number of records to use; 0 = all."""
     parts: tuple[Part, ...]
-    reopen: Callable[[], "PairStream"]
-
-    def __reduce__(self) -> tuple[Callable[[], "PairStream"], tuple[()]]:
-        return self.reopen, ()
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -96,46 +83,35 @@ class PairStream:
                 count = min(found, self.limit - total) if self.limit else found
                 if not count:
                     return
-                total += count
                 share = (number + share) / len(self.parts)
                 if self.limit:
-                    share = max(share, total / self.limit)
+                    share = max(share, (total + count) / self.limit)
                 yield Block(
-                    name=part.name, tag=self.tag, first=first, size=count, share=share, read=read
+                    name=part.name,
+                    tag=self.tag,
+                    first=first,
+                    start=total,
+                    size=count,
+                    share=share,
+                    read=read,
                 )
-                first += count
+                first, total = first + count, total + count
 
 
-def open_stream(
-    name: str,
-    source: str | tuple[str, str],
-    languages: Languages,
-    tag: str,
-    limit: int,
-    *,
-    directory: str,
-) -> PairStream:
+def open_parts(
+    source: str | tuple[str, str], languages: Languages, directory: str
+) -> tuple[Part, ...]:
     """Opens a source: a specification, or the text files of both sides."""
     base = as_path(directory)
-    if isinstance(source, str):
-        is_file = find_source_kind(source)[0].is_file
-        specs = matching_files(base, source) if is_file else [source]
-        requests = (SourceRequest(spec=s, directory=base, languages=languages) for s in specs)
-        parts = [_part_of(request) for request in requests]
-    else:
-        parts = []
-        for one, other in matching_pairs(base, *source):
-            files = existing_file(join(base, one)), existing_file(join(base, other))
-            parts.append(_text_part(f"{one} | {other}", files))
-    return PairStream(
-        name=name,
-        tag=tag,
-        limit=limit,
-        parts=tuple(parts),
-        reopen=functools.partial(
-            open_stream, name, source, languages, tag, limit, directory=directory
-        ),
-    )
+    if not isinstance(source, str):
+        return tuple(
+            _text_part(f"{one} | {other}", (join(base, one), join(base, other)))
+            for one, other in matching_pairs(base, *source)
+        )
+    is_file = find_source_kind(source)[0].is_file
+    specs = matching_files(base, source) if is_file else [source]
+    requests = (SourceRequest(spec=s, directory=base, languages=languages) for s in specs)
+    return tuple(map(_part_of, requests))
 
 
 def num_text_bytes(stream: PairStream) -> int:
@@ -147,71 +123,27 @@ def num_text_bytes(stream: PairStream) -> int:
     return sum(4 * size if file.suffix in (*PACKED, ".parquet") else size for file, size in sizes)
 
 
-def _text_part(name: str, files: tuple[Path, Path]) -> Part:
-    return Part(name=name, files=files, blocks=functools.partial(_parallel_blocks, files))
+def _text_part(name: str, paths: tuple[AnyPath, AnyPath]) -> Part:
+    files = existing_file(paths[0]), existing_file(paths[1])
+    return Part(name=name, files=files, blocks=functools.partial(parallel_blocks, paths))
 
 
 def _part_of(request: SourceRequest) -> Part:
     """Returns the part that a specification names."""
     kind = request.kind
     if kind.text_files:
-        return _text_part(request.spec, kind.text_files(request))
-    files = (existing_file(request.file),) if kind.is_file else kind.files(request)
-    if kind.parse:
-        blocks = functools.partial(_parsed_blocks, request)
-    elif kind.blocks:
-        blocks = functools.partial(kind.blocks, files[0], request.languages)
+        files = kind.text_files(request)
     else:
-        blocks = functools.partial(_range_blocks, request)
-    return Part(name=request.spec, files=files, blocks=blocks)
+        files = (existing_file(request.file),) if kind.is_file else kind.files(request)
+    return Part(name=request.spec, files=files, blocks=functools.partial(_blocks_of, request))
 
 
-def _line_blocks(path: Path, size: int) -> Iterator[tuple[float, list[bytes]]]:
-    """Yields (fraction of the file up to the end of the block, block of up to `size` lines).
-
-    The lines have their line ends.
-    """
-    with open_packed(path) as packed, unpacked(packed, path) as file:
-        num_bytes = max(os.fstat(packed.fileno()).st_size, 1)
-        # Iteration over Python's gzip and lzma files is slow.
-        lines = iter(io.BufferedReader(file, 1 << 20))
-        block = list(itertools.islice(lines, size))
-        if block:
-            block[0] = block[0].removeprefix(BOM_UTF8)
-            check_not_utf16(b"".join(block)[:1000], str(path))
-        if not b"".join(block):
-            raise empty_file(path)
-        while block:
-            yield packed.tell() / num_bytes, block
-            block = list(itertools.islice(lines, size))
-
-
-def _parallel_blocks(files: tuple[Path, Path], size: int) -> Iterator[BlockOfRecords]:
-    """Yields blocks of two files. Raises ValueError if they have different numbers of lines."""
-    counts = [0, 0]
-    sides = [_line_blocks(file, size) for file in files]
-    for (share, source), (_, target) in itertools.zip_longest(*sides, fillvalue=(1.0, ())):
-        counts = [counts[0] + len(source), counts[1] + len(target)]
-        if len(source) == len(target):
-            blobs = b"".join(source), b"".join(target)
-            yield len(source), share, functools.partial(_parallel_pairs, *blobs, files)
-    check_equal_counts(files, counts)
-
-
-def _parallel_pairs(source: bytes, target: bytes, files: tuple[Path, Path]) -> PairSource:
-    return TextPairs(pack_lines(source), pack_lines(target), files)
-
-
-def _parsed_blocks(request: SourceRequest, size: int) -> Iterator[BlockOfRecords]:
-    """Yields blocks of a file that has one pair a line."""
-    for share, lines in _line_blocks(existing_file(request.file), size):
-        yield len(lines), share, functools.partial(_parsed_pairs, b"".join(lines), request)
-
-
-def _parsed_pairs(blob: bytes, request: SourceRequest) -> PairSource:
-    parse = request.kind.parse
-    assert parse is not None
-    return parse(pack_lines(blob), request)
+def _blocks_of(request: SourceRequest, size: int) -> Iterator[BlockOfRecords]:
+    """Yields the blocks of a source. Another machine downloads a public corpus itself."""
+    kind = request.kind
+    if kind.text_files:
+        return parallel_blocks(kind.text_files(request), size)
+    return (kind.blocks or _range_blocks)(request, size)
 
 
 def _range_blocks(request: SourceRequest, size: int) -> Iterator[BlockOfRecords]:
@@ -219,16 +151,17 @@ def _range_blocks(request: SourceRequest, size: int) -> Iterator[BlockOfRecords]
     total = len(open_random_access(request))
     for start in range(0, total, size):
         indices = range(start, min(start + size, total))
-        read = functools.partial(_range_pairs, request, indices)
+        read = functools.partial(_range_records, request, indices)
         yield len(indices), indices.stop / total, read
 
 
-def _range_pairs(request: SourceRequest, indices: range) -> PairSource:
-    return SelectedPairs(open_random_access(request), indices)
+def _range_records(request: SourceRequest, indices: range) -> list[Record]:
+    source = open_random_access(request)
+    return [source[index] for index in indices]
 
 
 @functools.lru_cache(maxsize=4)
-def open_random_access(request: SourceRequest) -> PairSource:
+def open_random_access(request: SourceRequest) -> Sequence[Record] | Rows:
     """Returns a source with random access."""
     open_source = request.kind.open
     assert open_source is not None

@@ -1,20 +1,18 @@
 """Corpora: the sentence pairs of the training, validation and test text."""
 
 import dataclasses
-import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import NamedTuple
+from collections.abc import Sequence
 
-import numpy as np
-from jaxtyping import Int
-
-from flaxformer_mt.data.sources.blocks import Block, PairStream, open_random_access, open_stream
+from flaxformer_mt.data.sources.blocks import (
+    BLOCK_SIZE,
+    PairStream,
+    open_parts,
+    open_random_access,
+)
 from flaxformer_mt.data.sources.language_tags import check_language
-from flaxformer_mt.data.sources.pair import Pair, PairSource, TaggedPairs, exclude_lines, join_pairs
-from flaxformer_mt.data.sources.quarantine import BadRecord, screen
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.quarantine import BadRecord
 from flaxformer_mt.data.sources.registry import find_source_kind
-from flaxformer_mt.data.sources.text_files import TextPairs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,116 +98,56 @@ class CorpusConfig:
         return (*(f"{source} | {target}" for source, target in file_pairs), *self.pairs)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Corpus:
-    """Several pair sources with their names and weights."""
-
-    sources: tuple[PairSource, ...]
-    weights: tuple[float, ...]
-    """How often an epoch contains each corpus."""
-    names: tuple[str, ...]
-    languages: tuple[str, ...] = ()
-    """The target languages that tags of source texts name, without repetition."""
-
-    def __len__(self) -> int:
-        """The number of pairs, without weights."""
-        return sum(len(source) for source in self.sources)
-
-    def choose(self, max_lines: int) -> Iterator[Pair]:
-        """Yields the pairs of `choose_pairs`, or all pairs."""
-        text, chosen = join_pairs(self.sources), choose_pairs(len(self), max_lines)
-        for index in range(len(text)) if chosen is None else chosen.tolist():
-            yield text[index]
-
-
-def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
-    """Returns up to `max_lines` random numbers of pairs, ascending; None = all `total` pairs.
-
-    They are the same in every run.
-    """
-    if not 0 < max_lines < total:
-        return None
-    return np.sort(np.random.default_rng(0).choice(total, max_lines, replace=False))
-
-
-def open_corpus(
-    config: CorpusConfig, *, directory: str, source_language: str, target_language: str
-) -> Corpus:
-    """Opens all sources of a configuration. The corpus is empty if it lists none.
+def open_streams(
+    config: CorpusConfig, directory: str, languages: tuple[str, str]
+) -> list[PairStream]:
+    """Returns all sources of a configuration as streams. It downloads public corpora.
 
     Args:
       config: the sources.
       directory: relative file names start here. (TFDS uses TFDS_DATA_DIR.)
-      source_language: key of the source side in JSONL and TFDS, such as "en", unless the
+      languages: keys of the source and the target side in JSONL and TFDS, such as "en", unless the
         configuration names the language of each corpus.
-      target_language: key of the target side, likewise.
 
-    Raises:
+    Raises (some errors occur only during reading):
       FileNotFoundError: no such file; the message lists the files in its folder.
       ValueError: a file that is empty, damaged or UTF-16, sides of unequal length, an unknown TFDS
-        name, split or language. Reading a bad record raises BadRecordError, a ValueError.
-    """
-    sources: list[PairSource] = []
-    for stream in open_streams(config, directory, (source_language, target_language)):
-        source = join_pairs([block.load() for block in stream.blocks(sys.maxsize)])
-        sources.append(TaggedPairs(source, stream.tag) if stream.tag else source)
-    return make_corpus(config, sources)
-
-
-def make_corpus(config: CorpusConfig, sources: Sequence[PairSource]) -> Corpus:
-    """Returns the opened sources of a configuration with their names, weights and languages."""
-    return Corpus(
-        sources=tuple(sources),
-        weights=config.weights or (1.0,) * len(config.names),
-        names=config.names,
-        languages=tuple(dict.fromkeys(config.target_languages)),
-    )
-
-
-def open_streams(
-    config: CorpusConfig, directory: str, languages: tuple[str, str]
-) -> list[PairStream]:
-    """Returns all sources of a configuration as streams.
-
-    It downloads public corpora. It raises as `open_corpus`; some errors occur only during reading.
+        name, split or language.
     """
     open_random_access.cache_clear()  # a folder may have changed
     sources = [*zip(config.source, config.target, strict=True), *config.pairs]
-    number = len(sources)
-    from_to = zip(
-        config.source_languages or (languages[0],) * number,
-        config.target_languages or (languages[1],) * number,
-        strict=True,
-    )
-    tags = config.target_languages or ("",) * number
-    corpora = zip(config.names, sources, from_to, tags, strict=True)
-    return [open_stream(*corpus, config.limit, directory=directory) for corpus in corpora]
+    sources_from = config.source_languages or (languages[0],) * len(sources)
+    targets_in = config.target_languages or (languages[1],) * len(sources)
+    tags = config.target_languages or ("",) * len(sources)
+    corpora = zip(config.names, sources, sources_from, targets_in, tags, strict=True)
+    return [
+        PairStream(
+            name=name,
+            tag=tag,
+            limit=config.limit,
+            parts=open_parts(source, (source_language, target_language), directory),
+        )
+        for name, source, source_language, target_language, tag in corpora
+    ]
 
 
-class Screened(NamedTuple):
-    """The records of a block, without bad and excluded ones."""
+def read_corpora(
+    config: CorpusConfig, directory: str, languages: tuple[str, str]
+) -> list[list[Pair]]:
+    """Returns all pairs of each corpus of a small set.
 
-    pairs: PairSource
-    bad: list[BadRecord]
-    excluded: Counter[str]
-    """Number of pairs with a held-out line, by the set."""
-
-
-def screen_block(
-    block: Block, exclude: Mapping[str, Set[str]], *, in_memory: bool = False
-) -> Screened:
-    """Removes bad records and pairs with an excluded source line, and adds the language tag.
-
-    Args:
-      block: the records.
-      exclude: the result of `source_lines` of each held-out set, by its name.
-      in_memory: decode the text of all pairs now, which is faster than one by one.
+    The arguments are as in `open_streams`. Raises as it does, and ValueError for a bad record.
     """
-    records = block.load()
-    decoded = records.read_all() if in_memory and isinstance(records, TextPairs) else None
-    good, bad = screen(decoded or records, block.name)
-    good, excluded = exclude_lines(TaggedPairs(good, block.tag) if block.tag else good, exclude)
-    return Screened(good, [one._replace(line=one.line + block.first) for one in bad], excluded)
+    corpora = []
+    for stream in open_streams(config, directory, languages):
+        pairs = []
+        for block in stream.blocks(BLOCK_SIZE):
+            for record in block.load():
+                if isinstance(record, BadRecord):
+                    raise ValueError(str(record))
+                pairs.append(block.tagged(record))
+        corpora.append(pairs)
+    return corpora
 
 
 def _list(names: Sequence[str]) -> str:

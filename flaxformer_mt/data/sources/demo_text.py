@@ -8,13 +8,13 @@ The validation and test text is varied.
 
 from pathlib import Path
 
-from flaxformer_mt.data.sources.pair import PairSource, SelectedPairs
-from flaxformer_mt.data.sources.text_files import read_tsv
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.text_files import lines_of, read_text
 
 _DIRECTORY = Path(__file__).parent / "demo"
 
 
-def open_demo(split: str, count: int = 0, languages: tuple[str, str] = ("en", "de")) -> PairSource:
+def open_demo(split: str, count: int = 0, languages: tuple[str, str] = ("en", "de")) -> list[Pair]:
     """Returns the first `count` pairs of a split (0 = all of them).
 
     Raises ValueError for languages other than English to German, or a `count` above the size.
@@ -24,10 +24,11 @@ def open_demo(split: str, count: int = 0, languages: tuple[str, str] = ("en", "d
             "the demo text translates from en to de, but the languages are "
             f"{languages[0]} to {languages[1]}."
         )
-    pairs = read_tsv(_DIRECTORY / f"{split}.tsv.xz")
+    lines = lines_of(read_text(_DIRECTORY / f"{split}.tsv.xz"))
+    pairs = [Pair(*line.split("\t")) for line in lines]
     if count > len(pairs):
         raise ValueError(
             f"the demo text has {len(pairs):,} pairs for {split}, got {count:,}; use "
             f"'demo:{split}' for all of them."
         )
-    return SelectedPairs(pairs, range(count)) if count else pairs
+    return pairs[: count or None]

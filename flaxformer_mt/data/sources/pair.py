@@ -1,15 +1,10 @@
-"""Sentence pairs, the interface of a source of pairs, and sources made of other sources."""
+"""Sentence pairs, and text with random access to its pairs."""
 
-import dataclasses
-import functools
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import NamedTuple, Protocol, runtime_checkable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
-from jaxtyping import Int64
-
-from flaxformer_mt.data.sources.language_tags import split_tag, tag_of
+from flaxformer_mt.data.sources.language_tags import split_tag
 
 
 class Pair(NamedTuple):
@@ -32,81 +27,36 @@ class PairSource(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class SelectedPairs:
-    """The pairs of `source` at `indices`. A `PairSource`."""
+class StoredPairs:
+    """Sentence pairs in memory. A `PairSource`. Python strings would need several times as much."""
 
-    source: PairSource
-    indices: range | Int64[np.ndarray, "n"]
+    def __init__(self) -> None:
+        self._parts: list[list[Any]] = []
+        self._starts = [0]
 
-    def __len__(self) -> int:
-        return len(self.indices)
+    def add(self, pairs: Sequence[Pair]) -> None:
+        """Adds pairs at the end."""
+        import pyarrow  # takes a tenth of a second
 
-    def __getitem__(self, index: int) -> Pair:
-        return self.source[int(self.indices[index])]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class JoinedPairs:
-    """The pairs of several sources, source after source. A `PairSource`."""
-
-    sources: Sequence[PairSource]
+        sides = zip(*pairs, strict=True) if pairs else ((), ())
+        self._parts.append([pyarrow.array(side, pyarrow.string()) for side in sides])
+        self._starts.append(len(self) + len(pairs))
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return self._starts[-1]
 
     def __getitem__(self, index: int) -> Pair:
-        number = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return self.sources[number][index - int(self._starts[number])]
-
-    @functools.cached_property
-    def _starts(self) -> Int64[np.ndarray, "starts"]:
-        return np.cumsum([0, *map(len, self.sources)])
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class TaggedPairs:
-    """The pairs of a source, with the tag of the target language before each source text."""
-
-    source: PairSource
-    language: str
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, index: int) -> Pair:
-        pair = self.source[index]
-        return pair._replace(source=f"{tag_of(self.language)} {pair.source}")
-
-
-def join_pairs(sources: Sequence[PairSource]) -> PairSource:
-    """Returns the pairs of all sources, source after source."""
-    return sources[0] if len(sources) == 1 else JoinedPairs(sources)
+        number = bisect_right(self._starts, index) - 1
+        inside = index - self._starts[number]
+        return Pair(*(side[inside].as_py() for side in self._parts[number]))
 
 
 def source_lines(pairs: Iterable[Pair]) -> frozenset[str]:
     """Returns the source sentences of the pairs, without language tags and outer white space."""
-    return frozenset(_sentence(pair) for pair in pairs)
+    return frozenset(map(source_line, pairs))
 
 
-def exclude_lines(
-    source: PairSource, lines_of: Mapping[str, Set[str]]
-) -> tuple[PairSource, Counter[str]]:
-    """Drops pairs whose source sentence is in a held-out set, and counts them.
-
-    Args:
-      source: the pairs.
-      lines_of: the result of `source_lines` for each set, by its name.
-    """
-    excluded: Counter[str] = Counter()
-    for split, lines in lines_of.items():
-        kept = (i for i in range(len(source)) if _sentence(source[i]) not in lines)
-        selected = SelectedPairs(source, np.fromiter(kept, np.int64))
-        excluded[f"with a {split} line as source"] += len(source) - len(selected)
-        source = selected
-    return source, excluded
-
-
-def _sentence(pair: Pair) -> str:
+def source_line(pair: Pair) -> str:
+    """Returns the source sentence as `source_lines` does."""
     # Without the tag: training must not see a test sentence with any target language.
     return split_tag(pair.source)[1].strip()

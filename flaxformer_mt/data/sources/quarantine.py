@@ -2,14 +2,11 @@
 
 import dataclasses
 import json
-from array import array
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from flaxformer_mt.data.sources.pair import Pair, PairSource, SelectedPairs
+from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.storage.paths import AnyPath, make_folder, write_file
 
 _MAX_TEXT = 500  # characters of a bad record to list
@@ -22,7 +19,7 @@ class BadRecord(NamedTuple):
     """The reason in a few words, for counting."""
     file: str
     line: int
-    """Number of the line (or row), from 1."""
+    """Number of the line (or row), from 1. 0 = unknown: `Block.load` numbers its records."""
     reason: str
     text: str = ""
 
@@ -30,33 +27,13 @@ class BadRecord(NamedTuple):
         return f"{self.file}, line {self.line}: {self.reason}"
 
 
-class BadRecordError(ValueError):
-    """Raised by a `PairSource` for a record that it cannot read."""
-
-    def __init__(self, record: BadRecord) -> None:
-        super().__init__(str(record))
-        self.record = record
+Record = Pair | BadRecord
 
 
-def screen(source: PairSource, name: str) -> tuple[PairSource, list[BadRecord]]:
-    """Returns the readable pairs with two non-blank sides, and the other records."""
-    good, bad = array("q"), list[BadRecord]()
-    for index in range(len(source)):
-        try:
-            pair = source[index]
-        except BadRecordError as error:
-            bad.append(error.record._replace(line=index + 1))  # in this block
-            continue
-        if pair.source.strip() and pair.target.strip():
-            good.append(index)
-        else:
-            bad.append(_blank(pair, name, index))
-    return (SelectedPairs(source, np.array(good, np.int64)) if bad else source), bad
-
-
-def _blank(pair: Pair, name: str, index: int) -> BadRecord:
+def blank_side(pair: Pair, file: str, line: int) -> BadRecord:
+    """Returns the record of a pair that has an empty side."""
     side, other = ("target", pair.source) if pair.source.strip() else ("source", pair.target)
-    return BadRecord(f"empty {side}", name, index + 1, f"the {side} is empty", other)
+    return BadRecord(f"empty {side}", file, line, f"the {side} is empty", other)
 
 
 def write_quarantine(records: Sequence[BadRecord], file: AnyPath) -> None:

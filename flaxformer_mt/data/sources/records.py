@@ -7,42 +7,40 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
-from flaxformer_mt.data.sources.text_files import record_pair
+from flaxformer_mt.data.sources.quarantine import BadRecord, Record
+from flaxformer_mt.data.sources.text_files import BlockOfRecords, row_pair
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RecordPairs:
-    """The pairs of a table with rows `records[i]`. A `PairSource`.
+class Rows:
+    """The records of a table, which are read on demand."""
 
-    It raises BadRecordError for a row without two sides.
-    """
-
-    records: Any
-    languages: tuple[str, str]
-    name: str
-    """The name of the table, for messages."""
+    rows: Any
+    record_of: Callable[[Any], Record]
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self.rows)
 
-    def __getitem__(self, index: int) -> Pair:
-        record = self.records[index]
-        try:
-            return record_pair(record, *self.languages)
-        except ValueError as error:
-            kind = "row without both sides"
-            bad = BadRecord(kind, self.name, index + 1, str(error), str(record))
-            raise BadRecordError(bad) from error
+    def __getitem__(self, index: int) -> Record:
+        return self.record_of(self.rows[index])
 
 
-def parquet_blocks(
-    path: Path, languages: tuple[str, str], size: int
-) -> Iterator[tuple[int, float, Callable[[], RecordPairs]]]:
-    """Yields blocks of `size` rows of a Parquet file, as `registry.BlockOfRecords`.
+def _row_record(row: Any, name: str, languages: tuple[str, str]) -> Record:
+    """Returns the pair in a row of the table `name`, or the reason why there is none."""
+    try:
+        return row_pair(row, *languages)
+    except ValueError as error:
+        return BadRecord("row without both sides", name, 0, str(error), str(row))
 
-    The columns are named as the keys of `jsonl_pairs`.
+
+def _row_records(rows: Sequence[Any], name: str, languages: tuple[str, str]) -> list[Record]:
+    return [_row_record(row, name, languages) for row in rows]
+
+
+def parquet_blocks(path: Path, languages: tuple[str, str], size: int) -> Iterator[BlockOfRecords]:
+    """Yields blocks of `size` rows of a Parquet file.
+
+    The columns are named as the keys of `parse_jsonl`.
     Raises ValueError for a folder, or an empty or damaged file.
     """
     import pyarrow
@@ -57,7 +55,7 @@ def parquet_blocks(
                 batch.validate(full=True)  # UTF-8
                 done += len(batch)
                 rows = batch.select(_needed(batch.schema.names, languages)).to_pylist()
-                read = functools.partial(RecordPairs, rows, languages, str(path))
+                read = functools.partial(_row_records, rows, str(path), languages)
                 yield len(batch), done / file.metadata.num_rows, read
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
@@ -77,13 +75,13 @@ def hugging_face_files(name: str) -> tuple[Path, ...]:
     return tuple(sorted(f for f in folder.rglob("*") if f.is_file())) if folder.is_dir() else ()
 
 
-def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> RecordPairs:
+def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> Rows:
     """Opens a data set of huggingface.co, or of a local folder, through the package `datasets`.
 
     Args:
       name: "owner/name" or a folder, optionally with a configuration, as in "wmt/wmt14#de-en".
       split: a split of the data set, such as "train" or "train[:1%]".
-      languages: of source and target; the columns are named as the keys of `jsonl_pairs`.
+      languages: of source and target; the columns are named as the keys of `parse_jsonl`.
 
     Raises ValueError if the package is missing, or the data set is empty or cannot be read.
     """
@@ -101,4 +99,5 @@ def open_hugging_face(name: str, split: str, languages: tuple[str, str]) -> Reco
         raise ValueError(f"hf:{name}:{split} cannot be read: {error}") from error
     if not len(records):
         raise ValueError(f"hf:{name}:{split} is empty; expected one pair a row.")
-    return RecordPairs(records, languages, f"hf:{name}:{split}")
+    name = f"hf:{name}:{split}"
+    return Rows(records, lambda row: _row_record(row, name, languages))

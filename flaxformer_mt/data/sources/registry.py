@@ -1,31 +1,39 @@
 """The kinds of pair sources, and the meaning of specifications such as "tfds:NAME:SPLIT".
 
-To add a source, write a function that opens it as a `PairSource` and add a `SourceKind` to
-`SOURCE_KINDS`. Nothing else needs to change.
+To add a source, write a function that opens it as a sequence of records (a list of `Pair` is one)
+and add a `SourceKind` to `SOURCE_KINDS`. Nothing else needs to change.
 """
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from flaxformer_mt.data.sources.demo_text import open_demo
 from flaxformer_mt.data.sources.files import PACKED, existing_file
-from flaxformer_mt.data.sources.pair import PairSource
 from flaxformer_mt.data.sources.public.mtdata_corpora import mtdata_text
 from flaxformer_mt.data.sources.public.multi30k import multi30k_text
 from flaxformer_mt.data.sources.public.opus import opus_text, zip_text
 from flaxformer_mt.data.sources.public.test_sets import sacrebleu_text
 from flaxformer_mt.data.sources.public.wmt import wmt_text
-from flaxformer_mt.data.sources.records import hugging_face_files, open_hugging_face, parquet_blocks
-from flaxformer_mt.data.sources.text_files import PackedText, jsonl_pairs, tsv_pairs
-from flaxformer_mt.data.sources.tfds import TfdsPairs
+from flaxformer_mt.data.sources.quarantine import Record
+from flaxformer_mt.data.sources.records import (
+    Rows,
+    hugging_face_files,
+    open_hugging_face,
+    parquet_blocks,
+)
+from flaxformer_mt.data.sources.text_files import (
+    BlockOfRecords,
+    parse_jsonl,
+    parse_tsv,
+    parsed_blocks,
+)
+from flaxformer_mt.data.sources.tfds import open_tfds
 from flaxformer_mt.storage.paths import AnyPath, join
 
 Languages = tuple[str, str]
 """Source and target language."""
-BlockOfRecords = tuple[int, float, Callable[[], PairSource]]
-"""Number of records, fraction of the source up to the end of the block, function that reads it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +63,7 @@ class SourceRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceKind:
-    """One kind of pair source. It has one of `text_files`, `parse`, `blocks` and `open`.
+    """One kind of pair source. It has one of `text_files`, `blocks` and `open`.
 
     These functions raise ValueError or FileNotFoundError, with a remedy in the message.
     """
@@ -66,12 +74,10 @@ class SourceKind:
     """The specification in error messages; "" = not shown."""
     text_files: Callable[[SourceRequest], tuple[Path, Path]] | None = None
     """Returns the two local text files of the source, one sentence a line. It may download them."""
-    parse: Callable[[PackedText, SourceRequest], PairSource] | None = None
-    """Returns the pairs in some lines of the source, which is one file with a pair a line."""
-    blocks: Callable[[Path, Languages, int], Iterator[BlockOfRecords]] | None = None
+    blocks: Callable[[SourceRequest, int], Iterator[BlockOfRecords]] | None = None
     """Yields the blocks of a file in another form. The last argument is the size of a block."""
-    open: Callable[[SourceRequest], PairSource] | None = None
-    """Opens a source of any other form."""
+    open: Callable[[SourceRequest], Sequence[Record] | Rows] | None = None
+    """Opens a source of any other form: `len(source)` records, `source[index]`."""
     is_file: bool = False
     """Whether the specification is a file name or a pattern of file names."""
     files: Callable[[SourceRequest], tuple[Path, ...]] = lambda request: ()
@@ -82,7 +88,7 @@ _PACKED = f"({'|'.join(map(re.escape, PACKED))})?"
 _NAME = r"\w[\w.+-]*"
 
 
-def _refuse_grammar(request: SourceRequest) -> PairSource:
+def _refuse_grammar(request: SourceRequest) -> list[Record]:
     raise ValueError(
         f"{request.spec!r} generated text that the package no longer contains. Use "
         "'demo:train', 'demo:validation' or 'demo:test': the first pairs are the same."
@@ -109,7 +115,7 @@ SOURCE_KINDS = (
         # A TFDS name may end with ":VERSION", and a split may contain a slice.
         pattern=r"tfds:(?P<name>[^:\[]+(:\d[\d.*]*)?):(?P<split>.+)",
         form='"tfds:NAME:SPLIT", such as "tfds:wmt14_translate/de-en:train"',
-        open=lambda request: TfdsPairs(
+        open=lambda request: open_tfds(
             request.match["name"], request.match["split"], request.languages
         ),
     ),
@@ -155,18 +161,29 @@ SOURCE_KINDS = (
         ),
         files=lambda request: hugging_face_files(request.match["name"]),
     ),
-    SourceKind(pattern=r".*\.parquet", form='"file.parquet"', is_file=True, blocks=parquet_blocks),
+    SourceKind(
+        pattern=r".*\.parquet",
+        form='"file.parquet"',
+        is_file=True,
+        blocks=lambda request, size: parquet_blocks(
+            existing_file(request.file), request.languages, size
+        ),
+    ),
     SourceKind(
         pattern=rf".*\.tsv{_PACKED}",
         form='"file.tsv" (also .gz, .xz, .zst)',
         is_file=True,
-        parse=lambda lines, request: tsv_pairs(lines, request.file),
+        blocks=lambda request, size: parsed_blocks(
+            parse_tsv, request.file, request.languages, size
+        ),
     ),
     SourceKind(
         pattern=rf".*\.jsonl{_PACKED}",
         form='"file.jsonl" (also .gz, .xz, .zst)',
         is_file=True,
-        parse=lambda lines, request: jsonl_pairs(lines, request.file, *request.languages),
+        blocks=lambda request, size: parsed_blocks(
+            parse_jsonl, request.file, request.languages, size
+        ),
     ),
     # Configurations of earlier versions still load, although this text no longer exists.
     SourceKind(pattern="grammar:.*", form="", open=_refuse_grammar),

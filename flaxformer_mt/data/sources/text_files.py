@@ -1,23 +1,21 @@
-"""Reads text files as sentences: all bytes of a file in memory, and the range of each sentence.
-
-A list of Python strings would need several times as much memory.
-"""
+"""Text files as records: a sentence pair, or the reason why a line is none."""
 
 import codecs
-import dataclasses
+import functools
+import io
+import itertools
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-import numpy as np
-from jaxtyping import Int64
-
-from flaxformer_mt.data.sources.files import open_bytes
+from flaxformer_mt.data.sources.files import open_bytes, open_packed, unpacked
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.sources.quarantine import BadRecord, BadRecordError
+from flaxformer_mt.data.sources.quarantine import BadRecord, Record
 from flaxformer_mt.storage.paths import AnyPath
 
-_NEWLINE, _TAB = ord("\n"), ord("\t")
+BlockOfRecords = tuple[int, float, Callable[[], Sequence[Record]]]
+"""Number of records, fraction of the source up to the end of the block, function that reads it."""
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it starts with
     codecs.BOM_UTF32_BE: "utf-32",
@@ -26,81 +24,59 @@ _OTHER_MARKS = {
 }
 
 
-class PackedText(NamedTuple):
-    """UTF-8 sentences in one block of bytes; sentence i is blob[starts[i] : ends[i]]."""
+def read_text(path: AnyPath, *, may_be_empty: bool = False) -> str:
+    """Returns the text of a file; decompresses `.gz`, `.xz` and `.zst`.
 
-    blob: bytes
-    starts: Int64[np.ndarray, "n"]
-    ends: Int64[np.ndarray, "n"]
-
-    @property
-    def num_sentences(self) -> int:
-        """The number of sentences (`len` of this tuple is 3)."""
-        return len(self.starts)
-
-    def sentence(self, index: int) -> str:
-        """Returns sentence `index`, without the carriage return of Windows line ends."""
-        return self.line(index).removesuffix(b"\r").decode("utf-8")
-
-    def sentences(self) -> list[str]:
-        """Returns all sentences, faster than one by one."""
-        blob, borders = self.blob, zip(self.starts.tolist(), self.ends.tolist(), strict=True)
-        if b"\r" in blob:
-            return [blob[start:end].removesuffix(b"\r").decode() for start, end in borders]
-        return [blob[start:end].decode() for start, end in borders]
-
-    def line(self, index: int) -> bytes:
-        """Returns the bytes of sentence `index`."""
-        return self.blob[self.starts[index] : self.ends[index]]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class TextPairs:
-    """Sentence pairs in memory. A `PairSource` that raises BadRecordError for a bad record."""
-
-    source: PackedText
-    target: PackedText
-    files: tuple[AnyPath, AnyPath]
-    """The file of each side."""
-    bad: Mapping[int, BadRecord] = dataclasses.field(default_factory=dict)
-    """Records without two sides, by index."""
-
-    def __len__(self) -> int:
-        return self.source.num_sentences
-
-    def __getitem__(self, index: int) -> Pair:
-        if index in self.bad:
-            raise BadRecordError(self.bad[index])
-        return Pair(
-            _sentence(self.source, index, self.files[0]),
-            _sentence(self.target, index, self.files[1]),
-        )
-
-    def read_all(self) -> list[Pair] | None:
-        """Returns all pairs, faster than one by one; None if any record is bad."""
-        if self.bad:
-            return None
-        try:
-            return list(map(Pair, self.source.sentences(), self.target.sentences()))
-        except UnicodeDecodeError:
-            return None
-
-
-def _sentence(text: PackedText, index: int, file: AnyPath) -> str:
-    """Returns a sentence. Raises BadRecordError if it is not UTF-8."""
+    Raises FileNotFoundError (with the files in its folder), or ValueError for an empty file (unless
+    `may_be_empty`), UTF-16, invalid UTF-8 (with its line) or a damaged archive.
+    """
+    with open_bytes(path) as file:
+        blob = file.read().removeprefix(codecs.BOM_UTF8)
+    if not blob and not may_be_empty:
+        raise _empty_file(path)
+    check_not_utf16(blob[:1000], str(path))
     try:
-        return text.sentence(index)
+        return blob.decode()
     except UnicodeDecodeError as error:
-        raise BadRecordError(_bad_line(text, index, file, "not UTF-8", _where(error))) from error
+        number = blob.count(b"\n", 0, error.start) + 1
+        raise not_utf8(f"{path}, line {number}", error) from error
 
 
-def _bad_line(text: PackedText, index: int, file: AnyPath, kind: str, reason: str) -> BadRecord:
-    shown = text.line(index).decode("utf-8", errors="replace").removesuffix("\r")
-    return BadRecord(kind, str(file), index + 1, reason, shown)
+def lines_of(text: str) -> list[str]:
+    """Returns the lines of a text, split at "\\n" only, without the "\\r" of Windows line ends."""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
-def check_equal_counts(files: tuple[AnyPath, AnyPath], counts: Sequence[int]) -> None:
-    """Raises ValueError if two parallel files have different numbers of lines."""
+def line_blocks(path: AnyPath, size: int) -> Iterator[tuple[float, list[bytes]]]:
+    """Yields (fraction of the file up to the end of the block, block of up to `size` lines).
+
+    The lines have their line ends. Raises as `read_text`, except for invalid UTF-8.
+    """
+    with open_packed(path) as packed, unpacked(packed, path) as file:
+        num_bytes = max(os.fstat(packed.fileno()).st_size, 1)
+        # Iteration over Python's gzip and lzma files is slow.
+        lines = iter(io.BufferedReader(file, 1 << 20))
+        block = list(itertools.islice(lines, size))
+        if block:
+            block[0] = block[0].removeprefix(codecs.BOM_UTF8)
+            check_not_utf16(b"".join(block)[:1000], str(path))
+        if not b"".join(block):
+            raise _empty_file(path)
+        while block:
+            yield packed.tell() / num_bytes, block
+            block = list(itertools.islice(lines, size))
+
+
+def parallel_blocks(files: tuple[AnyPath, AnyPath], size: int) -> Iterator[BlockOfRecords]:
+    """Yields blocks of two files. Raises ValueError if they have different numbers of lines."""
+    counts = [0, 0]
+    sides = [line_blocks(file, size) for file in files]
+    for (share, source), (_, target) in itertools.zip_longest(*sides, fillvalue=(1.0, ())):
+        counts = [counts[0] + len(source), counts[1] + len(target)]
+        if len(source) == len(target):
+            blobs = b"".join(source), b"".join(target)
+            yield len(source), share, functools.partial(_parallel_records, blobs, files)
     if counts[0] != counts[1]:
         raise ValueError(
             f"{files[0]} has {counts[0]:,} lines but {files[1]} has {counts[1]:,}: line i of the "
@@ -108,102 +84,73 @@ def check_equal_counts(files: tuple[AnyPath, AnyPath], counts: Sequence[int]) ->
         )
 
 
-def read_lines(path: AnyPath, *, may_be_empty: bool = False, check: bool = True) -> PackedText:
-    """Reads one sentence a line, split at "\\n" only; decompresses `.gz`, `.xz` and `.zst`.
-
-    `check` finds invalid UTF-8 now. Without it, `PackedText.sentence` raises UnicodeDecodeError.
-    Raises FileNotFoundError (with the files in its folder), or ValueError for an empty file (unless
-    `may_be_empty`), UTF-16, invalid UTF-8 (with its line) or a damaged archive.
-    """
-    with open_bytes(path) as file:
-        blob = file.read().removeprefix(codecs.BOM_UTF8)
-    if not blob and not may_be_empty:
-        raise empty_file(path)
-    check_not_utf16(blob[:1000], str(path))
-    if check:
-        _check_utf8(blob, path)
-    return pack_lines(blob)
+def _parallel_records(blobs: tuple[bytes, bytes], files: tuple[AnyPath, AnyPath]) -> list[Record]:
+    return [_pair(sides, files) for sides in zip(*map(_lines, blobs), strict=True)]
 
 
-def pack_lines(blob: bytes) -> PackedText:
-    """Returns the lines of a text, split at "\\n" only."""
-    if not blob:
-        return PackedText(b"", np.zeros(0, np.int64), np.zeros(0, np.int64))
-    newlines = np.flatnonzero(np.frombuffer(blob, np.uint8) == _NEWLINE)
-    ends = newlines if blob.endswith(b"\n") else np.append(newlines, len(blob))
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    return PackedText(blob, starts.astype(np.int64), ends.astype(np.int64))
+def parsed_blocks(
+    parse: Callable[..., Record], path: AnyPath, languages: tuple[str, str], size: int
+) -> Iterator[BlockOfRecords]:
+    """Yields blocks of a file with a record in each line: `parse(line, path, *languages)`."""
+    for share, lines in line_blocks(path, size):
+        read = functools.partial(_parsed_records, parse, b"".join(lines), path, languages)
+        yield len(lines), share, read
 
 
-def read_tsv(path: AnyPath) -> TextPairs:
-    """Reads a file of lines `source<TAB>target`. A line without exactly one tab is a bad record.
-
-    Raises ValueError as `read_lines` with `check=False`.
-    """
-    return tsv_pairs(read_lines(path, check=False), path)
+def _parsed_records(
+    parse: Callable[..., Record], blob: bytes, path: AnyPath, languages: tuple[str, str]
+) -> list[Record]:
+    return [parse(line, path, *languages) for line in _lines(blob)]
 
 
-def tsv_pairs(lines: PackedText, path: AnyPath) -> TextPairs:
-    """Returns the pairs in some lines of a TSV file."""
-    blob, starts, ends = lines
-    tabs = np.flatnonzero(np.frombuffer(blob, np.uint8) == _TAB)
-    line_of_tab = np.searchsorted(ends, tabs)
-    tabs_in_line = np.bincount(line_of_tab, minlength=len(ends))
-    borders = ends.copy()
-    borders[line_of_tab] = tabs
-    bad = {
-        index: _bad_line(lines, index, path, "wrong columns", _wrong_columns(lines.line(index)))
-        for index in np.flatnonzero(tabs_in_line != 1).tolist()
-    }
-    sides = PackedText(blob, starts, borders), PackedText(blob, np.minimum(borders + 1, ends), ends)
-    return TextPairs(*sides, (path, path), bad)
-
-
-def _wrong_columns(line: bytes) -> str:
-    """Returns what is wrong with a TSV line that does not have exactly one tab."""
-    columns = line.count(b"\t") + 1
-    found = f"this one has {columns} columns; `cut -f 1,2` keeps the first two of them"
-    if columns == 1:
+def parse_tsv(line: bytes, path: AnyPath, *languages: str) -> Record:
+    """Returns the pair in a line `source<TAB>target`."""
+    del languages
+    columns = line.split(b"\t")
+    if len(columns) == 2:
+        return _pair(columns, (path, path))
+    found = f"this one has {len(columns)} columns; `cut -f 1,2` keeps the first two of them"
+    if len(columns) == 1:
         found = "this one has no tab" if line.strip() else "this one is blank; delete it"
-    return f"a TSV line must be source<TAB>target, {found}."
+    return _bad_line(line, path, "wrong columns", f"a TSV line must be source<TAB>target, {found}.")
 
 
-def jsonl_pairs(
-    lines: PackedText, path: AnyPath, source_language: str, target_language: str
-) -> TextPairs:
-    """Returns the pairs in some lines of a JSONL file, one JSON object a line.
+def parse_jsonl(line: bytes, path: AnyPath, source_language: str, target_language: str) -> Record:
+    """Returns the pair in a line with a JSON object.
 
     The keys are the language codes, as in {"en": "...", "de": "..."}, or "source" and "target".
     Both may be in an object "translation", as in Hugging Face's data sets.
-    A line without both is a bad record.
     """
-    blobs = bytearray(), bytearray()
-    bad: dict[int, BadRecord] = {}
-    for index in range(lines.num_sentences):
-        texts: Sequence[str] = ("", "")
-        try:
-            line = _sentence(lines, index, path)
-            if not line.strip():
-                raise ValueError("expected one JSON object a line, but it is blank; delete it.")
-            texts = _sides(json.loads(line), source_language, target_language)
-            for text in texts:
-                text.encode()  # fails for half a surrogate pair
-        except BadRecordError as error:
-            bad[index], texts = error.record, ("", "")
-        except (ValueError, RecursionError) as error:
-            bad[index], texts = _bad_line(lines, index, path, "bad JSON", str(error)), ("", "")
-        for blob, text in zip(blobs, texts, strict=True):
-            blob += one_line(text).encode() + b"\n"
-    sources, targets = (pack_lines(bytes(blob)) for blob in blobs)
-    return TextPairs(sources, targets, (path, path), bad)
+    try:
+        if not line.strip():
+            raise ValueError("expected one JSON object a line, but it is blank; delete it.")
+        pair = row_pair(json.loads(line.decode()), source_language, target_language)
+        "".join(pair).encode()  # fails for half a surrogate pair
+        return pair
+    except UnicodeDecodeError as error:
+        return _bad_line(line, path, "not UTF-8", _where(error))
+    except (ValueError, RecursionError) as error:
+        return _bad_line(line, path, "bad JSON", str(error))
 
 
-def record_pair(record: Any, source_language: str, target_language: str) -> Pair:
-    """Returns the sentences of a record with keys as in `jsonl_pairs`.
+def row_pair(row: Any, source_language: str, target_language: str) -> Pair:
+    """Returns the sentences of a row with keys as in `parse_jsonl`.
 
     Raises ValueError unless it has both.
     """
-    return Pair(*map(one_line, _sides(record, source_language, target_language)))
+    if isinstance(row, dict) and isinstance(row.get("translation"), dict):
+        row = row["translation"]
+    if isinstance(row, dict):
+        for keys in ((source_language, target_language), ("source", "target")):
+            sides = [one_line(row[key]) for key in keys if isinstance(row.get(key), str)]
+            if len(sides) == 2:
+                return Pair(*sides)
+    found = json.dumps(row, ensure_ascii=False, default=str)[:80]
+    found = found.encode(errors="backslashreplace").decode()  # half a surrogate
+    raise ValueError(
+        f'expected an object with the sentences under "{source_language}" and "{target_language}" '
+        f'(or "source" and "target"), got {found}'
+    )
 
 
 def one_line(text: str) -> str:
@@ -211,18 +158,27 @@ def one_line(text: str) -> str:
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
-def empty_file(path: AnyPath) -> ValueError:
-    """Returns an error for a file without text."""
-    return ValueError(f"{path} is empty; expected one sentence a line.")
+def _lines(blob: bytes) -> list[bytes]:
+    return blob.removesuffix(b"\n").split(b"\n")
 
 
-def _check_utf8(blob: bytes, path: AnyPath) -> None:
-    """Raises ValueError, with the number of the line, for invalid UTF-8."""
-    for number, line in enumerate(blob.split(b"\n"), start=1):
+def _pair(sides: Sequence[bytes], files: tuple[AnyPath, AnyPath]) -> Record:
+    texts = []
+    for side, file in zip(sides, files, strict=True):
         try:
-            line.decode("utf-8")
+            texts.append(side.removesuffix(b"\r").decode())
         except UnicodeDecodeError as error:
-            raise not_utf8(f"{path}, line {number}", error) from error
+            return _bad_line(side, file, "not UTF-8", _where(error))
+    return Pair(*texts)
+
+
+def _bad_line(line: bytes, path: AnyPath, kind: str, reason: str) -> BadRecord:
+    shown = line.decode("utf-8", errors="replace").removesuffix("\r")
+    return BadRecord(kind, str(path), 0, reason, shown)
+
+
+def _empty_file(path: AnyPath) -> ValueError:
+    return ValueError(f"{path} is empty; expected one sentence a line.")
 
 
 def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
@@ -231,8 +187,9 @@ def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
 
 
 def _where(error: UnicodeDecodeError) -> str:
+    in_line = error.start - error.object.rfind(b"\n", 0, error.start)  # from 1
     return (
-        f"not UTF-8 (byte {error.object[error.start]:#04x} at position {error.start + 1}); convert "
+        f"not UTF-8 (byte {error.object[error.start]:#04x} at position {in_line}); convert "
         "it first, as in `iconv -f latin1 -t utf-8` for Western European text."
     )
 
@@ -249,19 +206,3 @@ def check_not_utf16(start: bytes, where: str) -> None:
         raise ValueError(
             f"{where} is {found.upper()}, not UTF-8; convert it first: `iconv -f {found} -t utf-8`."
         )
-
-
-def _sides(record: Any, source_language: str, target_language: str) -> Sequence[str]:
-    if isinstance(record, dict) and isinstance(record.get("translation"), dict):
-        record = record["translation"]
-    if isinstance(record, dict):
-        for keys in ((source_language, target_language), ("source", "target")):
-            sides = [record[key] for key in keys if isinstance(record.get(key), str)]
-            if len(sides) == 2:
-                return sides
-    found = json.dumps(record, ensure_ascii=False, default=str)[:80]
-    found = found.encode(errors="backslashreplace").decode()  # half a surrogate
-    raise ValueError(
-        f'expected an object with the sentences under "{source_language}" and "{target_language}" '
-        f'(or "source" and "target"), got {found}'
-    )

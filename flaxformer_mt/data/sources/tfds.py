@@ -6,41 +6,32 @@ from types import SimpleNamespace
 from typing import Any
 
 from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.records import Rows
 from flaxformer_mt.data.sources.text_files import one_line
 
 
-class TfdsPairs:
-    """One split of a translation data set of TensorFlow Datasets, read from disk as needed."""
+def open_tfds(
+    name: str, split: str, languages: tuple[str, str], data_dir: str | None = None
+) -> Rows:
+    """Opens one split of a translation data set. The first time, TFDS downloads and prepares it.
 
-    def __init__(
-        self, name: str, split: str, languages: tuple[str, str], data_dir: str | None = None
-    ) -> None:
-        """Opens the data set. The first time, TFDS downloads and prepares it.
+    Args:
+      name: name in TFDS, such as "wmt14_translate/de-en". It serves both directions.
+      split: split in TFDS, such as "train" or "train[:1%]".
+      languages: the features to translate from and into.
+      data_dir: data directory of TFDS; None = TFDS_DATA_DIR, or the default of TFDS.
 
-        Args:
-          name: name in TFDS, such as "wmt14_translate/de-en". It serves both directions.
-          split: split in TFDS, such as "train" or "train[:1%]".
-          languages: the features to translate from and into.
-          data_dir: data directory of TFDS; None = TFDS_DATA_DIR, or the default of TFDS.
-
-        Raises ValueError if TFDS has no such name, split or languages.
-        """
-        self._keys = languages
-        self._records = _open(name, split, data_dir)
-        features = sorted(self._records[0]) if len(self._records) else []
-        if missing := [key for key in self._keys if key not in features]:
-            raise ValueError(
-                f"tfds:{name}:{split} has no feature {' or '.join(missing)} to be the source "
-                f"({languages[0]}) or target ({languages[1]}) language; it has: "
-                f"{', '.join(features) or 'none'}."
-            )
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __getitem__(self, index: int) -> Pair:
-        record = self._records[index]
-        return Pair(*(one_line(record[key].decode("utf-8")) for key in self._keys))
+    Raises ValueError if TFDS has no such name, split or languages.
+    """
+    records = _open(name, split, data_dir)
+    features = sorted(records[0]) if len(records) else []
+    if missing := [language for language in languages if language not in features]:
+        raise ValueError(
+            f"tfds:{name}:{split} has no feature {' or '.join(missing)} to be the source "
+            f"({languages[0]}) or target ({languages[1]}) language; it has: "
+            f"{', '.join(features) or 'none'}."
+        )
+    return Rows(records, lambda row: Pair(*(one_line(row[key].decode()) for key in languages)))
 
 
 def _open(name: str, split: str, data_dir: str | None) -> Sequence[dict[str, Any]]:

@@ -6,20 +6,18 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int, Int32, Int64, Integer
 
 from flaxformer_mt.data.batching.batch import Example
-from flaxformer_mt.data.sources.pair import PairSource
+from flaxformer_mt.data.sources.pair import Pair, PairSource
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.data.worker_processes import Workers
 
 Ids = Sequence[int] | Int32[np.ndarray, "_"]
 """The token ids of a sentence."""
-# Number of pairs to tokenize in one call: enough for all cores, and little memory.
-_CHUNK_SIZE = 4096
 # Number of pairs to sample in one call, which takes about 0.05 s.
 _SAMPLED_CHUNK = 512
 
@@ -138,51 +136,40 @@ class TokenizedPairs:
         )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class TokenizedSource:
-    """The kept pairs of one source, and why the others were dropped."""
+class Tokenized(NamedTuple):
+    """The kept pairs as token ids, and why the others were dropped."""
 
     pairs: TokenizedPairs
     kept: Int64[np.ndarray, "n"]
-    """Index in the source of each kept pair."""
+    """Index of each kept pair."""
     dropped: Counter[str]
     """Numbers of dropped pairs by reason."""
 
 
-def tokenize_source(
-    source: PairSource, tokenizer: Tokenizer, *, max_source_length: int, max_target_length: int
-) -> TokenizedSource:
+def tokenize_pairs(
+    pairs: Sequence[Pair], tokenizer: Tokenizer, *, max_source_length: int, max_target_length: int
+) -> Tokenized:
     """Tokenizes every pair. Drops pairs that have an empty side or exceed a limit.
 
     Both limits count tokens, EOS included.
     """
-    parts: list[TokenizedPairs] = []
-    kept: list[np.ndarray] = []
-    dropped: Counter[str] = Counter()
     reasons = (
         "empty source",
         "empty target",
         f"source longer than {max_source_length} tokens",
         f"target longer than {max_target_length} tokens",
     )
-    for start in range(0, max(len(source), 1), _CHUNK_SIZE):
-        end = min(start + _CHUNK_SIZE, len(source))
-        pairs = [source[index] for index in range(start, end)]
-        inputs = tokenizer.source.tokenize_texts([pair.source for pair in pairs])
-        targets = tokenizer.target.tokenize_texts([pair.target for pair in pairs])
-        lengths = _lengths(inputs), _lengths(targets)
-        # EOS alone: the text is blank, or normalisation makes it empty.
-        conditions = [side <= 1 for side in lengths]
-        conditions += [lengths[0] > max_source_length, lengths[1] > max_target_length]
-        reason = np.select(conditions, range(len(reasons)), len(reasons))
-        here = np.flatnonzero(reason == len(reasons))
-        if len(here) < len(pairs):
-            counts = np.bincount(reason, minlength=len(reasons)).tolist()
-            dropped.update({name: n for name, n in zip(reasons, counts, strict=False) if n})
-            inputs, targets = ([side[i] for i in here.tolist()] for side in (inputs, targets))
-        parts.append(_flat(inputs, targets))
-        kept.append(here + start)
-    return TokenizedSource(TokenizedPairs.concatenate(parts), np.concatenate(kept), dropped)
+    inputs = tokenizer.source.tokenize_texts([pair.source for pair in pairs])
+    targets = tokenizer.target.tokenize_texts([pair.target for pair in pairs])
+    lengths = _lengths(inputs), _lengths(targets)
+    # EOS alone: the text is blank, or normalisation makes it empty.
+    conditions = [side <= 1 for side in lengths]
+    conditions += [lengths[0] > max_source_length, lengths[1] > max_target_length]
+    reason = np.select(conditions, range(len(reasons)), len(reasons))
+    kept = np.flatnonzero(reason == len(reasons))
+    dropped = Counter(reasons[index] for index in reason[reason < len(reasons)].tolist())
+    inputs, targets = ([side[i] for i in kept.tolist()] for side in (inputs, targets))
+    return Tokenized(_flat(inputs, targets), kept, dropped)
 
 
 def _lengths(sentences: Sequence[Ids]) -> Int64[np.ndarray, "n"]:

@@ -15,8 +15,8 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
@@ -166,26 +166,21 @@ class Tokenizer:
         return cls(sides[0], sides[-1], settings, languages, words)
 
 
-class LearningText(Protocol):
-    """The text to learn vocabularies from: a `Corpus`, or a sample of a larger one."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearningText:
+    """The text to learn vocabularies from."""
 
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """The target languages that tags of source texts name, without repetition."""
-        ...
-
-    def __len__(self) -> int:
-        """The number of pairs."""
-        ...
-
-    def choose(self, max_lines: int, /) -> Iterator[Pair]:
-        """Yields all pairs, or up to `max_lines` random ones, the same in every run."""
-        ...
+    pairs: Callable[[], Iterable[Pair]]
+    """Returns the pairs: all of the training text, or random ones, the same in every run."""
+    is_whole: bool = True
+    """Whether these are all pairs."""
+    languages: tuple[str, ...] = ()
+    """The target languages that tags of source texts name, without repetition."""
 
 
 def build_tokenizer(
     config: TokenizerConfig,
-    corpus: LearningText,
+    text: LearningText,
     *,
     directory: PathLike,
     data_directory: PathLike = ".",
@@ -194,7 +189,7 @@ def build_tokenizer(
 
     Args:
       config: the configuration of the vocabularies.
-      corpus: the training text to learn from.
+      text: the training text to learn from.
       directory: where the tokenizer is saved.
       data_directory: relative names of existing vocabulary files start here.
 
@@ -207,15 +202,14 @@ def build_tokenizer(
     if (as_path(directory) / _INDEX).exists():
         tokenizer = Tokenizer.load(directory, sampling_alpha=config.sampling_alpha)
         check_same_settings(tokenizer.settings, settings, directory)
-        _check_languages(tokenizer, corpus.languages, directory)
+        _check_languages(tokenizer, text.languages, directory)
         return tokenizer
     base = as_path(data_directory)
     source_file, target_file = config.existing_files()
-    languages = corpus.languages
+    languages = text.languages
     words = None  # a model with an existing vocabulary may know more words
-    reads_all = config.kind == "word" or not 0 < config.max_lines < len(corpus)
-    if config.kind != "marian" and reads_all and not (source_file or target_file):
-        words = few_words(_lines(corpus, "source", max_lines=0))
+    if config.kind != "marian" and text.is_whole and not (source_file or target_file):
+        words = few_words(_lines(text, "source"))
     if config.kind == "marian":
         if not config.source_model:
             raise ValueError(
@@ -226,43 +220,40 @@ def build_tokenizer(
         languages = languages_in(source.pieces)
     elif config.shared:
         file = source_file or target_file
-        source = target = _learn_or_read(config, corpus, "both", file, base)
+        source = target = _learn_or_read(config, text, "both", file, base)
     else:
-        source = _learn_or_read(config, corpus, "source", source_file, base)
-        target = _learn_or_read(config, corpus, "target", target_file, base)
+        source = _learn_or_read(config, text, "source", source_file, base)
+        target = _learn_or_read(config, text, "target", target_file, base)
     tokenizer = Tokenizer(source, target, settings, languages, words)
     known = dataclasses.replace(tokenizer, languages=languages_in(source.pieces))
-    _check_languages(known, corpus.languages, source_file or target_file)
+    _check_languages(known, text.languages, source_file or target_file)
     tokenizer.save(directory)
     return tokenizer
 
 
 def _learn_or_read(
     config: TokenizerConfig,
-    corpus: LearningText,
+    text: LearningText,
     side: Literal["source", "target", "both"],
     file: str,
     base: AnyPath,
 ) -> Vocabulary:
     if file:
         return _read(join(base, file), config.kind, config.sampling_alpha)
-    tags = [] if side == "target" else [tag_of(language) for language in corpus.languages]
-    text = "both languages" if side == "both" else f"the {side} text"
-    print(f"learning the vocabulary of {text}", file=sys.stderr, flush=True)
+    tags = [] if side == "target" else [tag_of(language) for language in text.languages]
+    what = "both languages" if side == "both" else f"the {side} text"
+    print(f"learning the vocabulary of {what}", file=sys.stderr, flush=True)
+    lines = _lines(text, side)
     if config.kind == "word":
-        lines = _lines(corpus, side, max_lines=0)
         return WordVocabulary.learn(
             lines, max_size=config.vocab_size, min_count=config.min_count, symbols=tags
         )
-    lines = _lines(corpus, side, max_lines=config.max_lines)
     return SentencePieceVocabulary.learn(lines, config, symbols=tags)
 
 
-def _lines(
-    text: LearningText, side: Literal["source", "target", "both"], *, max_lines: int
-) -> Iterator[str]:
+def _lines(text: LearningText, side: Literal["source", "target", "both"]) -> Iterator[str]:
     """Yields the text of one side or both, without tags."""
-    for pair in text.choose(max_lines):
+    for pair in text.pairs():
         if side != "target":
             yield split_tag(pair.source)[1] if text.languages else pair.source
         if side != "source":

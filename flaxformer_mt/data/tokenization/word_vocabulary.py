@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar, SupportsInt
 
 from flaxformer_mt.data.sources.language_tags import split_tag
-from flaxformer_mt.data.sources.text_files import read_lines
+from flaxformer_mt.data.sources.text_files import lines_of, read_text
 from flaxformer_mt.data.tokenization.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -58,14 +58,12 @@ class WordVocabulary(Vocabulary):
 
         Raises FileNotFoundError, or ValueError with the number of the bad row.
         """
-        lines = read_lines(path)
         rows = []
-        for index in range(lines.num_sentences):
-            word, tab, count = lines.sentence(index).partition("\t")
+        for number, line in enumerate(lines_of(read_text(path)), start=1):
+            word, tab, count = line.partition("\t")
             if not (tab and count.strip().isdecimal()):
                 raise ValueError(
-                    f"{path}, line {index + 1}: expected word<TAB>count, got "
-                    f"{lines.sentence(index)[:80]!r}"
+                    f"{path}, line {number}: expected word<TAB>count, got {line[:80]!r}"
                 )
             rows.append((word, int(count)))
         for row, (word, _) in enumerate(rows[: EOS_ID + 1]):

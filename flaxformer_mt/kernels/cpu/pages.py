@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.model.attention import MASKED, KeysValues, masked_softmax
+from flaxformer_mt.model.kernels import KeyValueStore
 from flaxformer_mt.model.masks import AttentionContext
 
 FIRST_PAGE = 16
@@ -24,15 +25,15 @@ FIRST_PAGE = 16
 
 
 @flax.struct.dataclass
-class Pages:
-    """A `KeyValueStore`: slots in pages of 16, 16, 32, 64, ... slots (times 4 with several beams).
+class Pages(KeyValueStore):
+    """Slots in pages of 16, 16, 32, 64, ... slots (times 4 with several beams).
 
     Keys are stored transposed, as the product Q K^T reads them. All are float32: XLA:CPU would
     convert pages in bfloat16 at every token.
     """
 
-    keys: tuple[Float[Array, "B G H _"], ...]
-    values: tuple[Float[Array, "B G _ W"], ...]
+    keys: tuple[Float[Array, "B G H _"], ...]  # pyrefly: ignore (another form)
+    values: tuple[Float[Array, "B G _ W"], ...]  # pyrefly: ignore
 
     @classmethod
     def empty(cls, batch: int, slots: int, like: KeysValues, beam_size: int) -> "Pages":

@@ -68,7 +68,7 @@ def test_an_epoch_is_every_pair_once_within_bounds(lengths, epoch):
             assert batch.targets.shape == (shape.rows, shape.target_length)
             rows = batch.inputs_segment_ids.any(axis=1)
             assert rows.any()
-            partly_filled[this.shape_of[index]] += int(not rows.all())
+            partly_filled[this.batches[index].shape] += int(not rows.all())
             for row in np.flatnonzero(rows):
                 pair = batch.inputs[row, 0]
                 seen[int(pair)] += 1
@@ -87,11 +87,12 @@ def test_the_order_is_a_function_of_seed_and_epoch():
     once = plan(pairs, shapes, seed=1, epoch=2)
     again = plan(pairs, shapes, seed=1, epoch=2)
     np.testing.assert_array_equal(once.order, again.order)
-    np.testing.assert_array_equal(once.shape_of, again.shape_of)
+    shapes_in_order = np.array([batch.shape for batch in once.batches])
+    assert [batch.shape for batch in again.batches] == shapes_in_order.tolist()
     for other in (plan(pairs, shapes, seed=2, epoch=2), plan(pairs, shapes, seed=1, epoch=3)):
         assert other.order.tolist() != once.order.tolist()
     # Shuffled globally: not sorted by bucket, and not in the order of the corpus.
-    assert np.any(np.diff(once.shape_of) < 0) and np.any(np.diff(once.shape_of) > 0)
+    assert np.any(np.diff(shapes_in_order) < 0) and np.any(np.diff(shapes_in_order) > 0)
     assert np.mean(np.abs(np.diff(once.order)) == 1) < 0.1
 
 
@@ -144,10 +145,13 @@ def test_a_partial_batch_moves_to_the_next_bucket_unless_nearly_full():
     shapes = [BatchShape(10, 8, 8), BatchShape(5, 16, 16)]
     lengths = [8] * 13 + [16] * 2
     this = plan_in_order(make_pairs(lengths, lengths), shapes)
-    assert this.shape_of.tolist() == [0, 1]  # 10 of the short; 3 of them beside the 2 long ones
+    assert [batch.shape for batch in this.batches] == [
+        0,
+        1,
+    ]  # 10 of the short; 3 of them beside the 2 long ones
     lengths = [8] * 19 + [16] * 2
     this = plan_in_order(make_pairs(lengths, lengths), shapes)
-    assert this.shape_of.tolist() == [0, 0, 1]  # 9 short rows and 1 empty one
+    assert [batch.shape for batch in this.batches] == [0, 0, 1]  # 9 short rows and 1 empty one
 
 
 def test_a_pair_longer_than_every_shape_is_refused():

@@ -15,8 +15,9 @@ import pytest
 
 from flaxformer_mt import prepare
 from flaxformer_mt.config import Config, save_config
+from flaxformer_mt.data import encoding
 from flaxformer_mt.data.config import DataConfig
-from flaxformer_mt.data.prepared import beam, job, preparing, shards
+from flaxformer_mt.data.prepared import beam, job
 from flaxformer_mt.data.prepared.beam import BeamWorkers
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
 from flaxformer_mt.data.sources.corpora import CorpusConfig
@@ -90,9 +91,7 @@ def test_every_file_is_that_of_the_local_engine(config, tmp_path, monkeypatch, k
     monkeypatch.setattr(job, "BLOCK_SIZE", 32)
     tokenizer = dataclasses.replace(config.tokenizer, sampling_alpha=0.2)
     if kind == "unknown words":
-        # The limit is reached in the second shard, on each side.
-        for module in (preparing, shards):
-            monkeypatch.setattr(module, "MAX_PAIRS_NAMED", 150)
+        monkeypatch.setattr(encoding, "_RECORDS_NAMED", 150)  # in the second shard of each corpus
         tokenizer = TokenizerConfig(kind="word", shared=False, vocab_size=30)
     config = dataclasses.replace(config, tokenizer=tokenizer)
     monkeypatch.setattr(beam, "_GROUP", 3)
@@ -100,8 +99,7 @@ def test_every_file_is_that_of_the_local_engine(config, tmp_path, monkeypatch, k
     assert_same(run(config, tmp_path / "beam", IN_MEMORY), expected)
     if kind == "unknown words":
         counts = [json.loads(expected[f"shards/0000{n}/shard.json"]) for n in range(3)]
-        assert [one["pairs_with_unknown"][0] for one in counts][1:] != [0, 0]
-        assert counts[2]["pairs_with_unknown"] == [0, 0]
+        assert [bool(one["unknown_words"][0]) for one in counts] == [True, True, False]
 
 
 def test_processes_give_the_same_files(config, tmp_path):

@@ -1,7 +1,6 @@
 """Prepared corpora: the same batches as from text, also after kills, and no changed input."""
 
 import dataclasses
-import functools
 import itertools
 import json
 import os
@@ -16,15 +15,15 @@ from prepared_text import assert_same, build, sentences, write
 from tiers import slow_after
 
 from flaxformer_mt.data.config import DataConfig
+from flaxformer_mt.data.encoding import scan_block
 from flaxformer_mt.data.fingerprints import BATCHES
 from flaxformer_mt.data.prepared import job
 from flaxformer_mt.data.prepared.manifest import Manifest
 from flaxformer_mt.data.prepared.preparing import prepare_corpus
-from flaxformer_mt.data.prepared.work import scan_block
 from flaxformer_mt.data.sources.blocks import Block
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.data.sources.pair import SelectedPairs
-from flaxformer_mt.data.sources.records import RecordPairs
+from flaxformer_mt.data.sources.pair import Pair
+from flaxformer_mt.data.sources.quarantine import BadRecord
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 
 
@@ -331,12 +330,10 @@ def test_lost_text_is_named_where_it_is_read(config, tmp_path):
 
 
 def test_a_bad_row_of_a_later_block_has_its_own_number():
-    rows = [{"en": "a", "de": "b"}] * 5 + [{"en": "a"}]
-    table = RecordPairs(rows, ("en", "de"), "table")
-    read = functools.partial(SelectedPairs, table, range(4, 6))
-    block = Block(name="table", tag="", first=4, size=2, share=1.0, read=read)
-    (bad,) = scan_block(block, exclude={}).bad
-    assert bad.line == 6
+    bad = BadRecord("kind", "table", 0, "reason")
+    records = [Pair("a", "b"), bad, Pair(" ", "b"), Pair("a", "b")]
+    block = Block(name="table", tag="", first=4, start=9, size=3, share=1.0, read=lambda: records)
+    assert [bad.line for bad in scan_block(block, exclude={}).bad] == [6, 7]
 
 
 def test_a_run_on_text_resumes_on_its_prepared_corpus(config, tmp_path):

@@ -7,23 +7,15 @@ import pytest
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.prepared.manifest import training_streams
 from flaxformer_mt.data.sources import registry
-from flaxformer_mt.data.sources.corpora import (
-    Corpus,
-    CorpusConfig,
-    open_corpus,
-)
+from flaxformer_mt.data.sources.corpora import CorpusConfig, open_streams, read_corpora
 from flaxformer_mt.data.sources.demo_text import open_demo
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.sources.tfds import TfdsPairs
+from flaxformer_mt.data.sources.records import Rows
+from flaxformer_mt.data.sources.tfds import open_tfds
 
 
-def opened(config: CorpusConfig, directory: Path, languages=("en", "de")) -> Corpus:
-    return open_corpus(
-        config,
-        directory=str(directory),
-        source_language=languages[0],
-        target_language=languages[1],
-    )
+def read(config: CorpusConfig, directory: Path, languages=("en", "de")) -> list[list[Pair]]:
+    return read_corpora(config, str(directory), languages)
 
 
 @pytest.fixture
@@ -40,45 +32,34 @@ def test_files_and_other_sources_in_their_order(folder):
         source=("a.en",),
         target=(str(folder / "a.de"),),
         pairs=("b.tsv", "c.jsonl"),
-        weights=(1.0, 0.5, 2.0),
     )
-    corpus = opened(config, folder)
-    assert [list(source) for source in corpus.sources] == [
+    assert read(config, folder) == [
         [Pair("one", "eins"), Pair("two", "zwei"), Pair("three", "drei")],
         [Pair("cat", "Katze"), Pair("dog", "Hund")],
         [Pair("tree", "Baum")],
     ]
-    assert len(corpus) == 6
-    assert corpus.weights == (1, 0.5, 2)
-    assert corpus.names == (f"a.en | {folder / 'a.de'}", "b.tsv", "c.jsonl")
-
-
-def test_without_weights_every_corpus_is_seen_once(folder):
-    config = CorpusConfig(source=("a.en",), target=("a.de",), pairs=("b.tsv",))
-    assert opened(config, folder).weights == (1.0, 1.0)
-    assert len(opened(CorpusConfig(), folder)) == 0
+    assert config.names == (f"a.en | {folder / 'a.de'}", "b.tsv", "c.jsonl")
+    assert read(CorpusConfig(), folder) == []
 
 
 def test_limit_takes_the_first_pairs_of_each_corpus(folder):
     config = CorpusConfig(source=("a.en",), target=("a.de",), pairs=("c.jsonl",), limit=2)
-    first, second = opened(config, folder).sources
-    assert [len(first), len(second)] == [2, 1]
-    assert first[1] == ("two", "zwei")
-    with pytest.raises(IndexError):
-        first[2]
+    assert read(config, folder) == [[("one", "eins"), ("two", "zwei")], [("tree", "Baum")]]
 
 
 def test_a_corpus_can_go_to_a_worker_process(folder):
     config = CorpusConfig(source=("a.en",), target=("a.de",), limit=1)
-    corpus = pickle.loads(pickle.dumps(opened(config, folder)))
-    assert corpus.sources[0][0] == ("one", "eins")
+    (stream,) = open_streams(config, str(folder), ("en", "de"))
+    for again in (stream, pickle.loads(pickle.dumps(stream))):
+        (block,) = pickle.loads(pickle.dumps(list(again.blocks(2))))
+        assert block.load() == [("one", "eins")]
 
 
 def test_files_of_unequal_length_are_reported_with_counts_and_names(folder):
     (folder / "short.de").write_text("eins\nzwei\n")
     config = CorpusConfig(source=("a.en",), target=("short.de",))
     with pytest.raises(ValueError, match=r"a\.en has 3 lines but .*short\.de has 2"):
-        opened(config, folder)
+        read(config, folder)
 
 
 @pytest.mark.parametrize(
@@ -102,21 +83,19 @@ def test_a_bad_configuration_is_refused(fields, message):
 
 
 def test_the_demo_text(tmp_path):
-    corpus = opened(CorpusConfig(pairs=("demo:train:50", "demo:validation")), tmp_path)
-    assert [len(source) for source in corpus.sources] == [50, 500]
-    assert corpus.sources[0][49] == open_demo("train")[49]
-    with pytest.raises(IndexError):
-        corpus.sources[0][50]
+    corpora = read(CorpusConfig(pairs=("demo:train:50", "demo:validation")), tmp_path)
+    assert [len(pairs) for pairs in corpora] == [50, 500]
+    assert corpora[0] == open_demo("train")[:50]
     with pytest.raises(ValueError, match="from en to de, but the languages are de to en"):
-        opened(CorpusConfig(pairs=("demo:train",)), tmp_path, ("de", "en"))
+        read(CorpusConfig(pairs=("demo:train",)), tmp_path, ("de", "en"))
     with pytest.raises(ValueError, match="has 500 pairs for validation, got 501; use 'demo:valid"):
-        opened(CorpusConfig(pairs=("demo:validation:501",)), tmp_path)
+        read(CorpusConfig(pairs=("demo:validation:501",)), tmp_path)
 
 
 def test_the_former_name_of_the_demo_text_is_answered_with_the_new_one(tmp_path):
     config = CorpusConfig(pairs=("grammar:train:100000",))  # as in an old workdir, which must load
     with pytest.raises(ValueError, match="Use 'demo:train'"):
-        opened(config, tmp_path)
+        read(config, tmp_path)
 
 
 def test_a_new_kind_of_source_needs_one_entry(tmp_path, monkeypatch):
@@ -126,7 +105,7 @@ def test_a_new_kind_of_source_needs_one_entry(tmp_path, monkeypatch):
         open=lambda request: [Pair(str(i), str(i)) for i in range(int(request.match["size"]))],
     )
     monkeypatch.setattr(registry, "SOURCE_KINDS", (*registry.SOURCE_KINDS, kind))
-    assert opened(CorpusConfig(pairs=("count:3",)), tmp_path).sources[0][2] == Pair("2", "2")
+    assert read(CorpusConfig(pairs=("count:3",)), tmp_path)[0][2] == Pair("2", "2")
     with pytest.raises(ValueError, match="count:SIZE"):
         CorpusConfig(pairs=("count:",))
 
@@ -153,20 +132,20 @@ def test_a_pattern_is_one_corpus_of_its_files_in_order(tmp_path):
     config = CorpusConfig(
         source=("*.en",), target=("?.de",), pairs=("[12].tsv",), weights=(2.0, 1.0)
     )
-    corpus = opened(config, tmp_path)
-    assert [[pair.source for pair in source] for source in corpus.sources] == [
+    corpora = read(config, tmp_path)
+    assert [[pair.source for pair in pairs] for pairs in corpora] == [
         ["a", "b", "c", "d"],
         ["a", "b", "c"],
     ]
-    assert corpus.sources[0][2] == Pair("c", "C")
-    assert corpus.names == ("*.en | ?.de", "[12].tsv")
-    limited = opened(dataclasses.replace(config, limit=2), tmp_path)
-    assert [[pair.source for pair in source] for source in limited.sources] == [["a", "b"]] * 2
+    assert corpora[0][2] == Pair("c", "C")
+    assert config.names == ("*.en | ?.de", "[12].tsv")
+    limited = read(dataclasses.replace(config, limit=2), tmp_path)
+    assert [[pair.source for pair in pairs] for pairs in limited] == [["a", "b"]] * 2
     (tmp_path / "3.de").unlink()
     with pytest.raises(ValueError, match="matches 3 files but .* matches 2"):
-        opened(config, tmp_path)
+        read(config, tmp_path)
     with pytest.raises(FileNotFoundError, match="no file matches .*x-"):
-        opened(CorpusConfig(pairs=("x-*.tsv",)), tmp_path)
+        read(CorpusConfig(pairs=("x-*.tsv",)), tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +174,8 @@ def tfds_directory(tmp_path_factory):
     return directory
 
 
-def tfds_pairs(directory: Path, name="tiny_translate", split="train", languages=("en", "de")):
-    return TfdsPairs(name, split, languages, data_dir=str(directory))
+def tfds_pairs(directory, name="tiny_translate", split="train", languages=("en", "de")) -> Rows:
+    return open_tfds(name, split, languages, data_dir=str(directory))
 
 
 def test_tfds_in_either_direction(tfds_directory):
@@ -217,8 +196,7 @@ def test_a_tfds_spec_names_data_set_and_split(tfds_directory, monkeypatch):
 
     monkeypatch.setattr("tensorflow_datasets.data_source", fake_data_source)
     specs = ("tfds:wmt14_translate/de-en:train", "tfds:wmt14_translate/de-en:1.0.0:test[:1%]")
-    corpus = opened(CorpusConfig(pairs=specs), tfds_directory)
-    assert corpus.sources[1][0] == ("hello", "hallo")
+    assert read(CorpusConfig(pairs=specs), tfds_directory)[1] == [("hello", "hallo")]
     assert seen == [
         ("wmt14_translate/de-en", "train", None),
         ("wmt14_translate/de-en:1.0.0", "test[:1%]", None),
@@ -248,4 +226,4 @@ def test_real_text(shared_data):
         source=("news-zh-en/en.txt", "multi30k/val.en"),  # the first ends without a newline
         target=("news-zh-en/cn.txt", "multi30k/val.de"),
     )
-    assert [len(source) for source in opened(config, shared_data).sources] == [6_834, 1_014]
+    assert [len(pairs) for pairs in read(config, shared_data)] == [6_834, 1_014]

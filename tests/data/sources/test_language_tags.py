@@ -13,11 +13,11 @@ import pytest
 from flaxformer_mt.data.config import DataConfig
 from flaxformer_mt.data.held_out import read_pairs
 from flaxformer_mt.data.pipeline import build_data
-from flaxformer_mt.data.sources.corpora import Corpus, CorpusConfig, open_corpus
+from flaxformer_mt.data.sources.corpora import CorpusConfig, read_corpora
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
+from flaxformer_mt.data.tokenization.tokenizer import LearningText, Tokenizer, build_tokenizer
 from flaxformer_mt.inspection.capture import capture
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.transformer import Transformer
@@ -38,18 +38,14 @@ KINDS = {
 }
 
 
-class Pairs(list[Pair]):
-    """A pair source in memory."""
-
-
 @pytest.fixture(scope="module")
-def corpus() -> Corpus:
+def corpus() -> LearningText:
     rng = np.random.default_rng(3)
     texts = [" ".join(rng.choice(WORDS, rng.integers(3, 9))) for _ in range(200)]
-    pairs = Pairs(
+    pairs = [
         Pair(f">>{LANGUAGES[index % 2]}<< {text}", text[::-1]) for index, text in enumerate(texts)
-    )
-    return Corpus(sources=(pairs,), weights=(1.0,), names=("pairs",), languages=LANGUAGES)
+    ]
+    return LearningText(pairs=lambda: pairs, languages=LANGUAGES)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -85,18 +81,13 @@ def test_each_corpus_is_read_in_its_languages_and_tagged(tmp_path):
         target_languages=("fr", "de", "de"),
         source_languages=("en", "en", "cs"),
     )
-    directory = str(tmp_path)
-    keys = {"directory": directory, "source_language": "xx", "target_language": "yy"}
-    corpus = open_corpus(config, **keys)
-    assert [[source[i] for i in range(len(source))] for source in corpus.sources] == [
+    assert read_corpora(config, str(tmp_path), ("xx", "yy")) == [
         [(">>fr<< one", "un"), (">>fr<< ", "rien")],
         [(">>de<< tree", "Baum")],
         [(">>de<< strom", "Baum")],
     ]
-    assert corpus.languages == ("fr", "de")
     untagged = dataclasses.replace(config, target_languages=())
-    keys["target_language"] = "de"
-    assert open_corpus(untagged, **keys).sources[2][0] == ("strom", "Baum")
+    assert read_corpora(untagged, str(tmp_path), ("xx", "de"))[2] == [("strom", "Baum")]
 
 
 @pytest.mark.parametrize(
@@ -143,9 +134,9 @@ def test_a_tag_is_one_token_before_those_of_the_text(tokenizer, corpus):
 
 
 def test_tags_are_removed_before_pieces_are_learnt(corpus, tmp_path):
-    (pairs,) = corpus.sources
-    plain = Pairs(Pair(split_tag(pair.source)[1], pair.target) for pair in pairs)
-    untagged = dataclasses.replace(corpus, sources=(plain,))
+    pairs = corpus.pairs()
+    plain = [Pair(split_tag(pair.source)[1], pair.target) for pair in pairs]
+    untagged = dataclasses.replace(corpus, pairs=lambda: plain)
     config = dataclasses.replace(KINDS["unigram"], shared=False)
     prints = {
         build_tokenizer(config, one, directory=tmp_path / str(number)).fingerprint

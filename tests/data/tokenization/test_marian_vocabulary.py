@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 from marian_directories import LANGUAGE, tokenizer_files, write_tokenizer
 
-from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MarianVocabulary,
     read_marian_vocabularies,
 )
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
+from flaxformer_mt.data.tokenization.tokenizer import LearningText, Tokenizer, build_tokenizer
 from flaxformer_mt.translation.segments import tag_lines
 
-NOTHING = Corpus(sources=(), weights=(), names=())
+NOTHING = LearningText(pairs=lambda: [])
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.sources.pair import JoinedPairs, Pair
+from flaxformer_mt.data.sources.pair import Pair, StoredPairs
 from flaxformer_mt.data.tokenization import tokenized
 from flaxformer_mt.data.tokenization.tokenized import (
     SubwordSampler,
     TokenizedPairs,
-    tokenize_source,
+    tokenize_pairs,
 )
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 
@@ -39,26 +39,20 @@ class Letters:
         return [self.unk_id] * int(4 * random()) + self.tokenize(text)
 
 
-class Pairs(list[Pair]):
-    """A pair source in memory."""
-
-
 @pytest.fixture
 def tokenizer() -> Tokenizer:
     return Tokenizer(source=Letters(), target=Letters())
 
 
-PAIRS = Pairs(
-    [
-        Pair("ab", "xyz"),
-        Pair("  ", "a"),
-        Pair("a", ""),
-        Pair("abcde", "a"),
-        Pair("a", "abcdef"),
-        Pair("abcd", "abcde"),
-        Pair("c", "d"),
-    ]
-)
+PAIRS = [
+    Pair("ab", "xyz"),
+    Pair("  ", "a"),
+    Pair("a", ""),
+    Pair("abcde", "a"),
+    Pair("a", "abcdef"),
+    Pair("abcd", "abcde"),
+    Pair("c", "d"),
+]
 
 
 def as_text(pairs: TokenizedPairs) -> list[tuple[str, str]]:
@@ -68,7 +62,7 @@ def as_text(pairs: TokenizedPairs) -> list[tuple[str, str]]:
 
 
 def test_unusable_pairs_are_dropped_and_counted_by_reason(tokenizer):
-    result = tokenize_source(PAIRS, tokenizer, max_source_length=5, max_target_length=6)
+    result = tokenize_pairs(PAIRS, tokenizer, max_source_length=5, max_target_length=6)
     assert as_text(result.pairs) == [("ab", "xyz"), ("abcd", "abcde"), ("c", "d")]
     assert result.kept.tolist() == [0, 5, 6]
     assert result.dropped == {
@@ -84,7 +78,7 @@ def test_unusable_pairs_are_dropped_and_counted_by_reason(tokenizer):
 
 def test_concatenation_keeps_every_pair_in_order(tokenizer):
     parts = [
-        tokenize_source(Pairs(part), tokenizer, max_source_length=9, max_target_length=9).pairs
+        tokenize_pairs(part, tokenizer, max_source_length=9, max_target_length=9).pairs
         for part in (PAIRS[:1], [], PAIRS[3:])
     ]
     joined = TokenizedPairs.concatenate(parts)
@@ -92,9 +86,12 @@ def test_concatenation_keeps_every_pair_in_order(tokenizer):
 
 
 def test_sampling_is_repeatable_differs_by_epoch_and_respects_the_limits(tokenizer):
-    plain = tokenize_source(PAIRS[3:], tokenizer, max_source_length=9, max_target_length=9).pairs
+    plain = tokenize_pairs(PAIRS[3:], tokenizer, max_source_length=9, max_target_length=9).pairs
+    text = StoredPairs()
+    for part in (PAIRS[3:5], [], PAIRS[5:]):
+        text.add(part)
     sampler = SubwordSampler(
-        text=JoinedPairs((Pairs(PAIRS[3:5]), Pairs(PAIRS[5:]))),
+        text=text,
         plain=plain,
         tokenizer=tokenizer,
         seed=0,
@@ -116,13 +113,3 @@ def test_sampling_is_repeatable_differs_by_epoch_and_respects_the_limits(tokeniz
 def test_numbers_in_blocks_are_those_of_the_generator():
     number, rng = tokenized._numbers(np.random.default_rng(7)), np.random.default_rng(7)
     assert [number() for _ in range(200)] == [rng.random() for _ in range(200)]
-
-
-@pytest.mark.parametrize("at_once", [1, 3, 7])
-def test_the_chunk_size_of_tokenization_changes_nothing(tokenizer, monkeypatch, at_once):
-    limits = {"max_source_length": 4, "max_target_length": 5}
-    expected = tokenize_source(PAIRS, tokenizer, **limits)
-    monkeypatch.setattr(tokenized, "_CHUNK_SIZE", at_once)
-    found = tokenize_source(PAIRS, tokenizer, **limits)
-    assert as_text(found.pairs) == as_text(expected.pairs)
-    assert (found.kept.tolist(), found.dropped) == (expected.kept.tolist(), expected.dropped)

@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.sources.corpora import Corpus
 from flaxformer_mt.data.sources.pair import Pair
-from flaxformer_mt.data.tokenization import tokenizer as tokenizer_module
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
-from flaxformer_mt.data.tokenization.tokenizer import Tokenizer, build_tokenizer
+from flaxformer_mt.data.tokenization.tokenizer import LearningText, Tokenizer, build_tokenizer
 
 ENGLISH = "the small cat dog house sees a big green tree under over walking walked talks"
 GERMAN = "die kleine Katze Hund Haus sieht ein großer grüner Baum unter über geht ging redet"
@@ -19,27 +17,19 @@ SMALL = TokenizerConfig(vocab_size=360)
 WORDS = TokenizerConfig(kind="word", shared=False, vocab_size=1000)
 
 
-class Pairs(list[Pair]):
-    """A pair source in memory."""
-
-
-def corpus_of(*sources: list[Pair]) -> Corpus:
-    return Corpus(
-        sources=tuple(map(Pairs, sources)),
-        weights=(1.0,) * len(sources),
-        names=tuple(map(str, range(len(sources)))),
-    )
+def text_of(pairs: list[Pair]) -> LearningText:
+    return LearningText(pairs=lambda: pairs)
 
 
 @pytest.fixture(scope="module")
-def corpus() -> Corpus:
+def corpus() -> LearningText:
     rng, english, german = np.random.default_rng(3), ENGLISH.split(), GERMAN.split()
     draws = [rng.integers(0, len(english), rng.integers(3, 9)) for _ in range(300)]
     pairs = [
         Pair(" ".join(english[i] for i in draw), " ".join(german[i] for i in draw))
         for draw in draws
     ]
-    return corpus_of(pairs[:200], pairs[200:])
+    return text_of(pairs)
 
 
 def names_in(directory: Path) -> list[str]:
@@ -54,7 +44,7 @@ def test_a_shared_vocabulary_is_learnt_from_both_sides(corpus, tmp_path, capfd):
     vocabulary = tokenizer.source
     ids = (vocabulary.pad_id, vocabulary.unk_id, vocabulary.bos_id, vocabulary.eos_id)
     assert ids == (0, 1, 2, 3)
-    for sentence in corpus.sources[0][0]:
+    for sentence in corpus.pairs()[0]:
         tokens = vocabulary.tokenize(sentence)
         assert all(token >= 260 for token in tokens[:-1])  # no character had to be spelled in bytes
         assert vocabulary.detokenize(tokens) == sentence
@@ -80,16 +70,6 @@ def test_learning_twice_gives_the_same(corpus, tmp_path, model_type):
     assert len(prints) == 1
 
 
-def test_max_lines_takes_pairs_from_everywhere(corpus):
-    chosen = list(tokenizer_module._lines(corpus, "both", max_lines=30))
-    assert len(chosen) == 60
-    lines = [pair for source in corpus.sources for pair in source]
-    places = [lines.index(Pair(*pair)) for pair in zip(chosen[::2], chosen[1::2], strict=True)]
-    assert places == sorted(set(places))
-    assert places[0] < 100 and places[-1] >= 200
-    assert len(list(tokenizer_module._lines(corpus, "source", max_lines=0))) == 300
-
-
 @pytest.mark.parametrize("config", [SMALL, dataclasses.replace(SMALL, shared=False), WORDS])
 def test_saved_and_loaded_it_is_the_same(corpus, tmp_path, config):
     tokenizer = build_tokenizer(config, corpus, directory=tmp_path / "a")
@@ -97,7 +77,7 @@ def test_saved_and_loaded_it_is_the_same(corpus, tmp_path, config):
     loaded = Tokenizer.load(tmp_path / "b")
     assert loaded.fingerprint == tokenizer.fingerprint
     assert loaded.shared == tokenizer.shared
-    for source in (*corpus.sources[1], Pair("猫 xyz", "猫")):
+    for source in (*corpus.pairs()[200:], Pair("猫 xyz", "猫")):
         assert loaded.source.tokenize(source.source) == tokenizer.source.tokenize(source.source)
         assert loaded.target.tokenize(source.target) == tokenizer.target.tokenize(source.target)
 
@@ -115,7 +95,7 @@ def test_the_fingerprint_tells_vocabularies_apart(corpus, tmp_path):
 def test_a_resumed_run_takes_the_tokenizer_of_its_workdir(corpus, tmp_path, rng):
     first = build_tokenizer(SMALL, corpus, directory=tmp_path)
     sampling = dataclasses.replace(SMALL, sampling_alpha=0.1)
-    resumed = build_tokenizer(sampling, corpus_of([Pair("other", "text")]), directory=tmp_path)
+    resumed = build_tokenizer(sampling, text_of([Pair("other", "text")]), directory=tmp_path)
     assert resumed.fingerprint == first.fingerprint
     plain = first.source.tokenize("the cat talks")
     assert any(resumed.source.sample("the cat talks", rng.random) != plain for _ in range(20))
@@ -209,9 +189,7 @@ def test_a_vocabulary_too_small_for_the_characters_is_explained(corpus, tmp_path
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_little_text_gives_a_small_vocabulary(tmp_path, model_type):
     config = TokenizerConfig(model_type=model_type)
-    tokenizer = build_tokenizer(
-        config, corpus_of([Pair("a cat", "eine Katze")]), directory=tmp_path
-    )
+    tokenizer = build_tokenizer(config, text_of([Pair("a cat", "eine Katze")]), directory=tmp_path)
     assert 260 < tokenizer.source.size < 300
     assert tokenizer.source.detokenize(tokenizer.source.tokenize("a cat")) == "a cat"
 
@@ -220,11 +198,11 @@ def test_little_text_gives_a_small_vocabulary(tmp_path, model_type):
 @pytest.mark.parametrize("kind", ["sentencepiece", "word"])
 def test_no_text_gives_no_vocabulary(tmp_path, pairs, kind):
     with pytest.raises(ValueError, match="no text to learn the vocabulary from"):
-        build_tokenizer(TokenizerConfig(kind=kind), corpus_of(pairs), directory=tmp_path)
+        build_tokenizer(TokenizerConfig(kind=kind), text_of(pairs), directory=tmp_path)
 
 
 def test_identity_keeps_chinese_punctuation(tmp_path):
-    corpus = corpus_of([Pair("yes, yes", "是，是。")] * 3)
+    corpus = text_of([Pair("yes, yes", "是，是。")] * 3)
     for config, expected in (
         (TokenizerConfig(normalization="identity"), "是，是。"),
         (TokenizerConfig(normalization="nmt_nfkc"), "是,是。"),

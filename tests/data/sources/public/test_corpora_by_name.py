@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from public_web import STATMT, lines, public_archives, sgm, tar, zipped
 
-from flaxformer_mt.data.sources.corpora import CorpusConfig, open_corpus
+from flaxformer_mt.data.sources.corpora import CorpusConfig, read_corpora
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.public.downloads import corpora_home
-from flaxformer_mt.data.sources.tfds import TfdsPairs
+from flaxformer_mt.data.sources.tfds import open_tfds
 
 OPUS = "https://object.pouta.csc.fi/OPUS-Europarl/v8/moses/de-en.txt.zip"
 MOSES = zipped(
@@ -25,14 +25,7 @@ MOSES = zipped(
 
 
 def pairs(spec: str, directory=".", languages=("en", "de")) -> list[Pair]:
-    config = CorpusConfig(pairs=(spec,))
-    source = open_corpus(
-        config,
-        directory=str(directory),
-        source_language=languages[0],
-        target_language=languages[1],
-    ).sources[0]
-    return [source[index] for index in range(len(source))]
+    return read_corpora(CorpusConfig(pairs=(spec,)), str(directory), languages)[0]
 
 
 def kept_texts() -> list[Path]:
@@ -164,13 +157,13 @@ def test_wmt_has_the_pairs_of_tensorflow_datasets(web, tmp_path, monkeypatch):
     ]
     options = ("wmt14_translate/de-en", "train", ("en", "de"))
     with pytest.raises(ValueError, match="cannot be prepared: .* has wrong checksum"):
-        TfdsPairs(*options, data_dir=str(tmp_path))
+        open_tfds(*options, data_dir=str(tmp_path))
     monkeypatch.setattr(checksums, "get_all_url_infos", dict)
     monkeypatch.setattr(dataset_builder.DatasetBuilder, "url_infos", {})
     kind = {"file_format": "array_record"}  # the default for TFDS_DATA_DIR, not for `data_dir`
     open_set = functools.partial(tensorflow_datasets.data_source, builder_kwargs=kind)
     monkeypatch.setattr(tensorflow_datasets, "data_source", open_set)
-    prepared = TfdsPairs(*options, data_dir=str(tmp_path))
+    prepared = open_tfds(*options, data_dir=str(tmp_path))
     theirs = [prepared[index] for index in range(len(prepared))]
     assert sorted(theirs) == sorted(pair for pair in read if all(pair))
 

@@ -10,7 +10,7 @@ import pytest
 from public_web import STATMT, lines, public_archives, zipped
 
 from flaxformer_mt.config import load_config
-from flaxformer_mt.data.sources.corpora import open_corpus
+from flaxformer_mt.data.sources.corpora import read_corpora
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.sources.registry import SourceRequest
 
@@ -23,14 +23,10 @@ RECIPES = [
 ]
 
 
-def open_set(recipe: str, split: str):
+def read_set(recipe: str, split: str) -> list[list[Pair]]:
     data = load_config(f"configs/{recipe}.py").data
-    return open_corpus(
-        getattr(data, split),
-        directory=data.directory,
-        source_language=data.source_language,
-        target_language=data.target_language,
-    )
+    languages = data.source_language, data.target_language
+    return read_corpora(getattr(data, split), data.directory, languages)
 
 
 def test_there_are_recipes_of_public_text():
@@ -42,21 +38,20 @@ def test_a_recipe_reads_its_text(recipe, web):
     web.serve(public_archives())
     data = load_config(f"configs/{recipe}.py").data
     for split in ("train", "validation", "test"):
-        corpus = open_set(recipe, split)
-        for source in corpus.sources:
-            assert len(source) == 3
-            name, *rest = source[2].source.split()
+        for pairs in read_set(recipe, split):
+            assert len(pairs) == 3
+            name, *rest = pairs[2].source.split()
             assert rest == [data.source_language, "für", "2"]
-            assert source[2].target.split() == [name, data.target_language, "für", "2"]
+            assert pairs[2].target.split() == [name, data.target_language, "für", "2"]
     before = len(web.requests)
-    open_set(recipe, "train")
+    read_set(recipe, "train")
     assert len(web.requests) == before, "the second start downloads nothing"
 
 
 def test_the_recipes_read_the_corpora_of_the_paper(web):
     web.serve(public_archives())
     read = [
-        [source[0] for source in open_set(f"wmt14_en_{language}_base", "train").sources]
+        [pairs[0] for pairs in read_set(f"wmt14_en_{language}_base", "train")]
         for language in ("de", "fr")
     ]
     assert read[0] == [
@@ -88,10 +83,7 @@ def test_multi30k_is_read_from_the_data_directory_if_it_is_there(web, tmp_path):
     (tmp_path / "train.en").write_text("a dog\n")
     (tmp_path / "train.de").write_text("ein Hund\n")
     data = load_config("configs/multi30k_en_de.py").data
-    corpus = open_corpus(
-        data.train, directory=str(tmp_path), source_language="en", target_language="de"
-    )
-    assert corpus.sources[0][0] == ("a dog", "ein Hund")
+    assert read_corpora(data.train, str(tmp_path), ("en", "de")) == [[("a dog", "ein Hund")]]
     assert not web.requests
 
 

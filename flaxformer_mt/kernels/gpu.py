@@ -1,13 +1,13 @@
-"""Equation 1 by cuDNN's fused attention, which keeps no [T S] weights in memory.
-
-The mask becomes a bias [B 1 T S]. So packed rows are safe: a causal flag alone would let a token
-see the sentence before it in its row.
-"""
+"""Kernels for NVIDIA GPUs: attention by cuDNN, dropout bits, gradients of embeddings."""
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
+from flaxformer_mt.kernels.hashed_dropout import dropout
+from flaxformer_mt.kernels.product import product
+from flaxformer_mt.model.kernels import Kernels
 from flaxformer_mt.model.masks import AttentionContext
 from flaxformer_mt.runtime.sharding import HEAD_AXIS
 
@@ -24,7 +24,10 @@ def attend(
     *,
     min_length: int = MIN_LENGTH,
 ) -> Float[Array, "B T N W"]:
-    """Returns equation 1 (see `model.attention.attend`).
+    """Returns equation 1 by cuDNN's fused attention, which keeps no [T S] weights in memory.
+
+    See `model.attention.attend`. The mask becomes a bias [B 1 T S]. So packed rows are safe: a
+    causal flag alone would let a token see the sentence before it in its row.
 
     Raises:
       NotImplementedError: the reference is faster (queries and keys shorter than `min_length`),
@@ -63,3 +66,32 @@ def _pad(x: Array, axis: int) -> Array:
     """Returns x with an even length along `axis`. An odd length gets one more 0 (False)."""
     widths = [(0, x.shape[i] % 2 if i == axis else 0) for i in range(x.ndim)]
     return jnp.pad(x, widths)
+
+
+@jax.custom_vjp
+def embed(table: Float[Array, "V D"], tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+    """Returns the vectors of the tokens (see `model.kernels.embed`); its gradient is a product.
+
+    JAX derives a scatter-add. GPUs compute it with atomic additions: rows of frequent tokens and of
+    padding wait for each other, the order of the additions is random, and in bfloat16 each sum is
+    rounded. The product with one-hot vectors adds in float32 and gives the same bits each time.
+    """
+    return table[tokens]
+
+
+def _forward(table: Array, tokens: Array) -> tuple[Array, tuple[Array, Array]]:
+    return table[tokens], (tokens, table[:, :0])  # the second for the size of the vocabulary
+
+
+def _backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, np.ndarray]:
+    tokens, like = saved
+    one_hot = jax.nn.one_hot(tokens, like.shape[0], dtype=g.dtype)  # [B T V]
+    gradient = jax.lax.dot_general(
+        one_hot, g, (((0, 1), (0, 1)), ((), ())), preferred_element_type=jnp.float32
+    )
+    return gradient.astype(like.dtype), np.zeros(tokens.shape, jax.dtypes.float0)
+
+
+embed.defvjp(_forward, _backward)
+
+KERNELS = Kernels("gpu", attend=attend, embed=embed, product=product, dropout=dropout)

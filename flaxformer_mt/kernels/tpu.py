@@ -1,23 +1,15 @@
-"""Equation 1 by the flash attention that JAX ships for TPUs (Pallas), for long rows.
-
-It keeps no [T S] weights in memory. By the table in `docs/kernels.md` it takes as much memory as
-XLA's own program at 512 tokens, and half as much at 1,024. So shorter rows raise
-NotImplementedError, and the reference computes them.
-
-Segment ids keep packed sentences apart, and a causal flag hides the keys to the right within the
-same row. Both together are the mask of the reference.
-
-XLA cannot divide a Pallas kernel among devices. So `shard_map` gives each device its own rows and
-heads.
-"""
+"""Kernels for TPUs: flash attention for long rows, embeddings, dropout bits."""
 
 import math
 
 import jax
 from jax.experimental.pallas.ops.tpu.flash_attention import SegmentIds, flash_attention
 from jax.sharding import AxisType, PartitionSpec
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from flaxformer_mt.kernels.hashed_dropout import dropout
+from flaxformer_mt.kernels.product import product
+from flaxformer_mt.model.kernels import Kernels
 from flaxformer_mt.model.masks import AttentionContext
 from flaxformer_mt.runtime.sharding import BATCH_AXES, HEAD_AXIS
 
@@ -35,7 +27,12 @@ def attend(
     *,
     min_length: int = MIN_LENGTH,
 ) -> Float[Array, "B T N W"]:
-    """Returns equation 1 (see `model.attention.attend`).
+    """Returns equation 1 by the flash attention that JAX ships (Pallas), for long rows.
+
+    See `model.attention.attend`. It keeps no [T S] weights in memory. By the table in
+    `docs/kernels.md` it takes as much memory as XLA's own program at 512 tokens, and half as much
+    at 1,024. Segment ids keep packed sentences apart, and a causal flag hides the keys to the right
+    within the same row. Both together are the mask of the reference.
 
     Raises:
       NotImplementedError: rows that are short or no multiple of 128, grouped heads, values of
@@ -67,7 +64,10 @@ def attend(
 
 
 def _on_each_device(queries: Float[Array, "B T N H"], attention):
-    """Returns `attention`, which each device of the mesh computes for its rows and heads."""
+    """Returns `attention`, which each device of the mesh computes for its rows and heads.
+
+    XLA cannot divide a Pallas kernel among devices.
+    """
     mesh = jax.typeof(queries).sharding.mesh
     if math.prod(mesh.axis_sizes) == 1 or AxisType.Manual in mesh.axis_types:
         return attention  # one device, or inside a shard_map
@@ -88,3 +88,15 @@ def _on_each_device(queries: Float[Array, "B T N H"], attention):
         out_specs=heads,
         check_vma=False,
     )
+
+
+def embed(table: Float[Array, "V D"], tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+    """Returns the vectors of the tokens (see `model.kernels.embed`).
+
+    The gradient has the dtype of the table before devices add up their gradients. So in bfloat16
+    they send half as many bytes as with the reference, which sums in float32.
+    """
+    return table[tokens]
+
+
+KERNELS = Kernels("tpu", attend=attend, embed=embed, product=product, dropout=dropout)

@@ -11,8 +11,7 @@ import pytest
 from tiers import slow_after
 from toy_models import EOS, make_search, random_tables, table_step
 
-from flaxformer_mt.inference.continuous_batching import run_queue
-from flaxformer_mt.search.loop import SentenceOptions, run
+from flaxformer_mt.search.loop import SentenceOptions, run, run_queue
 from flaxformer_mt.search.rules import ForcedPrefix, MinLength, NoRepeatedNgram
 from flaxformer_mt.search.sampling import Sampler, WithoutReplacement
 

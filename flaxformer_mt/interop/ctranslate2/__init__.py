@@ -1,1 +1,0 @@
-"""CTranslate2 models (https://github.com/OpenNMT/CTranslate2), written."""
