@@ -267,6 +267,13 @@ def copy_unknown_words(
         else:
             token = int(attention[:, word.start : word.end].sum(axis=1).argmax())
             places.append(_place(text, vocabulary.detokenize(tokens[:token])))
+    opened = list[int]()
+    for index, word in enumerate(missing):
+        if word.mark == "opening":
+            opened.append(index)
+        elif word.mark == "closing" and opened:  # no mark closes before the one that it belongs to
+            start = opened.pop()
+            places[start] = min(places[start], places[index])
     in_order = sorted(zip(places, missing, strict=True), key=lambda item: item[0])
     for place, word in reversed(in_order):
         text = _insert(text, place, word)

@@ -345,6 +345,8 @@ def test_missing_words_are_copied_to_the_place_of_most_attention(text, words, re
     [
         ("der hund rennt.", [("(", 4, "opening"), (")", 6, "closing")], "der (hund) rennt."),
         ("der hund rennt.", [("(", 0, "opening"), (")", 14, "closing")], "(der hund rennt)."),
+        # A mark opens before it closes, whatever the attention.
+        ("der hund rennt.", [("(", 14, "opening"), (")", 6, "closing")], "der (hund) rennt."),
         ("der hund rennt.", [("/", 4, "joining")], "der/hund rennt."),
         ("der hund rennt.", [("/", 4, "separate")], "der / hund rennt."),
         ("der hund", [("(", 8, "opening")], "der hund ("),
