@@ -34,7 +34,8 @@ class Side:
     num_unknown: int
     """Number of unknown tokens among them."""
     most_frequent_unknown: tuple[tuple[str, int], ...]
-    """The most frequent unknown words and their counts, in the first records of each corpus."""
+    """The most frequent unknown words and their counts, in the first 100,000 records of
+    each corpus."""
 
     @property
     def unknown_fraction(self) -> float:

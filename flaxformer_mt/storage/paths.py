@@ -8,6 +8,7 @@ object whole.
 import contextlib
 import errno
 import functools
+import glob
 import os
 import re
 import shutil
@@ -179,8 +180,9 @@ def new_folder(target: AnyPath, publish: Callable[[Path, UPath], None]) -> Itera
     beside, prefix = None, f"{target.name}.temporary."
     if isinstance(target, Path):
         beside = target.parent
-        for remains in (path for path in beside.iterdir() if path.name.startswith(prefix)):
-            with open(remains / "owner.lock", "ab") as file, contextlib.suppress(BlockingIOError):
+        for remains in beside.glob(f"{glob.escape(prefix)}*/"):
+            # Another process may own it or remove it now.
+            with contextlib.suppress(OSError), open(remains / "owner.lock", "ab") as file:
                 if lock_file(file):
                     remove_tree(remains)
     with (

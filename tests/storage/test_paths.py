@@ -19,6 +19,7 @@ from flaxformer_mt.storage.paths import (
     local_file,
     move_file,
     move_tree,
+    new_folder,
     remove_tree,
     upload,
     write_file,
@@ -139,3 +140,15 @@ def test_threads_write_the_same_file_whole(tmp_path: Path) -> None:
 def test_the_root_contains_every_path(tmp_path: Path) -> None:
     assert contains(Path("/"), tmp_path) and contains(tmp_path, tmp_path / "a")
     assert not contains(tmp_path, Path("/")) and not contains(tmp_path / "a", tmp_path / "ab")
+
+
+def test_a_new_folder_replaces_one_beside_files_with_similar_names(tmp_path):
+    target = tmp_path / "out"
+    (tmp_path / "out.temporary.txt").write_text("kept", encoding="utf-8")
+    (tmp_path / "out.temporary.killed").mkdir()
+    for content in ("first", "second"):
+        with new_folder(target, lambda *_: None) as fresh:
+            fresh.mkdir()
+            (fresh / "file").write_text(content, encoding="utf-8")
+        assert (target / "file").read_text(encoding="utf-8") == content
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.temporary.txt"]

@@ -5,9 +5,10 @@
 The sentences are in `tests/tools/demo_text`. `plain_sentences.tsv` has short ones, written by hand
 as learners type them; none is in the training text. `other_sentences.tsv` has more of them, by
 somebody who knew the words of the training text, but not its sentences; it contains a tenth of
-them. The authors of `beginners_sentences.tsv` and `unseen_sentences.tsv` knew neither. The training
-text was improved with all of these but the last. `shown_sentences.tsv` has the examples in README,
-docs and notebooks. A line is an English sentence and its right translations, separated by tabs.
+them. The authors of `beginners_sentences.tsv` and `unseen_sentences.tsv` knew neither.
+`shown_sentences.tsv` has the examples in README, docs and notebooks. The training text was improved
+with all lists but `unseen_sentences.tsv`. A line is an English sentence and its right translations,
+separated by tabs.
 """
 
 import argparse

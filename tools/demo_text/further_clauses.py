@@ -83,7 +83,7 @@ def quantity(dice: Dice) -> Sentence:
     if many.english[1] is not None and not noun.english_plural:
         many = QUANTITIES[-1]
     thing = noun_phrase(many, None, noun, many.english[1] is not None)
-    verb = dice.choose((HAVE, HAVE, *verbs_of("see", "buy", "need", "find", "eat"), LIKE))
+    verb = dice.choose((HAVE, HAVE, *verbs_of("see", "buy", "need", "find"), LIKE))
     if dice.chance(20):
         food = dice.choose((*DRINKS, *FOODS, *words.MEAT, *words.JUICE, words.MONEY))
         thing = noun_phrase(MUCH, None, food, False)
@@ -160,8 +160,8 @@ def genitive(noun: Noun) -> str:
     if noun.weak:
         return f"des {noun.weak}"
     syllables = len(re.findall(r"[aeiouäöüy]+", noun.german.lower()))
-    ending = "es" if syllables == 1 and noun.german[-1] not in "sß" else "s"
-    return f"des {noun.german}{ending}"
+    long = syllables == 1 and noun.german not in ("Chef", "Huhn")
+    return f"des {noun.german}{'es' if long or noun.german[-1] in 'sßxz' else 's'}"
 
 
 def belonging(dice: Dice) -> Sentence:
@@ -191,7 +191,7 @@ def fun(dice: Dice) -> Sentence:
     ours = english.verb_forms(verb).progressive
     theirs = german.verb_forms(verb).infinitive.capitalize()
     degree = dice.choose((*(Adverbial("", ""),) * 3, Adverbial("very", "sehr")))
-    word = dice.choose((*words.MATTER_ADJECTIVES[3:7], *words.ADJECTIVES[21:22], GOOD[0], GOOD[1]))
+    word = dice.choose((*words.MATTER_ADJECTIVES[3:7], GOOD[0], GOOD[1]))
     tense = dice.choose(("now", "now", "now", "past"))
     be, ist, macht = ("was", "war", "hat") if tense == "past" else ("is", "ist", "macht")
     if dice.chance(50):
@@ -394,7 +394,10 @@ def from_somebody(dice: Dice) -> Sentence:
     source = Adverbial(f"from {name}", phrases.prepositional("von", giver.german[DATIVE]))
     if dice.chance(50):
         get = Verb("get got getting", "bekommen bekommt bekommen", simple=True)
-        clause = Clause(somebody(dice), get, "", object=thing, company=source)
+        receiver = somebody(dice)
+        if receiver is giver:
+            receiver = WE if giver is not WE else THEY
+        clause = Clause(receiver, get, "", object=thing, company=source)
         return say(dice, in_tense(dice, clause, tense=dice.choose(("past", "past", "habit"))))
     clause = Clause(thing, BE, "now", negated=dice.chance(10), predicate=source)
     return say(dice, Both(clause, clause))
@@ -409,7 +412,7 @@ def one_and_two(dice: Dice) -> Sentence:
     thing = first
     if dice.chance(60) and first.english != second.english:
         thing = phrases.joined(first, second)._replace(human=False, definite=False)
-    verb = dice.choose((HAVE, HAVE, HAVE, *verbs_of("see", "buy", "need", "eat")))
+    verb = dice.choose((HAVE, HAVE, HAVE, *verbs_of("see", "buy", "need")))
     return say(dice, in_tense(dice, Clause(somebody(dice), verb, "", object=thing)))
 
 
@@ -456,6 +459,8 @@ def either(dice: Dice) -> Sentence:
         one, other = draw_adjective(dice, noun), draw_adjective(dice, noun)
         words_ = f"{one.english} or {other.english}", f"{one.german} oder {other.german}"
         clause = Clause(subject, BE, dice.choose(("now", "past")), predicate=Adverbial(*words_))
+        if one.german == other.german:
+            return either(dice)
         return say(dice, Both(clause, clause), 70)
     drinks = dice.chance(50)
     things = (*DRINKS, *words.JUICE) if drinks else (*FOODS, *words.MEAT)
@@ -468,6 +473,8 @@ def either(dice: Dice) -> Sentence:
         nouns = nouns_of(f"{LIVING} {PORTABLE} vehicle")
         parts = [draw_phrase(dice, dice.choose(nouns), (A, A, THE, *OWNERS)) for _ in range(2)]
     first, second = parts
+    if first.german == second.german:
+        return either(dice)
     thing = phrases.joined(first, second)._replace(human=False, definite=first.definite)
     forms = tuple(form.replace(" und ", " oder ") for form in thing.german)
     thing = thing._replace(

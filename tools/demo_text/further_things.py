@@ -121,7 +121,7 @@ def counted(dice: Dice) -> Sentence:
     if dice.chance(25):
         place = draw_spot(dice) if dice.chance(60) else draw_situation(dice)
         return existence(thing, place, past=dice.chance(20), asked=dice.chance(15))
-    verb = dice.choose((HAVE, HAVE, *verbs_of("see", "buy", "eat", "need", "find")))
+    verb = dice.choose((HAVE, HAVE, *verbs_of("see", "buy", "need", "find")))
     return say(dice, in_tense(dice, Clause(somebody(dice), verb, "", object=thing)))
 
 

@@ -37,8 +37,9 @@ def verb_forms(verb: Verb) -> GermanVerb:
     stem = infinitive.removesuffix("n").removesuffix("e")
     # The first person adds -e to the stem; ich weiß, like the modals, is like er weiß.
     first = stem + "e" if third.endswith("t") else third
-    # Du adds -st, of which a stem in -s or -z keeps the -t alone: du liest, du tanzt.
-    short = third.removesuffix("t")
+    # Du adds -st, of which a stem in -s or -z keeps the -t alone: du liest, du tanzt. A stem in -t
+    # whose vowel changes keeps its own -t: er hält, du hältst.
+    short = third if stem.endswith("t") and not third.endswith("et") else third.removesuffix("t")
     second = short + ("t" if short[-1] in "sßz" else "st")
     return GermanVerb(prefix, infinitive, (first, third, infinitive, second), participle)
 

@@ -111,7 +111,7 @@ class BatchPlan:
         """Fraction of padding in all batches, both sides together."""
         real = sum(int(lengths.sum()) for lengths in self.pairs.lengths(self.order))
         cells = [shape.rows * (shape.source_length + shape.target_length) for shape in self.shapes]
-        return 1.0 - real / sum(cells[batch.shape] for batch in self.batches)
+        return 1.0 - real / max(sum(cells[batch.shape] for batch in self.batches), 1)
 
 
 def plan_in_order(

@@ -75,7 +75,7 @@ class SourceKind:
     text_files: Callable[[SourceRequest], tuple[Path, Path]] | None = None
     """Returns the two local text files of the source, one sentence a line. It may download them."""
     blocks: Callable[[SourceRequest, int], Iterator[BlockOfRecords]] | None = None
-    """Yields the blocks of a file in another form. The last argument is the size of a block."""
+    """Yields the blocks of a file of pairs. Takes the request and the size of a block."""
     open: Callable[[SourceRequest], Sequence[Record] | Rows] | None = None
     """Opens a source of any other form: `len(source)` records, `source[index]`."""
     is_file: bool = False
