@@ -271,7 +271,7 @@ def copy_unknown_words(
     for index, word in enumerate(missing):
         if word.mark == "opening":
             opened.append(index)
-        elif word.mark == "closing" and opened:  # no mark closes before the one that it belongs to
+        elif word.mark == "closing" and opened:  # its opening mark must stand before it
             start = opened.pop()
             places[start] = min(places[start], places[index])
     in_order = sorted(zip(places, missing, strict=True), key=lambda item: item[0])

@@ -10,8 +10,8 @@ from tools.demo_text import further_words as words
 from tools.demo_text.draw import Dice, nouns_of
 from tools.demo_text.everyday_basics import AT, DRINK, DRINKS, FOODS, JOBS, MOODS, ONES, verbs_of
 from tools.demo_text.everyday_clauses import Both, clause_of, doing, in_city, in_tense
-from tools.demo_text.everyday_words import DELIBERATE, GOOD, WEATHER
-from tools.demo_text.further_sentences import say, somebody
+from tools.demo_text.everyday_words import DELIBERATE, DO, GET, GOOD, MEET_UP, WEATHER
+from tools.demo_text.further_sentences import BEEN, say, somebody
 from tools.demo_text.further_times import oclock
 from tools.demo_text.lexicon import (
     ACCUSATIVE,
@@ -46,6 +46,7 @@ from tools.demo_text.phrases import (
     Determiner,
     Phrase,
     noun_phrase,
+    with_degree,
 )
 from tools.demo_text.plain_clauses import OWNERS, draw_adjective, draw_phrase, draw_spot
 from tools.demo_text.sentences import Sentence
@@ -109,10 +110,7 @@ def seeming(dice: Dice) -> Sentence:
         food = dice.choose((*DRINKS, *FOODS, *words.MEAT, *nouns_of("food")))
         subject = noun_phrase(dice.choose((THE, THE, *OWNERS)), None, food, False)
         verb, word = dice.choose((TASTE, TASTE, SMELL)), dice.choose((GOOD[0], GOOD[0], GOOD[1]))
-    predicate = Adverbial(
-        phrases.join_words(degree.english, word.english),
-        phrases.join_words(degree.german, word.german),
-    )
+    predicate = with_degree(degree, word)
     tense = dice.choose(("habit", "habit", "past"))
     clause = Clause(subject, verb, tense, negated=dice.chance(10), predicate=predicate)
     return say(dice, Both(clause, clause))
@@ -235,8 +233,7 @@ def homework(dice: Dice) -> Sentence:
         )
     )
     thing = Phrase(f"{ours} homework", (f"{theirs} Hausaufgaben",) * 3, human=False)
-    verb = Verb("do did doing", "machen macht gemacht")
-    both = in_tense(dice, Clause(subject, verb, "", negated=dice.chance(20), object=thing))
+    both = in_tense(dice, Clause(subject, DO, "", negated=dice.chance(20), object=thing))
     return say(dice, both, 20)
 
 
@@ -257,8 +254,7 @@ def been(dice: Dice) -> Sentence:
     """My aunt has been sick for two weeks. / Meine Tante ist seit zwei Wochen krank."""
     subject, word = somebody(dice), dice.choose((*MOODS, *words.ADJECTIVES[14:20]))
     place = dice.choose((*AT, draw_spot(dice), in_city(dice)))
-    be = Verb("be been being", "")
-    ours = Clause(subject, be, "perfect", predicate=Adverbial(word.english, ""))
+    ours = Clause(subject, BEEN, "perfect", predicate=Adverbial(word.english, ""))
     theirs = Clause(subject, BE, "past", predicate=Adverbial("", word.german))
     if dice.chance(40):
         ours, theirs = (c._replace(predicate=None, place=place) for c in (ours, theirs))
@@ -332,7 +328,7 @@ def each_other(dice: Dice) -> Sentence:
         (
             *verbs_of("see", "love", "help", "understand"),
             Verb("know knew knowing", "kennen kennt gekannt", simple=True),
-            Verb("meet met meeting", "treffen trifft getroffen"),
+            MEET_UP,
         )
     )
     ours = "" if verb.english.startswith("meet") else "each other"
@@ -393,11 +389,10 @@ def from_somebody(dice: Dice) -> Sentence:
     name = phrases.ENGLISH_OBJECT.get(giver.english, giver.english)
     source = Adverbial(f"from {name}", phrases.prepositional("von", giver.german[DATIVE]))
     if dice.chance(50):
-        get = Verb("get got getting", "bekommen bekommt bekommen", simple=True)
         receiver = somebody(dice)
         if receiver is giver:
             receiver = WE if giver is not WE else THEY
-        clause = Clause(receiver, get, "", object=thing, company=source)
+        clause = Clause(receiver, GET, "", object=thing, company=source)
         return say(dice, in_tense(dice, clause, tense=dice.choose(("past", "past", "habit"))))
     clause = Clause(thing, BE, "now", negated=dice.chance(10), predicate=source)
     return say(dice, Both(clause, clause))

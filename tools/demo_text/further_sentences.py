@@ -163,13 +163,16 @@ def origin(dice: Dice) -> Sentence:
     return say(dice, both, 25)
 
 
+BEEN = Verb("be been being", "")
+
+
 def abroad(dice: Dice) -> Sentence:
     """We live in Germany. Have you ever been to Italy? / Wir wohnen in Deutschland. ..."""
     subject, (where, wo) = somebody(dice), dice.choose(words.COUNTRIES)
     roll = dice.choose(tuple(range(10)))
     if roll < 2:
         ever, denied = dice.choose((("ever", "schon einmal"), ("never", "noch nie")))
-        ours = Clause(subject, Verb("be been being", ""), "perfect")
+        ours = Clause(subject, BEEN, "perfect")
         ours = ours._replace(
             frequency=Adverbial(ever, ""), place=Adverbial(f"to {where}", f"in {wo}")
         )

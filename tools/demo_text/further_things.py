@@ -3,14 +3,16 @@
 Each function draws one: (English, German), uncapitalised, as in `sentences`.
 """
 
-from tools.demo_text import english, phrases
+from tools.demo_text import english
 from tools.demo_text import further_words as words
 from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of
 from tools.demo_text.everyday_basics import (
+    DRINK,
     DRINKS,
     FOODS,
     KNOW,
     LEARN,
+    NONES,
     ONES,
     SPEAK,
     THAT_IS,
@@ -54,11 +56,13 @@ from tools.demo_text.phrases import (
     WE,
     WEAK_ADJECTIVE,
     YOU,
+    YOUR,
     A,
     Clause,
     Determiner,
     Phrase,
     noun_phrase,
+    with_degree,
 )
 from tools.demo_text.plain import THIS_IS
 from tools.demo_text.plain_clauses import OWNERS, draw_phrase, draw_spot
@@ -215,10 +219,7 @@ def matter(dice: Dice) -> Sentence:
         degree = dice.choose(
             (*(Adverbial("", ""),) * 3, Adverbial("very", "sehr"), Adverbial("too", "zu"))
         )
-        predicate = Adverbial(
-            phrases.join_words(degree.english, adjective.english),
-            phrases.join_words(degree.german, adjective.german),
-        )
+        predicate = with_degree(degree, adjective)
         clause = Clause(subject, BE, "", negated=dice.chance(12), predicate=predicate)
         return say(dice, in_tense(dice, clause, tense=dice.choose(("now", "now", "past"))))
     negated = dice.chance(20)
@@ -249,7 +250,7 @@ def matter(dice: Dice) -> Sentence:
     if noun.english in ("movie", "film") and dice.chance(50):
         verb = Verb("watch watched watching", "sehen sieht gesehen")
     if noun.english in ("mistake",) and dice.chance(60):
-        verb = Verb("make made making", "machen macht gemacht")
+        verb = words.MAKE
     if noun.english == "song" and dice.chance(60):
         verb = dice.choose(
             (*verbs_of("sing"), Verb("hear heard hearing", "hören hört gehört", simple=True))
@@ -307,7 +308,7 @@ def may(dice: Dice) -> Sentence:
         thing = Phrase(f"some {some.english}", ("", f"etwas {some.german}", ""))
         if dice.chance(40):
             noun = dice.choose(nouns_of("food thing text clothes"))
-            thing = noun_phrase(dice.choose((A, THE, YOURS)), None, noun, False)
+            thing = noun_phrase(dice.choose((A, THE, YOUR)), None, noun, False)
         please, bitte = dice.choose((("", ""), (", please", ", bitte")))
         return (
             f"{modal} {who.english} have {thing.english}{please}?",
@@ -317,10 +318,6 @@ def may(dice: Dice) -> Sentence:
     both = same(clause._replace(tense="modal", modal=MAY))
     return both.statement() if clause.subject is YOU else both.question()
 
-
-YOURS = Determiner(
-    ("your", "your"), "dein", phrases.POSSESSIVE, phrases.MIXED_ADJECTIVE, definite=True
-)
 
 WHICH = Determiner(("which", "which"), "welch", STRONG, WEAK_ADJECTIVE, definite=True)
 
@@ -361,14 +358,14 @@ def some(dice: Dice) -> Sentence:
                 dice.choose((LIKE, HAVE, WANT, *verbs_of("buy", "need", "love"))),
                 (*words.MEAT, *words.JUICE),
             ),
-            (Verb("drink drank drinking", "trinken trinkt getrunken"), words.JUICE),
+            (DRINK, words.JUICE),
             (dice.choose((SPEAK, LEARN, UNDERSTAND)), words.TONGUES),
             (dice.choose((HAVE, *verbs_of("need", "find", "lose"), WANT)), (words.MONEY,)),
         )
     )
     noun, negated = dice.choose(nouns), dice.chance(20)
     determiner = (
-        NONE
+        NONES
         if negated
         else dice.choose((ONES, ONES, ONES, THE) if nouns is not words.TONGUES else (ONES,))
     )
@@ -379,8 +376,6 @@ def some(dice: Dice) -> Sentence:
         dice, in_tense(dice, Clause(somebody(dice), verb, "", negated=negated, object=thing)), 20
     )
 
-
-NONE = Determiner(("", None), "kein", phrases.POSSESSIVE, phrases.MIXED_ADJECTIVE, negative=True)
 
 SOME = Determiner(("some", None), "etwas", UNDECLINED, STRONG_ADJECTIVE)
 
@@ -401,10 +396,7 @@ def thing(dice: Dice) -> Sentence:
         (*(Adverbial("", ""),) * 4, Adverbial("very", "sehr"), Adverbial("too", "zu"))
     )
     degree = degree if adjective.graded else Adverbial("", "")
-    predicate = Adverbial(
-        phrases.join_words(degree.english, adjective.english),
-        phrases.join_words(degree.german, adjective.german),
-    )
+    predicate = with_degree(degree, adjective)
     clause = Clause(subject, BE, "", negated=dice.chance(12), predicate=predicate)
     return say(dice, in_tense(dice, clause), 20)
 

@@ -8,6 +8,7 @@ from tools.demo_text import further_words as words
 from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of
 from tools.demo_text.everyday_basics import (
     AT,
+    LANGUAGES,
     LEARN,
     LIVE,
     ONES,
@@ -22,7 +23,6 @@ from tools.demo_text.lexicon import (
     BE,
     LIKE,
     Adverbial,
-    Noun,
     Verb,
 )
 from tools.demo_text.phrases import (
@@ -142,16 +142,10 @@ def since(dice: Dice) -> Sentence:
     place = dice.choose((AT[4], Adverbial(f"in {where}", f"in {wo}"), draw_spot(dice)))
     clause = Clause(subject, verb, "perfect", place=place)
     if verb is LEARN:
-        tongue = dice.choose((*words.TONGUES, *LANGUAGE))
+        tongue = dice.choose((*words.TONGUES, *LANGUAGES[::-1]))
         clause = clause._replace(place=None, object=noun_phrase(ONES, None, tongue, False))
     time = Adverbial(f"for {number} {unit}", f"seit {zahl} {einheit}")
     return say(dice, Both(clause, clause._replace(tense="habit")).replace(time=time))
-
-
-LANGUAGE = tuple(
-    Noun("substance", ours, "", "n", theirs, "")
-    for ours, theirs in (("German", "Deutsch"), ("English", "Englisch"))
-)
 
 
 def adverb(dice: Dice) -> Sentence:

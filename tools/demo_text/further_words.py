@@ -7,7 +7,6 @@ phrases are used by `further_sentences`. The columns are those of `lexicon`.
 import dataclasses
 
 from tools.demo_text.lexicon import (
-    DATIVE,
     LIVING,
     PEOPLE,
     PORTABLE,
@@ -357,9 +356,6 @@ TRANSITIVE = (
 )
 PUT = Verb("put put putting", "legen legt gelegt")
 TELL = Verb("tell told telling", "erzählen erzählt erzählt", recipient=True)
-ANSWER = Verb("answer answered answering", "antworten antwortet geantwortet", PEOPLE, case=DATIVE)
-EXPLAIN = Verb("explain explained explaining", "erklären erklärt erklärt")
-ASK = Verb("ask asked asking", "fragen fragt gefragt", PEOPLE)
 
 # What one plays, without an article in German.
 GAMES = tuple(

@@ -22,6 +22,13 @@ def join_words(*words: str) -> str:
     return " ".join(filter(None, words))
 
 
+def with_degree(degree: Adverbial, word: Adjective) -> Adverbial:
+    """The adjective as a predicate, perhaps with a degree: "very old" / sehr alt."""
+    return Adverbial(
+        join_words(degree.english, word.english), join_words(degree.german, word.german)
+    )
+
+
 class Phrase(NamedTuple):
     """A subject or an object, with what the words around it have to agree with."""
 
