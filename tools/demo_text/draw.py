@@ -64,33 +64,37 @@ class Dice:
         return roll < percent
 
 
-_further: ContextVar[bool] = ContextVar("further", default=False)
+_words: ContextVar[int] = ContextVar("words", default=0)
 
 
 @contextmanager
-def with_further_words(on: bool) -> Iterator[None]:
-    """Inside, `nouns_of` and `adjectives_for` also return the words of `further_words`."""
-    token = _further.set(on)
+def with_words(level: int) -> Iterator[None]:
+    """Inside, `nouns_of` and `adjectives_for` return more words.
+
+    Level 0 has the words of `lexicon`, level 1 also those of `further_words`, and level 2 also the
+    nouns of `nouns.txt`.
+    """
+    token = _words.set(level)
     try:
         yield
     finally:
-        _further.reset(token)
+        _words.reset(token)
 
 
 def nouns_of(kinds: str) -> tuple[Noun, ...]:
     """All nouns of the kinds (words separated by spaces)."""
-    return _nouns_of(kinds, _further.get())
+    return _nouns_of(kinds, _words.get())
 
 
 @cache
-def _nouns_of(kinds: str, further: bool) -> tuple[Noun, ...]:
-    nouns = NOUNS + further_words.NOUNS if further else NOUNS
-    return tuple(noun for noun in nouns if noun.kind in kinds.split())
+def _nouns_of(kinds: str, level: int) -> tuple[Noun, ...]:
+    nouns = (NOUNS, further_words.NOUNS, further_words.LISTED)[: level + 1]
+    return tuple(noun for part in nouns for noun in part if noun.kind in kinds.split())
 
 
 def adjectives_for(kind: str) -> tuple[Adjective, ...]:
     """All adjectives that describe nouns of the kind."""
-    return _adjectives_for(kind, _further.get())
+    return _adjectives_for(kind, _words.get() > 0)
 
 
 @cache

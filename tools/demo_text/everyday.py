@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tools.demo_text import english, german, phrases
 from tools.demo_text.combinations import COMBINATIONS
-from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of, times_in, with_further_words
+from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of, times_in, with_words
 from tools.demo_text.everyday_basics import (
     DRINK,
     DRINKS,
@@ -64,6 +64,7 @@ from tools.demo_text.lexicon import (
     Noun,
 )
 from tools.demo_text.more_clauses import MORE_CLAUSES
+from tools.demo_text.phrasebook import phrase_book
 from tools.demo_text.phrases import (
     BARE,
     HE,
@@ -381,8 +382,9 @@ FURTHER = FURTHER_SENTENCES + FURTHER_TIMES + FURTHER_THINGS + FURTHER_CLAUSES
 def draw_everyday(dice: Dice) -> Sentence:
     """One everyday sentence in both languages, with its capital letter and its stop."""
     further = dice.choose(tuple(range(100)))
-    with with_further_words(further < 70):
-        pair = dice.choose(FURTHER if further < 45 else EVERYDAY)(dice)
+    with with_words(2 if further % 5 == 4 else 1 if further < 70 else 0):
+        kind = (phrase_book,) if further < 24 else FURTHER if further < 56 else EVERYDAY
+        pair = dice.choose(kind)(dice)
         if len(pair[0].split()) > 20:
             pair = free(dice)
     ours, theirs = (text[0].upper() + text[1:].replace("_", " ") for text in pair)

@@ -1,10 +1,11 @@
 """More words of a beginner's course: tables for everyday sentences only.
 
-`draw.further_words` adds the nouns and adjectives to those of `lexicon`. The verbs, times and
+`draw.with_words` adds the nouns and adjectives to those of `lexicon`. The verbs, times and
 phrases are used by `further_sentences`. The columns are those of `lexicon`.
 """
 
 import dataclasses
+from pathlib import Path
 
 from tools.demo_text.lexicon import (
     LIVING,
@@ -40,6 +41,18 @@ def _places(kind: str, *rows: str) -> tuple[Noun, ...]:
     return tuple(places)
 
 
+def _listed_nouns() -> tuple[Noun, ...]:
+    """The nouns of `nouns.txt`."""
+    nouns: list[Noun] = []
+    for line in Path(__file__).with_name("nouns.txt").read_text(encoding="utf-8").splitlines():
+        kind, _, row = line.partition(": ")
+        if kind.startswith("#"):
+            continue
+        nouns.extend((_places if row.count(",") == 4 else _nouns)(kind, row))
+    return tuple(nouns)
+
+
+LISTED = _listed_nouns()
 NOUNS = (
     *_nouns(
         "person",
@@ -183,7 +196,8 @@ GENITIVES = {
     **{"grandmother": "Großmutter", "grandfather": "Großvaters", "wife": "Frau"},
     **{"husband": "Mannes", "cousin": "Cousins", "girlfriend": "Freundin"},
     **{"boyfriend": "Freundes", "mom": "Mama", "dad": "Papas", "grandma": "Oma"},
-    "grandpa": "Opas",
+    **{"grandpa": "Opas", "nephew": "Neffen", "niece": "Nichte"},
+    **{"grandson": "Enkels", "mum": "Mama"},
 }
 
 _COLORED = "animal clothes vehicle thing furniture container part"
@@ -368,7 +382,7 @@ GAMES = tuple(
     )
 )
 # Things that one can know, have or understand.
-MATTERS = _nouns(
+_MATTERS = _nouns(
     "matter",
     *("question/questions, f, Frage/Fragen", "answer/answers, f, Antwort/Antworten"),
     *("word/words, n, Wort/Wörter", "problem/problems, n, Problem/Probleme"),
@@ -386,6 +400,7 @@ MATTERS = _nouns(
         "country/countries, n, Land/Länder",
     ),
 )
+MATTERS = (*_MATTERS, *_MATTERS, *(noun for noun in LISTED if noun.kind in ("event", "abstract")))
 MATTER_ADJECTIVES = (
     *(Adjective("good", "gut", ""), Adjective("new", "neu", ""), Adjective("big", "groß", "")),
     *(Adjective("difficult", "schwierig", ""), Adjective("easy", "einfach", "")),
@@ -397,13 +412,14 @@ MATTER_ADJECTIVES = (
     ),
     *(Adjective("wrong", "falsch", ""), Adjective("beautiful", "schön", "")),
 )
-BODY = _nouns(
+_BODY = _nouns(
     "body",
     *("head/, m, Kopf", "hand/hands, f, Hand/Hände", "leg/legs, n, Bein/Beine"),
     *("arm/arms, m, Arm/Arme", "foot/feet, m, Fuß/Füße", "eye/eyes, n, Auge/Augen"),
     *("tooth/teeth, m, Zahn/Zähne", "ear/ears, n, Ohr/Ohren", "nose/, f, Nase"),
     *("back/, m, Rücken", "finger/fingers, m, Finger/Finger", "wing/wings, m, Flügel/Flügel"),
 )
+BODY = (*_BODY, *_BODY, *(noun for noun in LISTED if noun.kind == "body"))
 NATURE = _nouns(
     "nature",
     *("sky/, m, Himmel", "moon/, m, Mond", "sun/, f, Sonne", "grass/, n, Gras", "snow/, m, Schnee"),

