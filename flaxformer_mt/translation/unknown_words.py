@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from flaxformer_mt.data.tokenization.known_words import (
     UNKNOWN_WORD,
     form_of,
+    marks_in,
     words_between_spaces,
     words_in,
 )
@@ -127,6 +128,9 @@ def hide_unknown_marks(text: str, tokenizer: Tokenizer) -> WithoutMarks:
     tokenize, unseen = tokenizer.source.tokenize, tokenizer.unseen_tokens
 
     def is_unknown(mark: str) -> bool:
+        known = tokenizer.known_marks  # a shared vocabulary also has the marks of the target
+        if known and not known.issuperset(marks_in(mark)):
+            return True
         return not unseen.isdisjoint(tokenize(mark))
 
     marks = (c for c in dict.fromkeys(text) if unicodedata.category(c).startswith("P"))

@@ -144,11 +144,22 @@ def test_known_words_are_saved(tokenizer, tmp_path):
     tokenizer.save(tmp_path)
     assert Tokenizer.load(tmp_path).known_words == tokenizer.known_words
     assert tokenizer.known_words and {"anna's", "don't", "5", "the"} <= tokenizer.known_words
-    assert "," not in tokenizer.known_words
+    assert tokenizer.known_marks == {".", ",", "!", "'", ":"} < tokenizer.known_words
+
+
+def test_a_mark_of_the_target_alone_is_hidden(tmp_path):
+    """A shared vocabulary has a token for it, but the model never read it."""
+    pairs = [Pair(line, f"{line} U-Bahn") for line in TRAINING * 5]
+    made = build_tokenizer(BYTES, LearningText(pairs=lambda: pairs), directory=tmp_path)
+    assert made.unseen_tokens.isdisjoint(made.source.tokenize("-"))
+    assert hide_unknown_marks("- the dog sees, she said…", made).before == "- "
+    assert hide_unknown_marks("the dog sees, she said…", made).text == "the dog sees, she said…"
+    old = dataclasses.replace(made, known_words=made.known_words - made.known_marks)
+    assert hide_unknown_marks("- the dog sees.", old).text == "- the dog sees."
 
 
 def test_many_words_or_text_without_spaces_have_no_list(monkeypatch):
-    assert known_words.few_words(["a b", "b Cd", "AB"]) == {"a", "b", "cd", "aB"}
+    assert known_words.few_words(["a b", "b Cd…", "AB"]) == {"a", "b", "cd", "aB", "."}
     assert known_words.few_words(["a b", "我喜欢狗"]) is None
     monkeypatch.setattr(known_words, "MAX_KNOWN_WORDS", 2)
     assert known_words.few_words(["a b", "b A"]) == {"a", "b"}

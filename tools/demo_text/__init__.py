@@ -5,6 +5,7 @@
 
 Read `lexicon` (the words), `phrases` (agreement of gender, case and number), `english` and `german`
 (word order and verb forms), `draw` (random choices), `sentences` (varied sentences), `plain` (short
-ones), `everyday` (more constructions, names, fixed phrases), the four modules `further_*` (words
-and constructions of a beginner's course) and `write` (splits and files).
+ones), `everyday` (more constructions, names, fixed phrases), the modules `further_*` (words and
+constructions of a beginner's course), `phrasebook` (a table of phrases with blanks) and `write`
+(splits and files).
 """

@@ -381,9 +381,10 @@ FURTHER = FURTHER_SENTENCES + FURTHER_TIMES + FURTHER_THINGS + FURTHER_CLAUSES
 
 def draw_everyday(dice: Dice) -> Sentence:
     """One everyday sentence in both languages, with its capital letter and its stop."""
-    further = dice.choose(tuple(range(100)))
-    with with_words(2 if further % 5 == 4 else 1 if further < 70 else 0):
-        kind = (phrase_book,) if further < 24 else FURTHER if further < 56 else EVERYDAY
+    roll = dice.choose(tuple(range(100)))
+    # A fifth of the sentences also draw from the rare nouns, and another half from further words.
+    with with_words(2 if roll % 5 == 4 else 1 if roll < 70 else 0):
+        kind = (phrase_book,) if roll < 24 else FURTHER if roll < 56 else EVERYDAY
         pair = dice.choose(kind)(dice)
         if len(pair[0].split()) > 20:
             pair = free(dice)

@@ -472,7 +472,7 @@ FREE = (
     trying,
     asleep,
     *(command,) * 3,
-    *(unknown_word,) * 4,
+    *(unknown_word,) * 6,
 )
 
 

@@ -1,7 +1,8 @@
 """More words of a beginner's course: tables for everyday sentences only.
 
-`draw.with_words` adds the nouns and adjectives to those of `lexicon`. The verbs, times and
-phrases are used by `further_sentences`. The columns are those of `lexicon`.
+`draw.with_words` adds the nouns and adjectives to those of `lexicon`, and the nouns of `nouns.txt`
+(`LISTED`), which are drawn less often. The verbs, times and phrases are used by
+`further_sentences`. The columns are those of `lexicon`.
 """
 
 import dataclasses
@@ -42,7 +43,7 @@ def _places(kind: str, *rows: str) -> tuple[Noun, ...]:
 
 
 def _listed_nouns() -> tuple[Noun, ...]:
-    """The nouns of `nouns.txt`."""
+    """The nouns of `nouns.txt`. A row with four commas is a place."""
     nouns: list[Noun] = []
     for line in Path(__file__).with_name("nouns.txt").read_text(encoding="utf-8").splitlines():
         kind, _, row = line.partition(": ")
@@ -164,7 +165,7 @@ NOUNS = (
         ),
         *("train_station/train_stations, m, Bahnhof/Bahnhöfe, at an, zu",) * 2,
         *("university/universities, f, Universität/Universitäten, at an, zu",),
-        "post_office/post_offices, f, Post, at bei, zu",
+        "post_office/, f, Post, at bei, zu",
     ),
     *_places(
         "shop",
@@ -400,6 +401,7 @@ _MATTERS = _nouns(
         "country/countries, n, Land/Länder",
     ),
 )
+# The common nouns are drawn more often.
 MATTERS = (*_MATTERS, *_MATTERS, *(noun for noun in LISTED if noun.kind in ("event", "abstract")))
 MATTER_ADJECTIVES = (
     *(Adjective("good", "gut", ""), Adjective("new", "neu", ""), Adjective("big", "groß", "")),

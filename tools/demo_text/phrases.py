@@ -135,7 +135,8 @@ def _german_noun(noun: Noun, plural: bool, case: int) -> str:
 
 
 def _with_article(words: str) -> str:
-    return ("an " if words[0] in "aeiou" else "a ") + words
+    vowel = words[0] in "aeiou" and not words.startswith(("uni", "use"))
+    return ("an " if vowel else "a ") + words
 
 
 @cache
@@ -228,6 +229,7 @@ def with_relative(head: Phrase, english: str, german: str) -> Phrase:
 
 
 CONTRACTIONS = {
+    "bei dem": "beim",
     "in dem": "im",
     "in das": "ins",
     "an dem": "am",

@@ -53,7 +53,12 @@ _ALONE = Phrase(UNKNOWN_WORD, (UNKNOWN_WORD, UNKNOWN_WORD, UNKNOWN_WORD), human=
 
 
 def unknown_word(dice: Dice) -> Sentence:
-    """The □ is very old. / Der □ ist sehr alt."""
+    """The □ is very old. / Der □ ist sehr alt. Also □ alone, and before a sentence, as a mark."""
+    if dice.chance(8):
+        return UNKNOWN_WORD, UNKNOWN_WORD
+    if dice.chance(15):
+        ours, theirs = (text[0].upper() + text[1:] for text in clause_of(dice).statement())
+        return f"{UNKNOWN_WORD} {ours}", f"{UNKNOWN_WORD} {theirs}"
     draw = dice.choose((_subject, _subject, _subject, _object, _object, _quality, _named))
     both = draw(dice)
     ours, theirs = both.question() if dice.chance(25) else both.statement()

@@ -42,6 +42,13 @@ def form_of(word: str) -> str:
     return word[:1].lower() + word[1:]
 
 
+def marks_in(text: str) -> Iterator[str]:
+    """Yields the punctuation marks of a text, in Unicode's form NFKC."""
+    for character in unicodedata.normalize("NFKC", text):
+        if unicodedata.category(character).startswith("P"):
+            yield character
+
+
 @functools.lru_cache(maxsize=100_000)
 def words_between_spaces(text: str) -> tuple[str, ...]:
     """Returns `form_of` each word of a text that contains no white space.
@@ -52,8 +59,9 @@ def words_between_spaces(text: str) -> tuple[str, ...]:
 
 
 def few_words(lines: Iterable[str]) -> frozenset[str] | None:
-    """Returns `form_of` each word of all lines; None if they exceed `MAX_KNOWN_WORDS`.
+    """Returns `form_of` each word, and the punctuation marks, of all lines.
 
+    It returns None if these are more than `MAX_KNOWN_WORDS`.
     It also returns None for a script without spaces between words, such as Chinese.
     """
     words: set[str] = set()
@@ -63,7 +71,7 @@ def few_words(lines: Iterable[str]) -> frozenset[str] | None:
             if _WITHOUT_SPACES.search(text):
                 return None
             seen.add(text)
-            words.update(words_between_spaces(text))
+            words.update(words_between_spaces(text), marks_in(text))
         if len(words) > MAX_KNOWN_WORDS:
             return None
     return frozenset(words)

@@ -22,7 +22,7 @@ from flaxformer_mt.data.sources.files import missing_file
 from flaxformer_mt.data.sources.language_tags import languages_in, split_tag, tag_of
 from flaxformer_mt.data.sources.pair import Pair
 from flaxformer_mt.data.tokenization.config import TokenizerConfig
-from flaxformer_mt.data.tokenization.known_words import few_words, form_of
+from flaxformer_mt.data.tokenization.known_words import few_words, form_of, marks_in
 from flaxformer_mt.data.tokenization.marian_vocabulary import (
     MarianVocabulary,
     read_marian_vocabularies,
@@ -61,7 +61,7 @@ class Tokenizer:
     languages: tuple[str, ...] = ()
     """Target languages whose tags the source vocabulary has; see `language_tags`."""
     known_words: frozenset[str] | None = None
-    """The source words of the training text if they are few; see `known_words.few_words`."""
+    """Source words and marks of the training text if they are few; see `known_words.few_words`."""
 
     @property
     def shared(self) -> bool:
@@ -99,6 +99,11 @@ class Tokenizer:
             pieces = enumerate(self.source.pieces)
             tokens |= {token for token, piece in pieces if _BYTE.fullmatch(piece)}
         return frozenset(tokens)
+
+    @functools.cached_property
+    def known_marks(self) -> frozenset[str]:
+        """The punctuation marks in `known_words`. Earlier versions saved none."""
+        return frozenset(word for word in self.known_words or () if [word] == [*marks_in(word)])
 
     @property
     def fingerprint(self) -> str:

@@ -111,8 +111,9 @@ def test_two_adjectives_have_the_same_ending(determiner, word, plural, ours, the
 
 
 @pytest.mark.parametrize("draw", dict.fromkeys(EVERYDAY + FURTHER), ids=lambda draw: draw.__name__)
-def test_every_kind_draws_many_sentences(draw) -> None:
-    with with_words(int(draw in FURTHER)):
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_every_kind_draws_many_sentences(level: int, draw) -> None:
+    with with_words(level):
         found = {draw(Dice(f"{draw.__name__} {index}", blocks=4)) for index in range(300)}
     assert len(found) >= (12 if draw.__name__ in ("who_are_you", "snow") else 60)
 

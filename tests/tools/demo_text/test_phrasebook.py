@@ -4,7 +4,16 @@ import pytest
 
 from tools.demo_text.draw import Dice, with_words
 from tools.demo_text.lexicon import NOUNS
-from tools.demo_text.phrasebook import ALL_NOUNS, BLANK, KINDS, ROWS, Filling, fill, phrase_book
+from tools.demo_text.phrasebook import (
+    ALL_NOUNS,
+    BLANK,
+    KINDS,
+    ROWS,
+    english_form,
+    fill,
+    german_form,
+    phrase_book,
+)
 from tools.demo_text.phrases import HE, SHE, SPEAKER, THE, THEY, WE, YOU, Phrase, noun_phrase
 
 
@@ -60,10 +69,10 @@ GIRLS = noun_phrase(THE, None, next(noun for noun in NOUNS if noun.english == "g
 def test_verbs_and_possessives_agree_with_the_subject(
     subject: Phrase, ours: str, theirs: str
 ) -> None:
-    filling = Filling(subject)
-    assert [filling.english(form) for form in ("go|goes", "am|is|are", "own")] == ours.split()
+    forms = ("go|goes", "am|is|are", "own")
+    assert [english_form(subject, form) for form in forms] == ours.split()
     forms = ("gehe|geht|gehen|gehst", "SEIN", "own", "self", "to_self")
-    assert [filling.german(form) for form in forms] == theirs.split()
+    assert [german_form(subject, form) for form in forms] == theirs.split()
 
 
 def test_rows_name_known_nouns_and_filled_blanks() -> None:
@@ -75,6 +84,8 @@ def test_rows_name_known_nouns_and_filled_blanks() -> None:
                 defined.add(name)
                 if "/" not in form and form != "who":
                     assert set(form.split()[1].split(",")) <= names, form
+                if len({option.partition("/")[2] for option in form.split(",")}) > 1:
+                    assert f"{{{name}" in theirs, (ours, name)  # the German words of the options
         assert {name for name, _, _ in BLANK.findall(ours + theirs)} == defined
 
 
@@ -87,6 +98,10 @@ def test_a_row_can_always_be_filled(row: int) -> None:
             assert all(text == " ".join(text.split()) for text in pair)
 
 
-def test_the_phrase_book_draws_all_rows() -> None:
+def test_the_phrase_book_draws_many_sentences() -> None:
     drawn = {phrase_book(Dice(f"{index}", blocks=4)) for index in range(2000)}
     assert len(drawn) > 1200
+
+
+def test_a_noun_has_a_plural_in_both_languages_or_in_neither() -> None:
+    assert not [n.english for n in ALL_NOUNS if bool(n.english_plural) != bool(n.german_plural)]

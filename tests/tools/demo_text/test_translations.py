@@ -58,7 +58,7 @@ def test_there_are_200_hand_written_sentences() -> None:
     assert len(HAND_WRITTEN) == 200
     assert len({words_of(sentence) for sentence in HAND_WRITTEN}) == 200
     more = [read_sentences(f"{name}_sentences.tsv") for name in ("beginners", "unseen")]
-    assert [len(sentences) for sentences in more] == [1946, 139]
+    assert [len(sentences) for sentences in more] == [1956, 129]
     for english, translations in itertools.chain(
         *(d.items() for d in (HAND_WRITTEN, SHOWN, *more))
     ):
@@ -68,7 +68,8 @@ def test_there_are_200_hand_written_sentences() -> None:
 @pytest.mark.slow
 def test_no_hand_written_sentence_is_in_the_training_text(training_text) -> None:
     known = set(map(words_of, training_text))
-    assert not [sentence for sentence in HAND_WRITTEN if words_of(sentence) in known]
+    for sentences in (HAND_WRITTEN, read_sentences("unseen_sentences.tsv")):
+        assert not [sentence for sentence in sentences if words_of(sentence) in known]
 
 
 def test_the_training_text_has_every_word_of_the_sentences(training_text) -> None:
@@ -94,7 +95,7 @@ def test_hand_written_sentences_come_out_right(trained) -> None:
 def test_most_sentences_of_somebody_who_does_not_know_the_text_come_out_right(trained) -> None:
     sentences = read_sentences("unseen_sentences.tsv")
     mistakes = find_mistakes(trained, sentences)
-    assert len(mistakes) <= 0.4 * len(sentences), mistakes  # fewer updates: 0.32
+    assert len(mistakes) <= 0.4 * len(sentences), mistakes  # 560 updates: about 0.3
 
 
 UNKNOWN = {
