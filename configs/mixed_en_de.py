@@ -22,9 +22,9 @@ checkpoints (cased, tok:13a; chrF), after training on two Zen 5 cores:
         --reference PATH/TO/data/multi30k/test_2016_flickr.de
 
 There it trains on 7,100 target tokens/s in bfloat16, and 5,500 in float32. So its 26.6 million
-tokens (4.4 epochs) take 62 or 81 minutes; other programs interrupted this run. CPUs without bfloat16
-instructions need float32, the default. On two AVX2 cores, `--training.num-steps 3000` takes about
-two and a half hours (estimated, not scored).
+tokens (4.4 epochs) take 62 or 81 minutes; other programs interrupted this run. CPUs without
+bfloat16 instructions need float32, the default. On two AVX2 cores, `--training.num-steps 3000`
+takes about two and a half hours (estimated, not scored).
 
 An earlier recipe had Adam, sinusoids and 9,000 updates of 2,048 tokens (18.4 million tokens): 5.64,
 6.49, 31.59 and 29.92 BLEU. Which of the changes helps most was not measured.
