@@ -27,12 +27,12 @@ FASTER = {
     ),
     # own_data
     "range(20_000)": "range(1_000)",
-    "--data.tokenizer.vocab-size 1500 --data.num-buckets 3": (
-        "--data.tokenizer.vocab-size 400 --data.num-buckets 1 --decoding.max-target-length 8"
+    "--data.tokenizer.vocab-size 1500": (
+        "--data.tokenizer.vocab-size 400 --decoding.max-target-length 8"
     ),
+    "--training.warmup-steps 60": "--training.warmup-steps 1 --decoding.beam-size 1",
     " --model.num-encoder-layers 2": " --model.num-encoder-layers 1",
     " --model.num-decoder-layers 2": " --model.num-decoder-layers 1",
-    "--decoding.beam-size 4": "--decoding.beam-size 1",
     # tpu
     "--data.train.pairs demo:train:20000": f"--data.train.pairs demo:train:500 {FEW_PAIRS} "
     f"--data.max-source-length 64 --data.max-target-length 64 --decoding.max-target-length 8 "
