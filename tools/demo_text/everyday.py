@@ -382,7 +382,7 @@ FURTHER = FURTHER_SENTENCES + FURTHER_TIMES + FURTHER_THINGS + FURTHER_CLAUSES
 def draw_everyday(dice: Dice) -> Sentence:
     """One everyday sentence in both languages, with its capital letter and its stop."""
     roll = dice.choose(tuple(range(100)))
-    # A fifth of the sentences also draw from the rare nouns, and another half from further words.
+    # A fifth of the sentences draw from all words, and about half from all but the rare nouns.
     with with_words(2 if roll % 5 == 4 else 1 if roll < 70 else 0):
         kind = (phrase_book,) if roll < 24 else FURTHER if roll < 56 else EVERYDAY
         pair = dice.choose(kind)(dice)

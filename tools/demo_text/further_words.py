@@ -1,8 +1,8 @@
 """More words of a beginner's course: tables for everyday sentences only.
 
-`draw.with_words` adds the nouns and adjectives to those of `lexicon`, and the nouns of `nouns.txt`
-(`LISTED`), which are drawn less often. The verbs, times and phrases are used by
-`further_sentences`. The columns are those of `lexicon`.
+`draw.with_words` adds the nouns and adjectives to those of `lexicon`. It also adds the nouns of
+`nouns.txt` (`LISTED`), but less often. The modules `further_*` use the verbs, times and phrases.
+The columns are those of `lexicon`.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Everyday phrases with blanks: the rows of `phrasebook.tsv`.
 
-A table shows more phrases on a page than code, and a row is added without any.
+A table shows more phrases on a page than code does, and a new row needs no code.
 
 A row of the phrase book is an English and a German text. A blank `{name=...}` in the English text
 is filled once, and may be used again in both texts:
@@ -15,7 +15,7 @@ The forms of a blank:
 
     {s}  {x.acc}  {x.dat}       the phrase; in German in the nominative, accusative and dative
     {s:go|goes} {s:am|is|are}   English verb; German has four forms: ich, er, wir, du
-    {s:SEIN}                    a German verb of `VERBS`
+    {s:SEIN}                    a German verb in `VERBS`, in the form for the subject
     {s.own}                     "his"; German sein, to which the row adds the ending
     {s.self}  {s.to_self}       German reflexive pronoun in the accusative and dative
     {x.der}                     German article alone
@@ -29,8 +29,9 @@ from tools.demo_text import further_words as words
 from tools.demo_text import german, phrases
 from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of, with_words
 from tools.demo_text.everyday_basics import ONES
-from tools.demo_text.lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, NOUNS, PEOPLE, Noun
-from tools.demo_text.phrases import BARE, THE, A, Phrase
+from tools.demo_text.everyday_words import WOULD_LIKE
+from tools.demo_text.lexicon import ACCUSATIVE, DATIVE, MODALS, NOMINATIVE, NOUNS, PEOPLE, Noun
+from tools.demo_text.phrases import BARE, POSSESSIVES, THE, YOUR, A, Determiner, Phrase
 from tools.demo_text.plain_clauses import OWNERS, PRONOUNS, draw_phrase
 from tools.demo_text.sentences import Sentence
 
@@ -40,13 +41,7 @@ VERBS = {
     "SEIN": german.SEIN,
     "HABEN": german.HABEN,
     "WAR": german.WAR,
-    "WERDEN": ("werde", "wird", "werden", "wirst"),
-    "WOLLEN": ("will", "will", "wollen", "willst"),
-    "KÖNNEN": ("kann", "kann", "können", "kannst"),
-    "MÜSSEN": ("muss", "muss", "müssen", "musst"),
-    "MÖCHTEN": ("möchte", "möchte", "möchten", "möchtest"),
-    "SCHMECKEN": ("schmecke", "schmeckt", "schmecken", "schmeckst"),
-    "SOLLTEN": ("sollte", "sollte", "sollten", "solltest"),
+    **{modal.german[2].upper(): modal.german for modal in (*MODALS, WOULD_LIKE)},
 }
 CASES = {"": NOMINATIVE, "acc": ACCUSATIVE, "dat": DATIVE}
 
@@ -56,7 +51,7 @@ def english_form(phrase: Phrase, form: str) -> str:
     if "|" in form:
         verbs = form.split("|")
         return verbs[min(phrase.person, 2)] if len(verbs) == 3 else verbs[phrase.person == 1]
-    return {"": phrase.english, "own": _owner(phrase)[0]}[form]
+    return {"": phrase.english, "own": _owner(phrase).english[0]}[form] or ""
 
 
 def german_form(phrase: Phrase, form: str) -> str:
@@ -65,19 +60,21 @@ def german_form(phrase: Phrase, form: str) -> str:
     if "|" in form or form in VERBS:
         return (VERBS.get(form) or form.split("|"))[person]
     if form == "own":
-        return _owner(phrase)[1]
+        return _owner(phrase).german
     if form in ("self", "to_self"):
-        selves = (("mich", "mir"), ("sich", "sich"), ("sich", "sich"), ("dich", "dir"))[person]
-        return "uns" if phrase.english == "we" else selves[form == "to_self"]
+        if phrase.english not in ("I", "we", "you"):
+            return "sich"
+        return phrase.german[ACCUSATIVE if form == "self" else DATIVE]
     if form == "der":
         return phrases.ARTICLE[NOMINATIVE][phrases.GENDERS.index(phrase.gender)]
     return phrase.german[CASES[form]]
 
 
-def _owner(phrase: Phrase) -> tuple[str, str]:
-    third = ("her", "ihr") if phrase.gender == "f" else ("his", "sein")
-    many = ("our", "unser") if phrase.english == "we" else ("their", "ihr")
-    return (("my", "mein"), third, many, ("your", "dein"))[phrase.person]
+def _owner(phrase: Phrase) -> Determiner:
+    my, his, her, our, their = POSSESSIVES
+    third = her if phrase.gender == "f" else his
+    many = our if phrase.english == "we" else their
+    return (my, third, many, YOUR)[phrase.person]
 
 
 _NOUNS = (NOUNS, words.NOUNS, words.LISTED, words.MATTERS, words.BODY, words.NATURE)

@@ -53,7 +53,7 @@ _ALONE = Phrase(UNKNOWN_WORD, (UNKNOWN_WORD, UNKNOWN_WORD, UNKNOWN_WORD), human=
 
 
 def unknown_word(dice: Dice) -> Sentence:
-    """The □ is very old. / Der □ ist sehr alt. Also □ alone, and before a sentence, as a mark."""
+    """The □ is very old. / Der □ ist sehr alt. Also "□", and "□ I am tired.", as for marks."""
     if dice.chance(8):
         return UNKNOWN_WORD, UNKNOWN_WORD
     if dice.chance(15):

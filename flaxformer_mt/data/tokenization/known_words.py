@@ -15,7 +15,7 @@ UNKNOWN_WORD = "□"
 
 A model that was trained with it translates the sentence around an unknown word."""
 MAX_KNOWN_WORDS = 5000
-"""`few_words` returns None for more words than this."""
+"""`few_words` returns None for more words and marks than this."""
 _WORD = regex.compile(r"(?w)\b\S.*?(?=\b|$)", regex.DOTALL)
 _NO_MARK = regex.compile(r"[\p{L}\p{N}\p{S}]")
 _WITHOUT_SPACES = regex.compile(
