@@ -6,6 +6,6 @@
 Read `lexicon` (the words), `phrases` (agreement of gender, case and number), `english` and `german`
 (word order and verb forms), `draw` (random choices), `sentences` (varied sentences), `plain` (short
 ones), `everyday` (more constructions, names, fixed phrases), the modules `further_*` (words and
-constructions of a beginner's course), `phrasebook` (a table of phrases with blanks) and `write`
-(splits and files).
+constructions of a beginner's course), `phrasebook` (a table of phrases with blanks), `rare_words`
+(tables of nouns, verbs and adjectives) and `write` (splits and files).
 """

@@ -93,6 +93,7 @@ from tools.demo_text.plain_clauses import (
     draw_phrase,
     draw_somebody,
 )
+from tools.demo_text.rare_words import rare_word
 from tools.demo_text.sentences import Sentence
 
 TASTES = (GOOD[0], *GOOD, *WARM)
@@ -379,15 +380,24 @@ EVERYDAY: tuple[Callable[[Dice], Sentence], ...] = (
 FURTHER = FURTHER_SENTENCES + FURTHER_TIMES + FURTHER_THINGS + FURTHER_CLAUSES
 
 
+def _kind(roll: int) -> tuple[Callable[[Dice], Sentence], ...]:
+    """The sentences from which a roll of a hundred chooses."""
+    if roll < 30:
+        return (phrase_book,)
+    if roll < 50:
+        return (rare_word,)
+    return FURTHER if roll < 73 else EVERYDAY
+
+
 def draw_everyday(dice: Dice) -> Sentence:
     """One everyday sentence in both languages, with its capital letter and its stop."""
-    roll = dice.choose(tuple(range(100)))
-    # A fifth of the sentences draw from all words, and about half from all but the rare nouns.
-    with with_words(2 if roll % 5 == 4 else 1 if roll < 70 else 0):
-        kind = (phrase_book,) if roll < 24 else FURTHER if roll < 56 else EVERYDAY
+    kind = _kind(dice.choose(tuple(range(100))))
+    # A fifth of the sentences draw from all words, and three fifths from all but the rare nouns.
+    with with_words(dice.choose((0, 1, 1, 1, 2))):
         pair = dice.choose(kind)(dice)
         if len(pair[0].split()) > 20:
             pair = free(dice)
     ours, theirs = (text[0].upper() + text[1:].replace("_", " ") for text in pair)
+    ours = ours.replace("-", " ")  # a translator hides unknown marks: "twenty-one" is "twenty one"
     stop = "" if ours.endswith(("?", "!")) else "."
     return ours + stop, theirs + stop

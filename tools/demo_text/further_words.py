@@ -198,7 +198,8 @@ GENITIVES = {
     **{"husband": "Mannes", "cousin": "Cousins", "girlfriend": "Freundin"},
     **{"boyfriend": "Freundes", "mom": "Mama", "dad": "Papas", "grandma": "Oma"},
     **{"grandpa": "Opas", "nephew": "Neffen", "niece": "Nichte"},
-    **{"grandson": "Enkels", "mum": "Mama"},
+    **{"grandson": "Enkels", "mum": "Mama", "granddaughter": "Enkelin"},
+    **{"grandchild": "Enkelkinds", "daddy": "Papas", "granny": "Oma"},
 }
 
 _COLORED = "animal clothes vehicle thing furniture container part"

@@ -37,6 +37,8 @@ def verb_forms(verb: Verb) -> GermanVerb:
     stem = infinitive.removesuffix("n").removesuffix("e")
     # The first person adds -e to the stem; ich weiß, like the modals, is like er weiß.
     first = stem + "e" if third.endswith("t") else third
+    if infinitive.endswith("eln"):
+        first = stem.removesuffix("el") + "le"  # lächeln, ich lächle
     # Du adds -st, of which a stem in -s or -z keeps the -t alone: du liest, du tanzt. A stem in -t
     # whose vowel changes keeps its own -t: er hält, du hältst.
     short = third if stem.endswith("t") and not third.endswith("et") else third.removesuffix("t")
@@ -149,8 +151,11 @@ def _command(verb: Verb) -> str:
     """
     if verb is BE:
         return "sei"
-    _, infinitive, (_, third, *_), _ = verb_forms(verb)
+    _, infinitive, (first, third, *_), _ = verb_forms(verb)
     stem, changed = infinitive.removesuffix("n").removesuffix("e"), third.removesuffix("t")
     if "e" in stem and "i" in changed and "i" not in stem:
-        return changed
-    return stem + ("e" if stem.endswith(("d", "t", "n", "lg", "dank", "tz", "er")) else "")
+        return third if third.endswith("tt") else changed  # treten, er tritt, tritt
+    if infinitive.endswith("eln"):
+        return first  # lächeln, ich lächle, lächle
+    hard = stem.endswith(("d", "t", "n", "lg", "dank", "tz", "er", "tm", "dig", "tig"))
+    return stem + ("e" if hard else "")

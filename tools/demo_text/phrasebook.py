@@ -95,14 +95,14 @@ def phrase_book(dice: Dice) -> Sentence:
         return fill(dice, *dice.choose(ROWS))
 
 
-def fill(dice: Dice, ours: str, theirs: str) -> Sentence:
-    """Both texts with their blanks filled."""
+def fill(dice: Dice, ours: str, theirs: str, noun: Noun | None = None) -> Sentence:
+    """Both texts with their blanks filled; an asterisk in a blank stands for `noun`."""
     blanks: dict[str, Phrase] = {}
 
     def in_english(match: re.Match[str]) -> str:
         name, sign, form = match.groups()
         if sign == "=":
-            blanks[name] = _draw(dice, form)
+            blanks[name] = _draw(dice, form, noun)
         return english_form(blanks[name], "" if sign == "=" else form)
 
     def in_german(match: re.Match[str]) -> str:
@@ -119,7 +119,7 @@ def _tidy(text: str) -> str:
     return re.sub(r" +(?=[,?!])", "", " ".join(text.split()))
 
 
-def _draw(dice: Dice, spec: str) -> Phrase:
+def _draw(dice: Dice, spec: str, noun: Noun | None) -> Phrase:
     if "/" in spec:
         ours, _, theirs = dice.choose(tuple(spec.split(","))).replace(";", ",").partition("/")
         return Phrase(ours, (theirs, theirs, theirs))
@@ -129,7 +129,8 @@ def _draw(dice: Dice, spec: str) -> Phrase:
         pronoun, name = dice.choose(PRONOUNS), dice.choose(NAME_PHRASES)
         return dice.choose((pronoun, pronoun, pronoun, name, person))
     article, wanted = spec.split()
-    noun = dice.choose(_nouns(wanted))
+    if wanted != "*" or noun is None:
+        noun = dice.choose(named_nouns(wanted))
     determiners = ARTICLES[article.lower()]
     if article[0].isupper():
         return draw_phrase(dice, noun, determiners)
@@ -137,7 +138,7 @@ def _draw(dice: Dice, spec: str) -> Phrase:
 
 
 @cache
-def _nouns(wanted: str) -> tuple[Noun, ...]:
+def named_nouns(wanted: str) -> tuple[Noun, ...]:
     """All nouns of the kinds, and the nouns named, joined by commas."""
     names = wanted.split(",")
     single = [name for name in names if name not in KINDS]

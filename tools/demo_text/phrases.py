@@ -135,7 +135,9 @@ def _german_noun(noun: Noun, plural: bool, case: int) -> str:
 
 
 def _with_article(words: str) -> str:
-    vowel = words[0] in "aeiou" and not words.startswith(("uni", "use"))
+    spoken_with_a = ("unif", "unit", "univ", "unic", "use", "euro")
+    vowel = words.startswith(("a", "e", "i", "o", "u", "honest", "hour"))
+    vowel = vowel and not words.startswith(spoken_with_a)
     return ("an " if vowel else "a ") + words
 
 

@@ -130,7 +130,8 @@ def _loose_adjectives(kind: str) -> tuple[Adjective, ...]:
 
 def draw_adjective(dice: Dice, noun: Noun) -> Adjective:
     """An adjective that suits the noun."""
-    return dice.choose((adjectives_for if dice.chance(50) else _loose_adjectives)(noun.kind))
+    adjectives = (adjectives_for if dice.chance(50) else _loose_adjectives)(noun.kind)
+    return dice.choose(adjectives or adjectives_for(noun.kind) or adjectives_for("text"))
 
 
 def draw_spot(dice: Dice, *, motion: bool = False) -> Adverbial:

@@ -62,7 +62,7 @@ TRANSLATIONS = {
 
 @pytest.fixture(scope="module")
 def drawn() -> list[tuple[str, str]]:
-    return [draw_everyday(Dice(f"everyday {index}", blocks=4)) for index in range(30_000)]
+    return [draw_everyday(Dice(f"everyday {index}", blocks=4)) for index in range(40_000)]
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from tools.demo_text.phrases import (
     THEY,
     WE,
     WHO,
+    YOU,
     A,
     Clause,
     Determiner,
@@ -278,3 +279,25 @@ def test_english_third_person(words: str, third: str) -> None:
 )
 def test_german_present(words: str, present: tuple[str, str, str, str]) -> None:
     assert german.verb_forms(verb(words)).present == present
+
+
+@pytest.mark.parametrize(
+    ("parts", "present", "command"),
+    [
+        ("lächeln lächelt gelächelt", "lächle lächelt lächeln lächelst", "lächle"),
+        ("spielen spielt gespielt", "spiele spielt spielen spielst", "spiel"),
+        ("treten tritt getreten", "trete tritt treten trittst", "tritt"),
+        ("atmen atmet geatmet", "atme atmet atmen atmest", "atme"),
+        ("kündigen kündigt gekündigt", "kündige kündigt kündigen kündigst", "kündige"),
+        (
+            "bestätigen bestätigt bestätigt",
+            "bestätige bestätigt bestätigen bestätigst",
+            "bestätige",
+        ),
+        ("zeigen zeigt gezeigt", "zeige zeigt zeigen zeigst", "zeig"),
+    ],
+)
+def test_german_present_and_imperative(parts: str, present: str, command: str) -> None:
+    word = Verb("do did doing", parts)
+    assert " ".join(german.verb_forms(word).present) == present
+    assert german.imperative(Clause(YOU, word, "habit")) == command

@@ -58,7 +58,7 @@ def test_there_are_200_hand_written_sentences() -> None:
     assert len(HAND_WRITTEN) == 200
     assert len({words_of(sentence) for sentence in HAND_WRITTEN}) == 200
     more = [read_sentences(f"{name}_sentences.tsv") for name in ("beginners", "unseen")]
-    assert [len(sentences) for sentences in more] == [1956, 129]
+    assert [len(sentences) for sentences in more] == [2575, 211]
     for english, translations in itertools.chain(
         *(d.items() for d in (HAND_WRITTEN, SHOWN, *more))
     ):
@@ -79,6 +79,11 @@ def test_the_training_text_has_every_word_of_the_sentences(training_text) -> Non
         assert set(words_of(sentence).split()) <= known, sentence
 
 
+def test_the_english_text_has_no_hyphens(training_text) -> None:
+    """A mark that only stands inside words would count as known, also at the start of a line."""
+    assert not [line for line in training_text if "-" in line]
+
+
 def test_the_shown_sentences_are_those_of_the_documentation() -> None:
     documented = documented_sentences()
     translations = {text for right in SHOWN.values() for text in right}
@@ -95,14 +100,14 @@ def test_hand_written_sentences_come_out_right(trained) -> None:
 def test_most_sentences_of_somebody_who_does_not_know_the_text_come_out_right(trained) -> None:
     sentences = read_sentences("unseen_sentences.tsv")
     mistakes = find_mistakes(trained, sentences)
-    assert len(mistakes) <= 0.4 * len(sentences), mistakes  # 560 updates: about 0.3
+    assert len(mistakes) <= 0.42 * len(sentences), mistakes  # 560 updates: about 0.37
 
 
 UNKNOWN = {
     "words": {
-        "The hedgehog is big.": "Der hedgehog ist groß.",
-        "Where is my rucksack?": "Wo ist mein rucksack?",
-        "She loves spinach.": "Sie liebt spinach.",
+        "The platypus is big.": "Der platypus ist groß.",
+        "Where is my zither?": "Wo ist mein zither?",
+        "She loves quinoa.": "Sie liebt quinoa.",
         "My name is Zorg.": "Mein Name ist Zorg.",
         "The astronaut is not tired.": "Der astronaut ist nicht müde.",
         "We live in Manchester.": "Wir wohnen in Manchester.",
