@@ -181,7 +181,7 @@ def test_the_command(capsys):
     row = next(line for line in lines if line.strip().startswith("encoder_positions"))
     assert "[1 7 128] -> [1 7 128]" in row
     assert any(line.split()[:4] == ["encoder_0", "x", "2", "EncoderLayer"] for line in lines)
-    assert any(line.split() == ["parameters", "1,433,600"] for line in lines)
+    assert any(line.split() == ["parameters", "1,689,600"] for line in lines)
     assert "batch of 2,048" in next(line for line in lines if line.startswith("FLOPs"))
 
 

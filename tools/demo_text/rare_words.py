@@ -56,12 +56,12 @@ from tools.demo_text.sentences import Sentence
 def _rows(file: str, separator: str) -> tuple[tuple[str, ...], ...]:
     lines = Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines()
     rows = (line for line in lines if line and not line.startswith("#"))
-    return tuple(tuple(cell.strip() for cell in row.split(separator)) for row in rows)
+    return tuple(tuple(cell.strip() for cell in re.split(separator, row)) for row in rows)
 
 
 # ------------------------------------------------------------------ nouns
 
-FRAMES = tuple((kinds.split(), ours, theirs) for kinds, ours, theirs in _rows("frames.tsv", "\t"))
+FRAMES = tuple((kinds.split(), ours, theirs) for kinds, ours, theirs in _rows("frames.tsv", r"\t"))
 WITH_ARTICLE = re.compile(r"=[aA] \*")  # hardly "he has a future"
 RARE_NOUNS = tuple(dict.fromkeys(words.LISTED))
 WALKS = (*verbs_of("go"), *verbs_of("run"))
@@ -117,7 +117,7 @@ def _rare_verb(ours: str, theirs: str, after: str, options: str) -> RareVerb:
     return RareVerb(verb, tuple(re.split(r", *", after)), ",".join(subjects.split()), commands)
 
 
-RARE_VERBS = tuple(_rare_verb(*row) for row in _rows("verbs.txt", " | "))
+RARE_VERBS = tuple(_rare_verb(*row) for row in _rows("verbs.txt", r" \| ?"))
 TENSES = (*("habit",) * 6, *("now",) * 4, *("past",) * 7, *("modal",) * 4)
 PRONOUN = re.compile(r"(mich|mir|ihn|ihm|sie|es|uns|das|es mir)$")
 DEFINITE = re.compile(r"(der|die|das|den|dem)( \w+)? [A-ZÄÖÜ][\w-]*$")
@@ -186,8 +186,7 @@ class RareAdjective(NamedTuple):
     attributive: bool
 
 
-def _rare_adjective(row: str) -> RareAdjective:
-    ours, theirs, kinds = (cell.strip() for cell in re.split(r" = |: ", row))
+def _rare_adjective(ours: str, theirs: str, kinds: str) -> RareAdjective:
     german, _, stem = theirs.rstrip(")").partition("(")
     graded = "absolute" not in kinds
     adjective = Adjective(ours, german, kinds, graded=graded, stem=stem)
@@ -195,7 +194,7 @@ def _rare_adjective(row: str) -> RareAdjective:
         return RareAdjective(adjective, nouns_of(kinds), "predicate" not in kinds)
 
 
-RARE_ADJECTIVES = tuple(_rare_adjective(*row) for row in _rows("adjectives.txt", "\t"))
+RARE_ADJECTIVES = tuple(_rare_adjective(*row) for row in _rows("adjectives.txt", " = |: "))
 
 
 def rare_adjective(dice: Dice) -> Sentence:
