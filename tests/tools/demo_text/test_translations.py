@@ -16,6 +16,7 @@ import nbformat
 import pytest
 
 from flaxformer_mt import Translator
+from flaxformer_mt.data.tokenization.known_words import few_words
 from tools.demo_text.check import find_mistakes, read_sentences
 from tools.demo_text.write import DIRECTORY, words_of
 
@@ -77,6 +78,11 @@ def test_the_training_text_has_every_word_of_the_sentences(training_text) -> Non
     known = {word.rstrip(".?!") for word in words_of(different).split()}
     for sentence in (*HAND_WRITTEN, *SHOWN):
         assert set(words_of(sentence).split()) <= known, sentence
+
+
+def test_the_text_is_small_enough_for_a_list_of_known_words(training_text) -> None:
+    """Otherwise a translator could not tell which words the demo does not know."""
+    assert few_words(training_text)
 
 
 def test_the_english_text_has_no_hyphens(training_text) -> None:
