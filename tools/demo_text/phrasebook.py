@@ -80,13 +80,16 @@ def _owner(phrase: Phrase) -> Determiner:
 _NOUNS = (NOUNS, words.NOUNS, words.LISTED, words.MATTERS, words.BODY, words.NATURE)
 ALL_NOUNS = tuple(dict.fromkeys(noun for nouns in _NOUNS for noun in nouns))
 KINDS = frozenset(noun.kind for noun in ALL_NOUNS)
-_TEXT = Path(__file__).with_name("phrasebook.tsv").read_text(encoding="utf-8")
-ROWS = tuple(
-    (ours, theirs)
-    for line in _TEXT.splitlines()
-    if line and not line.startswith("#")
-    for ours, theirs in (line.split("\t"),)
-)
+
+
+def read_rows(file: str, separator: str) -> tuple[tuple[str, ...], ...]:
+    """The cells of each row of a table in this folder; lines that begin with # are comments."""
+    lines = Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines()
+    rows = (line for line in lines if line and not line.startswith("#"))
+    return tuple(tuple(cell.strip() for cell in re.split(separator, row)) for row in rows)
+
+
+ROWS = tuple((ours, theirs) for ours, theirs in read_rows("phrasebook.tsv", r"\t"))
 
 
 def phrase_book(dice: Dice) -> Sentence:

@@ -17,6 +17,7 @@ from tools.demo_text.lexicon import (
     NOUNS,
     PORTABLE,
     RAIN,
+    Adjective,
     Adverbial,
     Noun,
 )
@@ -108,9 +109,15 @@ def quality(dice: Dice) -> Sentence:
         subject = dice.choose((*PRONOUNS, *PRONOUNS, IT, IT, IT, *NAME_PHRASES))
         noun = dice.choose(nouns_of("person child"))
     word = dice.choose(ADJECTIVES) if subject is IT else draw_adjective(dice, noun)
+    return described_as(dice, subject, word, negated=dice.chance(12), degrees=15)
+
+
+def described_as(
+    dice: Dice, subject: Phrase, word: Adjective, *, negated: bool, degrees: int
+) -> Sentence:
+    """The house is red; "very" or "quite" so in `degrees` percent of the affirmative sentences."""
     predicate = Adverbial(word.english, word.german)
-    negated = dice.chance(12)
-    if word.graded and not negated and dice.chance(15):
+    if word.graded and not negated and dice.chance(degrees):
         degree = dice.choose(DEGREES)
         predicate = Adverbial(f"{degree[0]} {word.english}", f"{degree[1]} {word.german}")
     tense = dice.choose(("now", "now", "now", "now", "past"))

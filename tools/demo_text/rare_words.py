@@ -1,6 +1,6 @@
-"""Sentences with rarer words: nouns, verbs and adjectives of tables.
+"""Sentences with rarer words: the nouns, verbs and adjectives of tables.
 
-Each noun of its table is as likely as any other, and so are verbs and adjectives.
+All nouns are equally likely, and so are all verbs and all adjectives.
 
 A new word needs one row and no code:
 
@@ -18,7 +18,6 @@ adjective: `predicate` (not before a noun) and `absolute` (not after "very").
 import dataclasses
 import re
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from tools.demo_text import further_words as words
@@ -27,7 +26,6 @@ from tools.demo_text.draw import NAME_PHRASES, Dice, nouns_of, times_in, with_wo
 from tools.demo_text.everyday_basics import commanded, doing, said, verbs_of
 from tools.demo_text.lexicon import (
     BE,
-    DEGREES,
     HAVE,
     LIKE,
     LIVING,
@@ -39,9 +37,9 @@ from tools.demo_text.lexicon import (
     Noun,
     Verb,
 )
-from tools.demo_text.phrasebook import fill, named_nouns
+from tools.demo_text.phrasebook import fill, named_nouns, read_rows
 from tools.demo_text.phrases import BARE, HE, SHE, SPEAKER, THE, THIS, YOU, A, Clause, Phrase
-from tools.demo_text.plain import as_question_or_statement
+from tools.demo_text.plain import as_question_or_statement, described_as
 from tools.demo_text.plain_clauses import (
     OWNERS,
     PRONOUNS,
@@ -52,16 +50,11 @@ from tools.demo_text.plain_clauses import (
 )
 from tools.demo_text.sentences import Sentence
 
-
-def _rows(file: str, separator: str) -> tuple[tuple[str, ...], ...]:
-    lines = Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines()
-    rows = (line for line in lines if line and not line.startswith("#"))
-    return tuple(tuple(cell.strip() for cell in re.split(separator, row)) for row in rows)
-
-
 # ------------------------------------------------------------------ nouns
 
-FRAMES = tuple((kinds.split(), ours, theirs) for kinds, ours, theirs in _rows("frames.tsv", r"\t"))
+FRAMES = tuple(
+    (kinds.split(), ours, theirs) for kinds, ours, theirs in read_rows("frames.tsv", r"\t")
+)
 WITH_ARTICLE = re.compile(r"=[aA] \*")  # hardly "he has a future"
 RARE_NOUNS = tuple(dict.fromkeys(words.LISTED))
 WALKS = (*verbs_of("go"), *verbs_of("run"))
@@ -117,7 +110,7 @@ def _rare_verb(ours: str, theirs: str, after: str, options: str) -> RareVerb:
     return RareVerb(verb, tuple(re.split(r", *", after)), ",".join(subjects.split()), commands)
 
 
-RARE_VERBS = tuple(_rare_verb(*row) for row in _rows("verbs.txt", r" \| ?"))
+RARE_VERBS = tuple(_rare_verb(*row) for row in read_rows("verbs.txt", r" \| ?"))
 TENSES = (*("habit",) * 6, *("now",) * 4, *("past",) * 7, *("modal",) * 4)
 PRONOUN = re.compile(r"(mich|mir|ihn|ihm|sie|es|uns|das|es mir)$")
 DEFINITE = re.compile(r"(der|die|das|den|dem)( \w+)? [A-ZÄÖÜ][\w-]*$")
@@ -140,8 +133,7 @@ def rare_verb(dice: Dice) -> Sentence:
     if tense == "habit" and base == past and subject.person != 1:
         tense = "now"  # "they cut" could be the past
     negated = dice.chance(12)
-    refused = ("must",) * negated
-    modals = tuple(modal for modal in MODALS if modal.english not in refused)
+    modals = tuple(modal for modal in MODALS if not negated or modal.english != "must")
     modal = dice.choose(modals) if tense == "modal" else None
     clause = Clause(subject, row.verb, tense, modal, negated)
     clause = _followed_by(dice, clause, after)
@@ -194,7 +186,7 @@ def _rare_adjective(ours: str, theirs: str, kinds: str) -> RareAdjective:
         return RareAdjective(adjective, nouns_of(kinds), "predicate" not in kinds)
 
 
-RARE_ADJECTIVES = tuple(_rare_adjective(*row) for row in _rows("adjectives.txt", " = |: "))
+RARE_ADJECTIVES = tuple(_rare_adjective(*row) for row in read_rows("adjectives.txt", " = |: "))
 
 
 def rare_adjective(dice: Dice) -> Sentence:
@@ -217,16 +209,10 @@ def rare_adjective(dice: Dice) -> Sentence:
     if noun.kind in PEOPLE.split() and dice.chance(60):
         subject = dice.choose((*PRONOUNS, YOU, SPEAKER, *NAME_PHRASES[:4]))
     word, negated = row.adjective, dice.chance(12)
-    predicate = Adverbial(word.english, word.german)
     if subject is YOU and row.attributive and dice.chance(20):
+        predicate = Adverbial(word.english, word.german)
         return commanded(dice, Clause(YOU, BE, "now", negated=negated, predicate=predicate))
-    if word.graded and not negated and dice.chance(20):
-        degree = dice.choose(DEGREES)
-        predicate = Adverbial(f"{degree[0]} {word.english}", f"{degree[1]} {word.german}")
-    tense = dice.choose(("now", "now", "now", "now", "past"))
-    return as_question_or_statement(
-        dice, Clause(subject, BE, tense, negated=negated, predicate=predicate)
-    )
+    return described_as(dice, subject, word, negated=negated, degrees=20)
 
 
 def rare_word(dice: Dice) -> Sentence:
