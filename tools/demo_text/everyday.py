@@ -382,11 +382,11 @@ FURTHER = FURTHER_SENTENCES + FURTHER_TIMES + FURTHER_THINGS + FURTHER_CLAUSES
 
 def _kind(roll: int) -> tuple[Callable[[Dice], Sentence], ...]:
     """The sentences from which a roll of a hundred chooses."""
-    if roll < 30:
+    if roll < 33:
         return (phrase_book,)
-    if roll < 50:
+    if roll < 60:
         return (rare_word,)
-    return FURTHER if roll < 73 else EVERYDAY
+    return FURTHER if roll < 80 else EVERYDAY
 
 
 def draw_everyday(dice: Dice) -> Sentence:

@@ -10,6 +10,7 @@ is filled once, and may be used again in both texts:
                         (any owner); bare: without an article; pl: its plural
     {x=The animal}      the same, sometimes in the plural and with an adjective
     {c=red/rot,blue/blau}   one of some pairs; a semicolon stands for a comma
+    {n=number}          a number from 21 to 99, in words or digits
 
 The forms of a blank:
 
@@ -77,6 +78,21 @@ def _owner(phrase: Phrase) -> Determiner:
     return (my, third, many, YOUR)[phrase.person]
 
 
+TENS = (
+    *(("twenty", "zwanzig"), ("thirty", "dreißig"), ("forty", "vierzig"), ("fifty", "fünfzig")),
+    *(("sixty", "sechzig"), ("seventy", "siebzig"), ("eighty", "achtzig"), ("ninety", "neunzig")),
+)
+UNITS = (("one", "ein"), *words.NUMBERS[:8])
+NUMBERS = tuple(
+    number
+    for tens, (ours, theirs) in enumerate(TENS, start=2)
+    for unit, (our_unit, their_unit) in enumerate(UNITS, start=1)
+    for number in (
+        *((f"{ours}-{our_unit}", f"{their_unit}und{theirs}"),) * 2,
+        (f"{tens}{unit}",) * 2,
+    )
+)
+
 _NOUNS = (NOUNS, words.NOUNS, words.LISTED, words.MATTERS, words.BODY, words.NATURE)
 ALL_NOUNS = tuple(dict.fromkeys(noun for nouns in _NOUNS for noun in nouns))
 KINDS = frozenset(noun.kind for noun in ALL_NOUNS)
@@ -125,6 +141,9 @@ def _tidy(text: str) -> str:
 def _draw(dice: Dice, spec: str, noun: Noun | None) -> Phrase:
     if "/" in spec:
         ours, _, theirs = dice.choose(tuple(spec.split(","))).replace(";", ",").partition("/")
+        return Phrase(ours, (theirs, theirs, theirs))
+    if spec == "number":
+        ours, theirs = dice.choose(NUMBERS)
         return Phrase(ours, (theirs, theirs, theirs))
     if spec == "who":
         people = tuple(noun for noun in nouns_of(PEOPLE) if noun.gender != "n")

@@ -122,7 +122,7 @@ def rare_verb(dice: Dice) -> Sentence:
     """Did you bake a cake? The dog is barking. / Hast du einen Kuchen gebacken? ..."""
     row = dice.choose(RARE_VERBS)
     after = dice.choose(row.after)
-    subject = dice.choose((YOU, YOU, SPEAKER, None, None, None))
+    subject = dice.choose((YOU, SPEAKER, None, None, None, None))
     if row.subjects:
         noun = dice.choose(named_nouns(row.subjects))
         plural = bool(noun.english_plural) and dice.chance(25)
@@ -217,6 +217,6 @@ def rare_adjective(dice: Dice) -> Sentence:
 
 def rare_word(dice: Dice) -> Sentence:
     """A sentence with a rarer word."""
-    kind = dice.choose((rare_noun, rare_noun, rare_verb, rare_verb, rare_adjective))
+    kind = dice.choose((*(rare_noun,) * 4, *(rare_verb,) * 5, *(rare_adjective,) * 2))
     with with_words(1):
         return kind(dice)

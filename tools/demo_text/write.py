@@ -26,7 +26,7 @@ from tools.demo_text.sentences import Sentence, draw_sentence
 from tools.demo_text.typed import MORE_CONTRACTIONS, as_title, as_typed, contract, contract_more
 
 VARIED = 40_000
-SIZES = {"train": VARIED + 40_000, "everyday": 100_000, "validation": 500, "test": 1_000}
+SIZES = {"train": VARIED + 40_000, "everyday": 160_000, "validation": 500, "test": 1_000}
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "flaxformer_mt/data/sources/demo"
 HAND_WRITTEN = ROOT / "tests/tools/demo_text/plain_sentences.tsv"

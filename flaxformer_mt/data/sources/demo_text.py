@@ -2,7 +2,7 @@
 
 `tools/demo_text` generates them with a small grammar. Their translation needs agreement, separable
 verbs and changes of word order. The split "train" has 40,000 varied sentences, then 40,000 short
-simple ones. "everyday" has 100,000 more for training, with other constructions and fixed phrases.
+simple ones. "everyday" has 160,000 more for training, with other constructions and fixed phrases.
 The validation and test text is varied.
 """
 

@@ -14,7 +14,7 @@ UNKNOWN_WORD = "□"
 """A word that stands for any other one, if the training text has it in sources and translations.
 
 A model that was trained with it translates the sentence around an unknown word."""
-MAX_KNOWN_WORDS = 5000
+MAX_KNOWN_WORDS = 8000
 """`few_words` returns None for more words and marks than this."""
 _WORD = regex.compile(r"(?w)\b\S.*?(?=\b|$)", regex.DOTALL)
 _NO_MARK = regex.compile(r"[\p{L}\p{N}\p{S}]")

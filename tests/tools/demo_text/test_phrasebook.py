@@ -8,6 +8,7 @@ from tools.demo_text.phrasebook import (
     ALL_NOUNS,
     BLANK,
     KINDS,
+    NUMBERS,
     ROWS,
     english_form,
     fill,
@@ -82,7 +83,7 @@ def test_rows_name_known_nouns_and_filled_blanks() -> None:
         for name, sign, form in BLANK.findall(ours):
             if sign == "=":
                 defined.add(name)
-                if "/" not in form and form != "who":
+                if "/" not in form and form not in ("who", "number"):
                     assert set(form.split()[1].split(",")) <= names, form
                 if len({option.partition("/")[2] for option in form.split(",")}) > 1:
                     assert f"{{{name}" in theirs, (ours, name)  # the German words of the options
@@ -96,6 +97,17 @@ def test_a_row_can_always_be_filled(row: int) -> None:
             pair = fill(Dice(f"{row} {index}", blocks=4), *ROWS[row])
             assert not set("{}|=;/") & set("".join(pair))
             assert all(text == " ".join(text.split()) for text in pair)
+
+
+def test_numbers_are_in_words_or_in_digits() -> None:
+    numbers = dict(NUMBERS)
+    assert numbers["twenty-one"] == "einundzwanzig"
+    assert numbers["forty-seven"] == "siebenundvierzig"
+    assert numbers["ninety-nine"] == "neunundneunzig"
+    digits = {str(number) for number in range(21, 100) if number % 10}
+    assert {ours for ours in numbers if ours.isdigit()} == digits
+    assert all(numbers[number] == number for number in digits)
+    assert len(numbers) == len(set(numbers.values())) == 2 * len(digits)
 
 
 def test_the_phrase_book_draws_many_sentences() -> None:

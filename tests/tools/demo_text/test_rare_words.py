@@ -6,6 +6,7 @@ import pytest
 
 from tools.demo_text import rare_words
 from tools.demo_text.draw import Dice
+from tools.demo_text.everyday_words import GENITIVES
 from tools.demo_text.lexicon import NOUNS, Noun, Verb
 from tools.demo_text.phrasebook import named_nouns
 from tools.demo_text.phrases import HE, SHE, SPEAKER, THEY, WE, YOU, Clause
@@ -29,6 +30,15 @@ def test_every_frame_is_for_a_kind_of_nouns_and_names_the_noun() -> None:
     for of, ours, _ in FRAMES:
         assert set(of) <= kinds, of
         assert re.search(r"\{x=\w+ \*\}", ours), ours
+
+
+def test_every_adjective_describes_some_nouns() -> None:
+    assert [row.adjective.english for row in RARE_ADJECTIVES if not row.nouns] == []
+
+
+def test_every_relative_has_a_genitive() -> None:
+    relatives = {noun.english for noun in (*NOUNS, *RARE_NOUNS) if noun.kind == "family"}
+    assert relatives - GENITIVES.keys() == set()
 
 
 def test_every_word_of_the_tables_is_drawn() -> None:

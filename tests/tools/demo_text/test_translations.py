@@ -59,7 +59,7 @@ def test_there_are_200_hand_written_sentences() -> None:
     assert len(HAND_WRITTEN) == 200
     assert len({words_of(sentence) for sentence in HAND_WRITTEN}) == 200
     more = [read_sentences(f"{name}_sentences.tsv") for name in ("beginners", "unseen")]
-    assert [len(sentences) for sentences in more] == [2575, 211]
+    assert [len(sentences) for sentences in more] == [3215, 179]
     for english, translations in itertools.chain(
         *(d.items() for d in (HAND_WRITTEN, SHOWN, *more))
     ):
@@ -106,7 +106,7 @@ def test_hand_written_sentences_come_out_right(trained) -> None:
 def test_most_sentences_of_somebody_who_does_not_know_the_text_come_out_right(trained) -> None:
     sentences = read_sentences("unseen_sentences.tsv")
     mistakes = find_mistakes(trained, sentences)
-    assert len(mistakes) <= 0.42 * len(sentences), mistakes  # 560 updates: about 0.37
+    assert len(mistakes) <= 0.48 * len(sentences), mistakes  # 560 updates: about 0.42
 
 
 UNKNOWN = {
@@ -115,7 +115,7 @@ UNKNOWN = {
         "Where is my zither?": "Wo ist mein zither?",
         "She loves quinoa.": "Sie liebt quinoa.",
         "My name is Zorg.": "Mein Name ist Zorg.",
-        "The astronaut is not tired.": "Der astronaut ist nicht müde.",
+        "The alchemist is not tired.": "Der alchemist ist nicht müde.",
         "We live in Manchester.": "Wir wohnen in Manchester.",
     },
     "marks": {
