@@ -16,6 +16,7 @@ import regex
 from jaxtyping import Float, Int
 
 from flaxformer_mt.data.tokenization.known_words import (
+    ADDRESS,
     UNKNOWN_WORD,
     form_of,
     marks_in,
@@ -35,6 +36,7 @@ _PLAIN_MARKS: dict[str, str] = {
     **dict.fromkeys("‐‑‒–—―", "-"),
 }
 _WORD = regex.compile(r"\s*\w+(?:[-'’]\w+)*")
+_INNER_STOP = regex.compile(r"\.\s*\S")
 _NO_SPACE_BEFORE = regex.compile(r"$|[\s\p{Pe}\p{Pf}\p{Po}]")
 
 
@@ -64,7 +66,8 @@ def find_unknown_words(
 
     They have a token that the training text lacks, or are not among the known words of the
     tokenizer, if it has these. `UNKNOWN_WORD` is unknown too. Unknown words without white space
-    between them count as one.
+    between them count as one. A full stop inside the text belongs to the unknown word before it,
+    which is an abbreviation ("Dr. Miller").
 
     Args:
       inputs: the tokens of `tag + text`, perhaps truncated.
@@ -88,6 +91,9 @@ def find_unknown_words(
         form = form_of(text[start:end])
         is_new = known is not None and (form not in known or form == UNKNOWN_WORD)
         if is_new or not unseen.isdisjoint(inputs[first:last].tolist()):
+            if text[start:end].isalpha() and _INNER_STOP.match(text, end):
+                end += 1  # with its full stop
+                last = min(len(tokenizer.source.tokenize(tag + text[:end])), len(inputs)) - 1
             if found and not regex.search(r"[\s\p{Cc}]", text[stop:start]):
                 found[-1] = UnknownWord(text[begin:end], found[-1].start, last, begin)
             else:
@@ -119,7 +125,8 @@ def hide_unknown_marks(text: str, tokenizer: Tokenizer) -> WithoutMarks:
 
     A model that never saw a token, for instance of a quotation mark, may translate it, and the
     words beside it, as anything. The plain form of a mark, such as ' of ’, takes its place if it is
-    known. A semicolon, a colon or a dash between clauses becomes a comma.
+    known. A semicolon, a colon or a dash between clauses becomes a comma. Marks inside an address
+    stay.
 
     For a model that was trained with `UNKNOWN_WORD`, a text of unknown marks alone is one unknown
     word, and the number of a list item is hidden too.
@@ -149,8 +156,11 @@ def hide_unknown_marks(text: str, tokenizer: Tokenizer) -> WithoutMarks:
         return WithoutMarks("", text, "")
     before, after = len(text) - len(text[begin:].lstrip(outer)), len(text.rstrip(outer))
     clean, found = text[before:after], list[UnknownWord]()
+    addresses = [match.span() for match in ADDRESS.finditer(clean)]
     for match in regex.finditer(f"[{regex.escape(unknown)}]+", clean) if unknown else ():
         (start, end), marks = match.span(), match.group()
+        if any(first < start < last for first, last in addresses):
+            continue
         kind = _kind_of_mark(clean[start - 1], clean[end])
         if _CLAUSE_MARK.fullmatch(marks) and clean[end].isspace() and "," not in unknown:
             start -= int(kind == "separate")  # the space before a dash

@@ -60,6 +60,10 @@ def unknown_in(text: str, tokenizer: Tokenizer, limit: int | None = None) -> lis
         ("the cat \U0001f600 walks", ["\U0001f600"]),
         ("the well-known New-York cat", ["well-known", "New-York"]),
         ("see www.example.com/a-b_c!", ["see", "www.example.com/a-b_c"]),
+        ("see https://example.com/a?b=1, she said!", ["see", "https://example.com/a?b=1"]),
+        ("Anna's cat sees (a.b@example.com).", ["a.b@example.com"]),
+        ("the cat sees Dr. Dog", ["Dr."]),
+        ("the dog sees J. Dog and Fido.", ["J.", "and", "Fido"]),
         ("the \u732b sees", ["\u732b"]),
         ("the \uff44\uff4f\uff47 walks", []),  # a known word in full width
         ("the foo\x1cbar walks", ["foo", "bar"]),  # str.splitlines would split there

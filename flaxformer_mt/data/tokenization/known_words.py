@@ -16,7 +16,9 @@ UNKNOWN_WORD = "□"
 A model that was trained with it translates the sentence around an unknown word."""
 MAX_KNOWN_WORDS = 8000
 """`few_words` returns None for more words and marks than this."""
-_WORD = regex.compile(r"(?w)\b\S.*?(?=\b|$)", regex.DOTALL)
+ADDRESS = regex.compile(r"[\w.+-]+(?:://|@)\w(?:\S*[\w/])?")
+"""An address of the web or of a mailbox, without the punctuation marks after it."""
+_WORD = regex.compile(rf"(?w){ADDRESS.pattern}|\b\S.*?(?=\b|$)", regex.DOTALL)
 _NO_MARK = regex.compile(r"[\p{L}\p{N}\p{S}]")
 _WITHOUT_SPACES = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
@@ -24,7 +26,7 @@ _WITHOUT_SPACES = regex.compile(
 
 
 def words_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yields (start, end) of each word, number or symbol, by Unicode word boundaries.
+    """Yields (start, end) of each address, word, number or symbol, by Unicode word boundaries.
 
     It omits punctuation marks.
     """

@@ -69,7 +69,7 @@ def drawn() -> list[tuple[str, str]]:
 def test_sentences_are_translated_as_by_hand(drawn) -> None:
     found = dict(drawn)
     common = TRANSLATIONS.keys() & found.keys()
-    assert len(common) >= 22
+    assert len(common) >= 18
     assert {english: found[english] for english in common} == {
         english: TRANSLATIONS[english] for english in common
     }
