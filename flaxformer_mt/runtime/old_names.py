@@ -16,7 +16,8 @@ REMOVED: dict[str, str] = {
         for limit in ("max_repeats", "max_loop_tokens", "max_copied", "min_coverage")
         + ("max_uncovered", "min_tokens")
     },
-    "mesh.rules": "runtime/sharding.py has the rules, and what they cannot split stays whole",
+    "mesh.rules": "the rules are fixed in runtime/sharding.py; a dimension that devices do not "
+    "divide is not split",
     "deadline": "stop training with SIGTERM or ctrl-C, which save it; then run `average` and "
     "`evaluate`",
     "programs": "`plan` estimates training; `benchmarks` measures translation",
