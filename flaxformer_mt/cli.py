@@ -36,7 +36,7 @@ from flaxformer_mt.runtime.command import (
     second_interrupt_ends,
 )
 from flaxformer_mt.runtime.flags import FLAG_TYPES
-from flaxformer_mt.runtime.old_names import refuse_old_flags
+from flaxformer_mt.runtime.old_names import REMOVED_COMMANDS, refuse_old_flags
 from flaxformer_mt.storage.dataclass_json import did_you_mean
 from flaxformer_mt.storage.paths import remote_problem
 from flaxformer_mt.translation.config import DecodingConfig, changed_config
@@ -83,6 +83,9 @@ def main(args: list[str] | None = None) -> int:
         print("\n".join(f"  {name:<16}{meaning}" for name, meaning in COMMANDS.items()))
         print(f"\n{textwrap.fill(ABOUT_CACHE, 80)}")
         return 0
+    if name in REMOVED_COMMANDS:
+        print(f"error: {name} was removed: {REMOVED_COMMANDS[name]}", file=sys.stderr)
+        return 2
     if name not in COMMANDS:
         print(f"error: no command {name!r}: {did_you_mean(name, COMMANDS)}", file=sys.stderr)
         return 2
@@ -168,7 +171,7 @@ def parse_arguments(kind: type[T], args: list[str] | None, *, prog: str) -> T:
             f"{words[0]!r} comes before all flags, but every value follows the name of its flag, "
             "as in `--workdir runs/demo`; --help lists the flags"
         )
-    refuse_old_flags(words)
+    refuse_old_flags(words, prog.rpartition(".")[2])
     for flag in ("--config", "--workdir", "--input", "--output"):
         if "" in (option_values(words, flag) or ()):
             raise ValueError(f'{flag} "" names no file: is a variable of the shell unset?')

@@ -160,7 +160,7 @@ def export_model(arguments: ConvertArguments) -> None:
 
 
 def _failed(arguments: ConvertArguments) -> AnyPath:
-    """Returns where an export is kept that failed its verification."""
+    """Returns the folder for an export that failed verification."""
     output = as_path(arguments.output)
     return output.with_name(f"{output.name}.failed")
 
@@ -194,10 +194,10 @@ def verify(directory: Path, loaded: "LoadedModel", arguments: ConvertArguments) 
 def check_target(
     target: AnyPath, flag: str, *, source: str, overwrite: bool = False, replaceable: str = ""
 ) -> None:
-    """Raises OSError unless `target` may be written; called before any work is done.
+    """Raises OSError if `target` must not be replaced; called before any work is done.
 
-    It may be new, an empty directory, or one that contains a file named `replaceable`; with
-    `overwrite` any directory, but none that contains the current directory or `source`.
+    Allowed: no directory, an empty one, one with a file `replaceable`; with `overwrite` any. But a
+    directory with content must not contain the current directory or `source`.
     """
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{flag} must name a directory, but {target} is a file")

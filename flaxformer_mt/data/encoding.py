@@ -233,7 +233,7 @@ def encode(block: Block, *, config: DataConfig, exclude: Exclude, tokenizer: Tok
 
 
 def unknown_words(vocabulary: Vocabulary, text: str) -> Iterator[str]:
-    """Yields the words of `text` that are one unknown token, and unknown characters of others."""
+    """Yields each word that is a single unknown token, and in others each unknown character."""
     for word in text.split():
         ids = vocabulary.tokenize(word)[:-1]
         if ids == [vocabulary.unk_id]:

@@ -29,14 +29,14 @@ from flaxformer_mt.data.tokenization.vocabulary import SPACE
 Kind = Literal["loop", "copy", "omission", "length", "truncation"]
 
 MAX_REPEATS, MAX_LOOP_TOKENS = 2, 16
-"""How often up to 16 tokens may occur in a row (a single token once more, as in "..."), unless the
-source repeats something as often."""
+"""Allowed occurrences in a row of up to 16 tokens (of a single token one more, as in "..."), or as
+many as the source has."""
 MAX_COPIED = 0.5
 """Share of the longer words of the source that may occur unchanged in the translation. Words with a
 capital letter (names), numbers, URLs and placeholders do not count."""
 LONG_WORD = 4
-"""Least letters of a word that counts as copied: short words such as "in" or "die" are common to
-many languages."""
+"""Least letters of a copied word. Shorter words do not count as copied: "in" and "die" are words of
+several languages."""
 COPIED_LETTERS = 8
 """Least letters of all copied words: "tolerant" can be right in both languages."""
 MIN_COVERAGE, MAX_UNCOVERED = 0.2, 0.25

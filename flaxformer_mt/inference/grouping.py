@@ -67,7 +67,7 @@ def group_by_length(
       menu: the source lengths of programs, ascending.
       tokens_per_batch: source tokens that a device searches at the same time, at most.
       max_rows: sentences that a device searches at the same time, at most.
-      max_slots: a second such limit, which does not make groups smaller; 0 = none.
+      max_slots: limits the slots of a group but not its rows; 0 = none.
       rows_per_slot: rows of a group for each slot.
       num_devices: each has its own slots and rows.
       sizes: sort keys, so that the sentences of a group end at about the same time; the lengths if

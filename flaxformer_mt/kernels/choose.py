@@ -24,10 +24,9 @@ _OPERATIONS = ("attend", "embed", "product", "dropout", "store")
 def choose_kernels(choice: KernelChoice, platform: str) -> Kernels:
     """Returns the kernels of a choice; "auto" means those for the platform.
 
-    `platform` is "cpu", "gpu" or "tpu", as `jax.default_backend()` gives it. A platform without
-    kernels, or whose package is missing, gets the reference, and so does another platform than a
-    TPU with the kernels "tpu". Raises ValueError if kernels that are chosen by name are not
-    installed.
+    `platform` is "cpu", "gpu" or "tpu", as `jax.default_backend()` gives it. Returns the reference
+    if the platform has no kernels, if their package is missing, or if "tpu" is chosen without a
+    TPU. Raises ValueError if kernels that are chosen by name are not installed.
     """
     name = platform if choice == "auto" else choice
     if name == "reference" or (name == "tpu" and platform != "tpu"):

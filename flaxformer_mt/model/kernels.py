@@ -126,7 +126,7 @@ def dropout(
 
 @dataclasses.dataclass(frozen=True)
 class SearchKernels:
-    """What a search needs of a device: one operation, and the sizes of its programs.
+    """Device-dependent settings of a search: `top_k`, and the sizes of its programs.
 
     They change speed and memory, not results.
     """
@@ -138,7 +138,7 @@ class SearchKernels:
     max_hypotheses: int = 0
     """Hypotheses that are extended at the same time; 0 = as many as the batch has."""
     few_sentences: int = 0
-    """Calls with at most this number of sentences for each device have the limit below."""
+    """A call with at most this many sentences for each device uses `max_hypotheses_of_few`."""
     max_hypotheses_of_few: int = 0
     """As `max_hypotheses`."""
     groups_ahead: int = 2

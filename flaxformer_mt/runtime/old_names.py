@@ -1,7 +1,7 @@
-"""Names of config fields and flags in earlier versions.
+"""Names of config fields, flags and commands in earlier versions.
 
-A config.json of a workdir with an old name still loads. For a flag or a config file with an old
-name, the error message gives the new name.
+A config.json of a workdir with an old name still loads. For a flag, a command or a config file with
+an old name, the error message gives the new name, or says what to do instead.
 """
 
 from collections.abc import Iterable
@@ -16,14 +16,30 @@ REMOVED: dict[str, str] = {
         for limit in ("max_repeats", "max_loop_tokens", "max_copied", "min_coverage")
         + ("max_uncovered", "min_tokens")
     },
-    "mesh.rules": "runtime/sharding.py has the rules, and what they cannot split stays whole",
+    "mesh.rules": "the rules are fixed in runtime/sharding.py; a dimension that devices do not "
+    "divide is not split",
     "deadline": "stop training with SIGTERM or ctrl-C, which save it; then run `average` and "
     "`evaluate`",
     "programs": "`plan` estimates training; `benchmarks` measures translation",
     "read_data": "`plan` assumes the lengths of sentences; give data.max_source_length, "
     "data.max_target_length and data.tokenizer.vocab_size",
+    "assume_lengths": "`plan` always assumes the lengths of sentences",
+    "tokens_per_chip": "multiply it by the number of chips, and give data.tokens_per_batch",
+    "full_effort": "`plan` compiles at low effort, because otherwise the compiler gives no time",
+    "markdown": "redirect the output of `plan`, which contains a Markdown table",
+    "plan --json": "redirect the output, which contains a Markdown table",
+    **{
+        limit: "the limit is fixed, see interop/verify.py; an export that fails is kept in "
+        "OUTPUT.failed"
+        for limit in ("min_identical", "max_bleu_difference", "min_bleu_to_workdir")
+    },
 }
-"""Dotted name -> the replacement."""
+"""Dotted name -> what to do instead. "plan --json" is a flag that only this command has lost."""
+REMOVED_COMMANDS: dict[str, str] = {
+    "calibrate": "use --decoding.flag-faults and the token log-probabilities of "
+    "`translate --json --details`",
+}
+"""Command -> what to do instead."""
 
 
 def rename_keys(values: dict[str, Any]) -> dict[str, Any]:
@@ -42,12 +58,12 @@ def rename_keys(values: dict[str, Any]) -> dict[str, Any]:
     return unflatten_dict(flat, sep=".")
 
 
-def refuse_old_flags(args: Iterable[str]) -> None:
+def refuse_old_flags(args: Iterable[str], command: str) -> None:
     """Raises ValueError for a flag with an old name (with - or _); the message has the new name."""
     for argument in args:
         if argument.startswith("--"):
-            message = explain(argument[2:].split("=")[0].replace("-", "_"))
-            if message:
+            name = argument[2:].split("=")[0].replace("-", "_")
+            if message := explain(name) or explain(f"{command} --{name}"):
                 raise ValueError(message)
 
 

@@ -51,7 +51,7 @@ class Finished(NamedTuple):
 
     tokens: Int[Array, "B K T"]
     ranks: Float[Array, "B K"]
-    """What finished hypotheses are compared by."""
+    """The values that order finished hypotheses."""
     scores: Float[Array, "B K"]
     """The reported score: the model's log-probability / length penalty."""
 
@@ -217,7 +217,8 @@ def should_stop(
 ) -> Bool[Array, " B"]:
     """Returns where a sentence is finished: rule 5, or the option that replaces it.
 
-    `rank_now` ranks a hypothesis as long as the live ones, `rank_at_limit` one at the limit.
+    `rank_now` ranks a hypothesis with the length of the live ones, `rank_at_limit` one with the
+    length limit.
     """
     if early_stopping == "first":
         return finished.ranks[:, -1] > -jnp.inf

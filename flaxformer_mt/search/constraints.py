@@ -88,11 +88,11 @@ class Banks(Selection):
     ) -> Scores:
         """Returns `scores` without the tokens that would make it impossible to write all phrases.
 
-        A phrase is open until the hypothesis contains it. Written from their first tokens, the open
-        phrases need `missing` tokens. Fewer are needed if a begun phrase continues. Each token of
-        the cheapest way reduces this number by one, even if other phrases must begin again. If too
-        few tokens might be left after a free choice, only the tokens of the cheapest ways are
-        allowed. One token is always left for EOS.
+        A phrase is open until the hypothesis contains it. `missing` is the number of tokens needed
+        if all open phrases start anew. A phrase that is already begun needs fewer. The cheapest
+        next token lowers the need by one, even if other phrases must start anew. If too few tokens
+        might be left after a free choice, only the cheapest next tokens are allowed. One token is
+        always left for EOS.
 
         If EOS is the most probable token, or the only one that the rules allow, while a phrase is
         open, the hypothesis must continue with a phrase.
@@ -140,7 +140,8 @@ class Banks(Selection):
         """Returns the 2K best extensions, and others of each hypothesis.
 
         The others are its best token, EOS, and the tokens that continue or begin a phrase. Each
-        candidate counts once. For a sentence without phrases the others change nothing.
+        candidate counts once. These extra candidates never change the result of a sentence without
+        phrases.
         """
         found = best_extensions(live.totals[..., None] + scores, live, log_probs, top_k)
         batch, beams, _ = scores.shape

@@ -84,7 +84,7 @@ class SentenceOptions:
     length_limits: Int[Array, " Q"]
     """The most tokens of each translation, EOS included; 0 for an empty row."""
     rules: tuple[Rule, ...] = ()
-    """Change what the search compares, in this order."""
+    """Rules that change the scores, applied in this order."""
     prefix: ForcedPrefix | None = None
     """The beginning of each translation."""
     selection: Selection | None = None
@@ -102,10 +102,10 @@ class SentenceOptions:
 
 
 class NextTokens(NamedTuple):
-    """What a search knows about the next token of each hypothesis; -inf for impossible tokens."""
+    """Scores and cache for the next token of each hypothesis; impossible tokens have -inf."""
 
     scores: Scores
-    """What the search compares."""
+    """Log-probabilities after rules and constraints; the search chooses by these."""
     log_probs: Scores
     """The model's log-probabilities."""
     tokens_left: Int[Array, " B"]
@@ -201,7 +201,7 @@ class Progress(NamedTuple):
     next_sentence: Int[Array, ""]
     """The next sentence to admit."""
     results: Hypotheses
-    """Of all Q sentences; not final for sentences that are not finished."""
+    """Results of all Q sentences; entries of unfinished sentences are provisional."""
 
 
 def run_queue(

@@ -172,8 +172,8 @@ def new_folder(target: AnyPath, publish: Callable[[Path, UPath], None]) -> Itera
     """Yields a path for a new folder, which replaces `target` at the end (see `replace_folder`).
 
     If anything fails, the new folder is deleted and `target` is unchanged. If `target` is a link,
-    the folder that it points to is replaced. The new folder is in a temporary one beside a local
-    `target`. Temporary ones of killed processes are removed. A running one has locked its own.
+    the folder that it points to is replaced. The new folder is built in a temporary one beside a
+    local `target`. Temporary folders of killed processes are deleted; running ones lock theirs.
     """
     target = target.resolve()
     make_folder(target.parent)

@@ -34,9 +34,8 @@ class Reporter:
 
     metrics.jsonl has one object a line: "step", "kind" ("train" or "validation"), the metrics,
     and "time" (seconds since 1970). The last line has the kind "end" and the "reason" of the end. A
-    resumed run drops it and the lines after its first step, so that the file equals that of an
-    uninterrupted run, except for times, and for the averages of the `log_every` steps in which the
-    run stopped.
+    resumed run removes the end line and all lines after its start. The file then equals that of an
+    uninterrupted run, except for times and the averages of the `log_every` steps around the stop.
 
     Args:
       workdir: of the run; must exist. None in all processes but the first, which report nothing.
@@ -162,8 +161,8 @@ class Reporter:
     def _write(self, line: dict[str, Any], events: Sequence[Event] = ()) -> None:
         """Writes a line of metrics.jsonl, and events.
 
-        It flushes now: a kill would lose the buffer, and a resumed run, which starts after this
-        step, would not write it again.
+        It flushes at once. A kill would lose a buffered line, and the resumed run, which starts
+        after this step, would not write it again.
         """
         if self._workdir is None:
             return

@@ -61,7 +61,7 @@ def check_vocabularies(model: Transformer, tokenizer: Tokenizer) -> None:
 
 
 def expect(is_right: Any, name: str, wanted: str, value: Any) -> None:
-    """Raises ValueError unless the value is right; the message names it and what is wanted."""
+    """Raises ValueError for a wrong value; the message names the argument and what is expected."""
     if not is_right:
         given = f"{value!r:.60} ({type(value).__name__})"
         raise ValueError(f"{name} must be {wanted}, but it is {given}")
@@ -79,7 +79,7 @@ def as_checkpoint_name(checkpoint: Any) -> str:
 
 
 def as_path(workdir: Any) -> PathLike:
-    """Returns the path of a directory. Raises ValueError for what is no path."""
+    """Returns the path of a directory. Raises ValueError for a value that is not a path."""
     is_path = isinstance(workdir, str | os.PathLike | UPath) and str(workdir)
     expect(is_path, "workdir", "the path of the directory of a trained model", workdir)
     return workdir

@@ -58,8 +58,8 @@ class DecodingConfig:
     """Source tokens that are translated together, padding included. It limits the memory, which
     also grows with beam_size and num_samples."""
     max_rows_per_batch: int = 64
-    """Limit of sentences that a device translates at the same time; finished ones are replaced by
-    others. A CPU translates at most 160 hypotheses at the same time (with beam_size 5: 32
+    """Largest number of sentences that a device translates at once; a finished one is replaced by
+    the next. A CPU translates at most 160 hypotheses at the same time (with beam_size 5: 32
     sentences), and at most 10 if there are at most 32 sentences in all. Batches are always padded
     to their full size: set 1 to translate single sentences with little delay."""
     allow_unknown: bool = False
@@ -79,12 +79,13 @@ class DecodingConfig:
     trained on lines of several sentences."""
     copy_unknown: bool = True
     """Copy source words that the model does not know into the translation, unless it has them
-    already, before the word that attends to them most. Not with a prefix or constraints. A model
-    whose list of known words has "□" reads it instead of them, and copies replace it."""
+    already, before the word that attends to them most. Not with a prefix or constraints. If the
+    known words include "□", the model reads "□" for each unknown word, and the copy replaces the
+    "□" in its output."""
 
     min_target_length: int = 0
-    """Least number of target tokens of a sentence, EOS included. A second one is min_target_ratio *
-    source tokens; the higher one holds, but never more than max_target_length. With
+    """Least number of target tokens of a sentence, EOS included. The larger of this and
+    min_target_ratio * source tokens applies, but never more than max_target_length. With
     `split_sentences`, a line can have several sentences."""
     min_target_ratio: float = 0.0
     """See min_target_length."""

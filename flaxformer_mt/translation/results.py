@@ -113,7 +113,7 @@ def distinct(found: Sequence[Hypothesis]) -> list[Hypothesis]:
 
 def join_lines(
     num_lines: int,
-    places: Sequence[tuple[int, str]],
+    segment_origins: Sequence[tuple[int, str]],
     found: Sequence[Sequence[Hypothesis]],
     blank: Hypothesis,
     vocabulary: Vocabulary,
@@ -124,12 +124,13 @@ def join_lines(
     it has fewer. Scores are added.
 
     Args:
-      places: of each segment, in order, the index of its line, and the white space before it.
+      segment_origins: index of the line and white space before it, of each segment in order.
       found: hypotheses of each segment.
       blank: the hypothesis of a line without segments.
     """
     results = [[blank] for _ in range(num_lines)]
-    by_line = itertools.groupby(zip(places, found, strict=True), lambda segment: segment[0][0])
+    with_origins = zip(segment_origins, found, strict=True)
+    by_line = itertools.groupby(with_origins, lambda segment: segment[0][0])
     for line, group in by_line:
         of_line = list(group)
         gaps = [gap for (_, gap), _ in of_line]

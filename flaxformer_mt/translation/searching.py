@@ -17,8 +17,8 @@ from flaxformer_mt.translation.results import Hypothesis, PairScore, TokenDetail
 from flaxformer_mt.translation.setup import Setup
 
 ROWS_PER_SLOT = 32
-"""Sentences of one program call for each batch slot. Batch slots are empty only at the end of a
-call. So with more sentences, fewer batch slots are empty on average."""
+"""Number of sentences per batch slot in one call. Slots run empty only at the end of a call, so a
+larger number wastes less."""
 
 
 def schedule(requests: Sequence[Request], setup: Setup) -> list[Group]:

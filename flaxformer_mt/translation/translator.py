@@ -196,12 +196,12 @@ class Translator:
 
         Returns one list for each sentence, in order (for one string: that list): up to
         `num_hypotheses` hypotheses with different texts, best first. Of equal texts with different
-        tokens, only the best one is returned. (Strategy "mbr" orders by utility. "sample" returns
-        samples as they come, and some can be equal; "sample_distinct" in the order in which they
-        were drawn.) A blank sentence has one hypothesis: "", with
-        score 0. The hypotheses of a sentence do not depend on the other sentences. A string with
-        several sentences is split into them (`split_sentences`), and its i-th hypothesis joins the
-        i-th of each. A sentence that is too long is split or truncated, with a warning.
+        tokens, only the best one is returned. (Strategy "mbr" orders by utility. "sample" and
+        "sample_distinct" return them in the order of sampling; those of "sample" can be equal.) A
+        blank sentence has one hypothesis: "", with score 0. The hypotheses of a sentence do not
+        depend on the other sentences. A string with several sentences is split into them
+        (`split_sentences`), and its i-th hypothesis joins the i-th of each. A sentence that is too
+        long is split or truncated, with a warning.
 
         Raises ValueError for an impossible config, language, prefix or constraint, and if the
         model's scores are not finite.
@@ -224,8 +224,8 @@ class Translator:
         # ------------------------------------------------------------------ join segments
         flags = () if config.flag_faults else None
         blank = Hypothesis("", [], 0.0, flags=flags, details=NO_DETAILS if details else None)
-        places = [(request.line - first_line, request.gap) for request in requests]
-        results = join_lines(len(lines), places, found, blank, self.tokenizer.target)
+        segment_origins = [(request.line - first_line, request.gap) for request in requests]
+        results = join_lines(len(lines), segment_origins, found, blank, self.tokenizer.target)
         if config.strategy != "sample":  # other segments can make the same line
             results = list(map(distinct, results))
         return results[0] if isinstance(sentences, str) else results
@@ -258,8 +258,8 @@ class Translator:
         """Returns the score of each target as a translation of its source, or of one pair.
 
         A target is text, or tokens with EOS at the end (as in `Hypothesis.tokens`). A text has
-        several tokenizations, and only the tokens of a hypothesis have exactly the score that the
-        search reported, if the source has no unknown words. Longer texts than the limits are
+        several tokenizations. Only a hypothesis's own tokens get exactly the score that the search
+        reported, and only if the source has no unknown words. Longer texts than the limits are
         truncated, with a warning. (For a line that it splits, `translate` reports the sum.)
         The other arguments are as in `translate`. The score depends on `length_penalty`,
         `length_normalization`, `forced_end` and `renormalize`; `flag_faults` looks for faults.

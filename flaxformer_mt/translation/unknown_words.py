@@ -1,9 +1,9 @@
 """Source words and marks that the model does not know, and their copies in the translation.
 
 The search cannot choose a word that the vocabulary lacks, so the model drops it or takes another
-word for it. A copy at the place of most attention shows it to the reader (Luong et al. 2015,
-"Addressing the Rare Word Problem in Neural Machine Translation"; Jean et al. 2015). There, the copy
-replaces an unknown word of the translation; here it is added.
+word for it. So the translation gets a copy of the word, at the position that attends to it most
+(Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation"; Jean et al.
+2015). There, the copy replaces an unknown word of the translation; here it is added.
 """
 
 import string
@@ -41,15 +41,14 @@ _NO_SPACE_BEFORE = regex.compile(r"$|[\s\p{Pe}\p{Pf}\p{Po}]")
 
 
 MarkKind = Literal["", "opening", "closing", "joining", "separate"]
-"""How punctuation marks stand: without a space before or after them: (a, a), a/b, a / b. "" =
-no marks but a word."""
+"""Spacing of marks: opening "(a", closing "a)", joining "a/b", separate "a / b"; "" for a word."""
 
 
 class UnknownWord(NamedTuple):
-    """A word or marks of a source, the tokens (from start to end) and the first character there.
+    """An unknown word, or marks, of a source: the text, its token range and first character.
 
-    The model does not read marks. Their token is that of the word beside them: of the one after
-    them, but for closing marks of the one before.
+    The model does not read marks, so they have no token. They borrow that of the next word, closing
+    marks that of the previous one.
     """
 
     text: str
@@ -254,8 +253,8 @@ def copy_unknown_words(
 
     The words replace each `UNKNOWN_WORD` of the translation: the word that gets most of its
     attention, and each word once before any is repeated. Each other word is put before the word of
-    `text` that attends to it most; a word that follows another one in the source follows it here
-    too. Closing marks are put after that word.
+    `text` that attends to it most; consecutive unknown words stay together. Closing marks are put
+    after that word.
 
     Args:
       tokens: those of `text`, EOS at the end.
@@ -263,7 +262,7 @@ def copy_unknown_words(
       vocabulary: of `tokens`.
     """
     filling = _words_for_unknown(tokens, attention, words, vocabulary)
-    # A word of `text` that begins with it counts as it, in any case.
+    # An unknown word is present if a word of `text` starts with it, ignoring case.
     composed = unicodedata.normalize("NFC", text)
 
     def is_missing(word: UnknownWord) -> bool:
@@ -273,35 +272,35 @@ def copy_unknown_words(
         return word not in filling and not regex.search(rf"(?wi)\b{pattern}", composed)
 
     missing = list(filter(is_missing, words))
-    places: list[int] = []
+    insert_positions: list[int] = []
     for index, word in enumerate(missing):
         after_a_word = index and not (word.mark or missing[index - 1].mark)
         if after_a_word and missing[index - 1].end == word.start:
-            places.append(places[-1])
+            insert_positions.append(insert_positions[-1])
         else:
             token = int(attention[:, word.start : word.end].sum(axis=1).argmax())
-            places.append(_place(text, vocabulary.detokenize(tokens[:token])))
+            insert_positions.append(_insert_position(text, vocabulary.detokenize(tokens[:token])))
     opened = list[int]()
     for index, word in enumerate(missing):
         if word.mark == "opening":
             opened.append(index)
         elif word.mark == "closing" and opened:  # its opening mark must stand before it
             start = opened.pop()
-            places[start] = min(places[start], places[index])
-    in_order = sorted(zip(places, missing, strict=True), key=lambda item: item[0])
-    for place, word in reversed(in_order):
-        text = _insert(text, place, word)
+            insert_positions[start] = min(insert_positions[start], insert_positions[index])
+    in_order = sorted(zip(insert_positions, missing, strict=True), key=lambda item: item[0])
+    for position, word in reversed(in_order):
+        text = _insert(text, position, word)
     first, *others = text.split(UNKNOWN_WORD, len(filling))
     return first + "".join(w.text + rest for w, rest in zip(filling, others, strict=False))
 
 
-def _insert(text: str, place: int, word: UnknownWord) -> str:
-    """Returns `text` with the word, or marks, at a place; with the spaces that it needs."""
+def _insert(text: str, position: int, word: UnknownWord) -> str:
+    """Returns `text` with the word, or marks, at a position; with the spaces that it needs."""
     if word.mark == "closing":
-        match = _WORD.match(text, place)
-        place = match.end() if match else place
-        return text[:place] + word.text + text[place:]
-    left, right = text[:place], text[place:]
+        match = _WORD.match(text, position)
+        position = match.end() if match else position
+        return text[:position] + word.text + text[position:]
+    left, right = text[:position], text[position:]
     if word.mark == "joining":
         return left.rstrip() + word.text + right.lstrip()
     if word.mark == "opening":
@@ -330,7 +329,7 @@ def _words_for_unknown(
     return filling
 
 
-def _place(text: str, before: str) -> int:
+def _insert_position(text: str, before: str) -> int:
     """Returns the start of the word of `text` that follows the text `before`."""
     end = len(text.rstrip(".?!。？！…"))
     return max(at for m in _BOUNDARY.finditer(text) if (at := m.start()) <= min(len(before), end))

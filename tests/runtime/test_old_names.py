@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from flaxformer_mt import cli, convert, plan
 from flaxformer_mt.cli import command
 from flaxformer_mt.config import Config, from_json, load_config, to_json
 from flaxformer_mt.config_arguments import ConfigArguments
@@ -58,6 +59,40 @@ def test_a_flag_is_answered_with_the_new_name(capsys, flag, message):
     main = command("train", ConfigArguments, lambda arguments: None)
     assert main(["--config", "configs/demo.py", *flag]) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("main", "flag", "message"),
+    [
+        (convert.main, "--min-identical", "min_identical was removed: the limit is fixed"),
+        (convert.main, "--max_bleu_difference=1", "max_bleu_difference was removed: the limit"),
+        (convert.main, "--min-bleu-to-workdir", "min_bleu_to_workdir was removed: the limit"),
+        (plan.main, "--assume-lengths", "assume_lengths was removed: `plan` always assumes"),
+        (plan.main, "--tokens-per-chip", "tokens_per_chip was removed: multiply it by the number"),
+        (plan.main, "--markdown", "markdown was removed: redirect the output"),
+        (plan.main, "--full-effort", "full_effort was removed: `plan` compiles at low effort"),
+        (plan.main, "--json", "plan --json was removed: redirect the output"),
+        (plan.main, "--json=true", "plan --json was removed: redirect the output"),
+    ],
+)
+def test_a_removed_flag_is_answered_with_what_to_do(capsys, monkeypatch, main, flag, message):
+    monkeypatch.undo()
+    assert main([flag, "x"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_a_flag_that_only_another_command_lost_is_accepted(monkeypatch):
+    monkeypatch.undo()
+    old_names.refuse_old_flags(["--json"], "translate")
+
+
+def test_a_removed_command_is_answered_with_what_to_do(capsys):
+    assert cli.main(["calibrate", "--workdir", "runs/demo"]) == 2
+    assert capsys.readouterr().err == (
+        "error: calibrate was removed: use --decoding.flag-faults and the token log-probabilities "
+        "of `translate --json --details`\n"
+    )
+    assert not set(old_names.REMOVED_COMMANDS) & set(cli.COMMANDS)
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,8 @@ def _quantiles(
     """Returns np.quantile(np.repeat(lengths, counts), fractions, method="inverted_cdf")."""
     ascending = np.argsort(lengths, kind="stable")
     num_below = np.cumsum(counts[ascending])
-    places = np.maximum(np.ceil(num_below[-1] * fractions - 1), 0)
-    return lengths[ascending[np.searchsorted(num_below, places, side="right")]]
+    ranks = np.maximum(np.ceil(num_below[-1] * fractions - 1), 0)
+    return lengths[ascending[np.searchsorted(num_below, ranks, side="right")]]
 
 
 def _similar_fractions(

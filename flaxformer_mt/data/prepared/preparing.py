@@ -73,8 +73,8 @@ def prepare_corpus(
       workers: workers that replace these processes.
       shard_size: records of a shard. A killed run repeats at most this many. A resumed run keeps
         the size of its start.
-      after_part: called when files are complete: those of the first pass, the tokenizer, and each
-        shard. It may move complete shards of a complete corpus away.
+      after_part: called after the first pass, the tokenizer and each shard. It may move the shards
+        of a complete corpus away.
 
     Raises:
       ValueError: text or settings are unusable, or have changed since the start.

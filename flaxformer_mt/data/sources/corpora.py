@@ -34,7 +34,7 @@ class CorpusConfig:
     """How often an epoch contains each corpus (0.5 = a random half, 2 = twice): one number for each
     pair of text files, then one for each of `pairs`. Empty = once each."""
     temperature: float = 0.0
-    """Alternative to weights: T = 1 or more samples a corpus of n pairs in proportion to n^(1/T).
+    """Alternative to weights: with T >= 1, a corpus of n pairs is sampled in proportion to n^(1/T).
     A larger T repeats small corpora more often (5 is usual for many languages). An epoch keeps its
     number of pairs. 0 = use weights."""
     source_languages: tuple[str, ...] = ()
