@@ -19,7 +19,6 @@ FASTER = {
     "NUM_STEPS = 500": "NUM_STEPS = 12",
     "NUM_STEPS = 600": "NUM_STEPS = 4",
     "ABLATION_STEPS = 200": "ABLATION_STEPS = 2",
-    "NUM_STEPS = 120": "NUM_STEPS = 12",
     '"configs/demo.py", "--data.train.pairs", "demo:train"': '"configs/demo.py"',
     '"configs/demo.py"': (
         '"configs/demo.py", "--data.train.pairs", "demo:train:500", '
@@ -38,7 +37,7 @@ FASTER = {
     "--data.train.pairs demo:train:20000": f"--data.train.pairs demo:train:500 {FEW_PAIRS} "
     f"--data.max-source-length 64 --data.max-target-length 64 --decoding.max-target-length 8 "
     f"{SMALL_MODEL}",
-    "--training.log-every 20": "--training.log-every 2",
+    "--training.log-every 50": "--training.log-every 2",
     "bfloat16 {SIZE}": f"bfloat16 {SMALL_MODEL}",
     '"v5e:1x1", "v5e:2x4"': '"v5e:2x4"',
 }
