@@ -55,8 +55,8 @@ def describe_kernels(
     """
     own = [name for name in _OPERATIONS if getattr(kernels, name) is not getattr(REFERENCE, name)]
     if not own:
-        return "kernels     reference"
-    line = f"kernels     {kernels.name}: {', '.join(own)}"
+        return "reference"
+    line = f"{kernels.name}: {', '.join(own)}"
     if "attend" not in own:
         return line
     refusals, served = _refusals(config, kernels, lengths, mesh)

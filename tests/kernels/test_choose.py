@@ -6,7 +6,7 @@ import sys
 
 import jax
 import pytest
-from tiny_run import WITHOUT_DROPOUT
+from tiny_run import WITHOUT_DROPOUT, start_lines
 
 import flaxformer_mt.kernels
 from flaxformer_mt import Translator
@@ -75,6 +75,7 @@ def test_a_run_trains_and_translates_without_its_kernels(missing, tmp_path):
     training = TrainingConfig(num_steps=1, warmup_steps=1, log_every=1)
     config = dataclasses.replace(WITHOUT_DROPOUT, data=data, training=training)
     assert train(config, str(tmp_path), quiet=True) == "complete"
+    assert start_lines(tmp_path) == [(0, "reference")]
     translator = Translator.load(tmp_path)
     assert translator.model.kernels is REFERENCE
     assert len(translator.translate(["the dog sleeps.", "a cat sees the house."])) == 2
@@ -133,7 +134,7 @@ def test_a_run_trains_and_translates_without_its_kernels(missing, tmp_path):
 def test_the_description_names_what_falls_back_and_why(kernels, fields, lengths, line):
     config = dataclasses.replace(TINY, **fields)
     found = describe_kernels(config, choose_kernels(kernels, kernels), lengths, make_mesh())
-    assert found == f"kernels     {line}"
+    assert found == line
 
 
 def test_the_description_follows_the_mesh():
@@ -151,7 +152,7 @@ def test_the_description_of_a_set_that_serves_all():
 
     kernels = Kernels("new", attend=attend)
     found = describe_kernels(TransformerConfig(), kernels, LONG, make_mesh())
-    assert found == "kernels     new: attend"
+    assert found == "new: attend"
 
 
 def test_the_repr_tells_kernels_apart():
