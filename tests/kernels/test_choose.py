@@ -11,7 +11,8 @@ from tiny_run import WITHOUT_DROPOUT, start_lines
 import flaxformer_mt.kernels
 from flaxformer_mt import Translator
 from flaxformer_mt.data.sources.corpora import CorpusConfig
-from flaxformer_mt.kernels.choose import choose_kernels, describe_kernels
+from flaxformer_mt.kernels.choose import choose_kernels, choose_search_sizes, describe_kernels
+from flaxformer_mt.kernels.search_sizes import SearchSizes
 from flaxformer_mt.model import attention
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
@@ -59,8 +60,14 @@ def test_auto_is_the_set_of_the_platform():
     assert choose_kernels("tpu", "cpu") is REFERENCE  # Pallas kernels run on TPUs only
 
 
+def test_search_sizes_are_those_of_the_platform():
+    assert choose_search_sizes("cpu").max_hypotheses == 160
+    assert choose_search_sizes("gpu") == choose_search_sizes("another") == SearchSizes()
+
+
 def test_a_package_that_is_not_installed(missing):
     assert choose_kernels("auto", missing) is REFERENCE
+    assert choose_search_sizes(missing) == SearchSizes()
     with pytest.raises(
         ValueError, match=rf"model.kernels={missing} needs .*kernels.{missing}, .* use \"auto\" or"
     ):
