@@ -152,8 +152,10 @@ def train(
             total_steps=config.training.num_steps,
             quiet=quiet,
         )
-        reporter.message(describe(run, start[0], workdir))
-        ending, step = run_loop(run, start, reporter, handle_signals=handle_signals)
+        lengths = sorted({shape[1:] for shape in run.data.shapes})
+        kernels = describe_kernels(config.model, run.model.kernels, lengths, run.placement.mesh)
+        reporter.message(describe(run, start[0], workdir, kernels))
+        ending, step = run_loop(run, start, reporter, kernels, handle_signals=handle_signals)
         if ending != "complete":
             print_from_first(f"stopped at step {step}, saved; the same command goes on from there")
             return ending
@@ -214,7 +216,12 @@ def make_run(config: Config, workdir: str, *, quiet: bool) -> Run:
 
 
 def run_loop(
-    run: Run, start: tuple[TrainState, Progress], reporter: Reporter, *, handle_signals: bool
+    run: Run,
+    start: tuple[TrainState, Progress],
+    reporter: Reporter,
+    kernels: str,
+    *,
+    handle_signals: bool,
 ) -> tuple[Ending, int]:
     """Trains to the end or a stop, and closes the reporter; returns the ending and the last step.
 
@@ -222,6 +229,7 @@ def run_loop(
     """
     signals = stop_on_signals() if handle_signals else contextlib.nullcontext(StopRequest())
     try:
+        reporter.start(kernels)
         with exit_if_peer_lost(), signals as stopped:
             loop = Loop(run, start, reporter, stopped)
             ending = loop()
@@ -257,29 +265,26 @@ def prepare_data(config: Config, workdir: str) -> Data:
     return data
 
 
-def describe(run: Run, state: TrainState, workdir: str) -> str:
-    """Returns the message at the start of a run: data, model, devices and workdir."""
+def describe(run: Run, state: TrainState, workdir: str, kernels: str) -> str:
+    """Returns the message at the start of a run: data, model, devices, kernels and workdir."""
     trained, frozen = run.adaptation.split(state.params)
     count, others = (sum(x.size for x in jax.tree.leaves(part)) for part in (trained, frozen))
     mesh = run.placement.mesh
     axes = " x ".join(f"{size} {name}" for name, size in mesh.shape.items() if size > 1)
-    processes = jax.process_count()
     parts = max(run.placement.rows.partition(shape).micro_batches for shape in run.data.shapes)
     summary = (
         f"{run.data.report}\nmodel       {count:,} parameters",
         f", {others:,} frozen ones," if others else "",
         f" on {mesh.size} x {jax.devices()[0].device_kind}",
         f" ({axes})" if axes else "",
-        f" in {processes} processes" if processes > 1 else "",
+        f" in {jax.process_count()} processes" if jax.process_count() > 1 else "",
         f", batches accumulated over up to {parts} micro-batches" if parts > 1 else "",
     )
     step = run.checkpoints.latest_step()
     start = "from scratch" if step is None else f"resumed at step {step}"
     if step is None and run.config.training.init_from:
         start = f"from the parameters of {run.config.training.init_from}"
-    lengths = {shape[1:] for shape in run.data.shapes}
-    kernels = describe_kernels(run.config.model, run.model.kernels, sorted(lengths), mesh)
-    return f"{''.join(summary)}\n{kernels}\nworkdir     {workdir}, {start}"
+    return f"{''.join(summary)}\nkernels     {kernels}\nworkdir     {workdir}, {start}"
 
 
 def average(config: Config, workdir: str, *, quiet: bool = False) -> None:

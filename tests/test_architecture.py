@@ -4,10 +4,12 @@ import ast
 import functools
 import graphlib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from flaxformer_mt.cli import COMMANDS
+from flaxformer_mt.model.config import KernelChoice
 
 PACKAGE = Path(__file__).parents[1] / "flaxformer_mt"
 PACKAGES = {path.parent.name for path in PACKAGE.glob("*/*.py")}
@@ -127,6 +129,15 @@ def test_the_search_knows_no_model() -> None:
         for name in imports(module, typing_too=True):
             known = starts_with(name, "flaxformer_mt.model", "flaxformer_mt.data")
             assert not known, f"{module} imports {name}"
+
+
+def test_kernels_of_a_device_are_imported_by_their_name_alone() -> None:
+    """`choose_kernels` does it, so everything works without the package of a device."""
+    sets = [f"flaxformer_mt.kernels.{name}" for name in get_args(KernelChoice)]
+    for module in MODULES:
+        for name in imports(module):
+            own = any(starts_with(module, kernels) for kernels in sets)
+            assert own or not starts_with(name, *sets), f"{module} imports {name}"
 
 
 def test_no_import_cycle() -> None:

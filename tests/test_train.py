@@ -11,7 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import CONFIG, WITHOUT_DROPOUT, metric_lines, params, start, wait_for_step
+from tiny_run import (
+    CONFIG,
+    WITHOUT_DROPOUT,
+    metric_lines,
+    params,
+    start,
+    start_lines,
+    wait_for_step,
+)
 
 from flaxformer_mt import Translator
 from flaxformer_mt.cli import parse_arguments
@@ -49,6 +57,8 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
     for resumed, expected in zip(params(tmp_path / "run"), params(uninterrupted), strict=True):
         np.testing.assert_array_equal(resumed, expected)
     assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
+    (first, kernels), *others = start_lines(tmp_path / "run")
+    assert first == 0 and others == [(6, kernels)]  # the newest checkpoint before the kill
 
 
 @pytest.mark.slow
@@ -122,6 +132,12 @@ def test_it_translates_in_the_given_precision(uninterrupted):
         found[dtype] = [of_line[0].score for of_line in translator.translate(sentences)]
     assert found[None] == found["float32"] != found["bfloat16"]
     np.testing.assert_allclose(found["bfloat16"], found["float32"], rtol=0.05)
+
+
+def test_the_kernels_are_recorded(finished):
+    assert start_lines(finished) == [(0, "cpu: product, dropout, store")]
+    first = (finished / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    assert '"kind": "start"' in first
 
 
 def test_metrics_are_written_at_every_step(finished):

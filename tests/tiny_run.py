@@ -81,10 +81,22 @@ def params(workdir: Path) -> list[np.ndarray]:
 
 
 def metric_lines(workdir: Path) -> list[dict]:
-    """Returns the lines of metrics.jsonl without times."""
-    lines = (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    """Returns the lines of metrics.jsonl without times, and without those of a start."""
+    text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
     timed = ("time", "tokens_per_second")
-    return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines]
+    return [
+        {name: value for name, value in line.items() if name not in timed}
+        for line in lines
+        if line["kind"] != "start"
+    ]
+
+
+def start_lines(workdir: Path) -> list[tuple[int, str]]:
+    """Returns the step and the kernels of each line of metrics.jsonl that describes a start."""
+    text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [(line["step"], line["kernels"]) for line in lines if line["kind"] == "start"]
 
 
 def losses(workdir: Path) -> list[float]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 LONGEST_SHARED = 64
-"""Sources up to this length can share a program, as on CPUs (`SearchKernels`)."""
+"""Sources up to this length can share a program, as on CPUs (`SearchSizes`)."""
 Result = TypeVar("Result")
 
 

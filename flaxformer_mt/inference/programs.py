@@ -116,7 +116,7 @@ def _search(program: SearchProgram, shared: tuple[Any, ...], rows: tuple[Any, ..
 
 def make_search(program: SearchProgram, options: SearchInputs, each: SentenceOptions) -> Search:
     """Returns sampling, greedy search or beam search."""
-    settings, top_k = options.settings, program.models[0].kernels.search.top_k
+    settings, top_k = options.settings, program.models[0].kernels.top_k
     if each.choose:
         return greedy(settings, num_hypotheses=program.num_hypotheses)
     if program.beam_size == 1 and each.selection is None:

@@ -24,13 +24,13 @@ from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.interop import Quantization, empty_directory, optional, parameter_table
 from flaxformer_mt.interop.parameter_table import Row, layer_rows, linear
 from flaxformer_mt.model import layers
-from flaxformer_mt.model.config import TransformerConfig
+from flaxformer_mt.model.config import Scheme, TransformerConfig
 from flaxformer_mt.model.positions import sinusoids
 
 # CTranslate2 truncates a source to 1,024 tokens by default, and then appends EOS.
 MIN_POSITIONS = 1025
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "geglu": "GELU", "swiglu": "SWISH"}
-POSITIONS = (
+POSITIONS: tuple[Scheme, ...] = (  # those of CTranslate2; a model with others is refused
     *("sinusoidal", "sinusoidal_half_split", "learned", "none"),
     *("relative", "bucketed", "rotary"),
 )

@@ -1,4 +1,4 @@
-"""The choice of kernels for a device, and what a model gets from them."""
+"""The choice of kernels and search sizes for a device, and what a model gets from the kernels."""
 
 import dataclasses
 import importlib
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
+from flaxformer_mt.kernels.search_sizes import SearchSizes
 from flaxformer_mt.model.config import KernelChoice, TransformerConfig
 from flaxformer_mt.model.initialization import Params, param_shapes
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
@@ -42,6 +43,15 @@ def choose_kernels(choice: KernelChoice, platform: str) -> Kernels:
         ) from error
 
 
+def choose_search_sizes(platform: str) -> SearchSizes:
+    """Returns the sizes for a platform; the defaults if its package has none, or is missing."""
+    try:
+        module = importlib.import_module(f"flaxformer_mt.kernels.{platform}")
+    except ModuleNotFoundError:
+        return SearchSizes()
+    return getattr(module, "SEARCH_SIZES", SearchSizes())
+
+
 def describe_kernels(
     config: TransformerConfig,
     kernels: Kernels,
@@ -54,8 +64,8 @@ def describe_kernels(
     """
     own = [name for name in _OPERATIONS if getattr(kernels, name) is not getattr(REFERENCE, name)]
     if not own:
-        return "kernels     reference"
-    line = f"kernels     {kernels.name}: {', '.join(own)}"
+        return "reference"
+    line = f"{kernels.name}: {', '.join(own)}"
     if "attend" not in own:
         return line
     refusals, served = _refusals(config, kernels, lengths, mesh)

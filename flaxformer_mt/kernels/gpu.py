@@ -1,5 +1,7 @@
 """Kernels for NVIDIA GPUs: attention by cuDNN, dropout bits, gradients of embeddings."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,11 +25,13 @@ def attend(
     bias: Float[Array, "#B N T S"] | None = None,
     *,
     min_length: int = MIN_LENGTH,
+    implementation: Literal["cudnn", "xla"] = "cudnn",
 ) -> Float[Array, "B T N W"]:
     """Returns equation 1 by cuDNN's fused attention, which keeps no [T S] weights in memory.
 
     See `model.attention.attend`. The mask becomes a bias [B 1 T S]. So packed rows are safe: a
-    causal flag alone would let a token see the sentence before it in its row.
+    causal flag alone would let a token see the sentence before it in its row. The implementation
+    "xla" computes the same on every device and in every dtype; tests compare it with the reference.
 
     Raises:
       NotImplementedError: the reference is faster (queries and keys shorter than `min_length`),
@@ -39,7 +43,7 @@ def attend(
     (batch, length, _, width), source_length = queries.shape, keys.shape[1]
     if max(length, source_length) < min_length:
         raise NotImplementedError(f"cuDNN attention needs lengths of at least {min_length}")
-    if queries.dtype != jnp.bfloat16:
+    if implementation == "cudnn" and queries.dtype != jnp.bfloat16:
         raise NotImplementedError(f"cuDNN attention needs bfloat16, got {queries.dtype}")
     if values.shape[-1] != width:
         raise NotImplementedError("cuDNN attention needs key_width equal to value_width")
@@ -56,7 +60,7 @@ def attend(
     mask = _pad(_pad(mask, 2), 3)
     try:
         return jax.nn.dot_product_attention(
-            _pad(queries, 1), _pad(keys, 1), _pad(values, 1), mask=mask, implementation="cudnn"
+            *(_pad(x, 1) for x in (queries, keys, values)), mask=mask, implementation=implementation
         )[:, :length]
     except RuntimeError as error:  # no cuDNN, or its NotImplementedError (a RuntimeError)
         raise NotImplementedError(f"cuDNN attention: {error}") from error

@@ -83,10 +83,14 @@ class Cache:
         If too few are left (in a finished sentence), the number is C, which is no slot.
         """
         _, beams, slots = self.seen.shape
-        numbers = jnp.arange(slots, dtype=jnp.float32)
-        used = self.seen.any(axis=1)  # [B C]
-        first, _ = jax.lax.top_k(-jnp.where(used, slots, numbers), beams)
-        return -first.astype(jnp.int32)
+        numbers = jnp.arange(slots)
+
+        def take_first(free: Bool[Array, "B C"], _: None) -> tuple[Array, Int[Array, " B"]]:
+            first = jnp.where(free, numbers, slots).min(axis=1)
+            return free & (numbers != first[:, None]), first
+
+        _, found = jax.lax.scan(take_first, ~self.seen.any(axis=1), length=beams)  # [K B]
+        return found.T
 
     def with_new_tokens(self, slots: Int[Array, "B K"], *, local_window: int = 0) -> "Cache":
         """Returns the cache in which each hypothesis sees its new token, to be stored at `slots`.

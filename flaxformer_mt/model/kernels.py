@@ -124,27 +124,6 @@ def dropout(
     return jnp.where(jax.vmap(keep_row)(rows), x / (1.0 - rate), 0).astype(x.dtype)
 
 
-@dataclasses.dataclass(frozen=True)
-class SearchKernels:
-    """Device-dependent settings of a search: `top_k`, and the sizes of its programs.
-
-    They change speed and memory, not results.
-    """
-
-    top_k: Callable[[Array, int], Sequence[Array]] = jax.lax.top_k
-    """Returns the k largest elements of each row and their indices."""
-    min_program_length: int = 16
-    """Source length of the shortest program."""
-    max_hypotheses: int = 0
-    """Hypotheses that are extended at the same time; 0 = as many as the batch has."""
-    few_sentences: int = 0
-    """A call with at most this many sentences for each device uses `max_hypotheses_of_few`."""
-    max_hypotheses_of_few: int = 0
-    """As `max_hypotheses`."""
-    groups_ahead: int = 2
-    """Groups of sentences that are dispatched before the results of the first are read."""
-
-
 def _identity(x: Any) -> str:
     """Returns the full name of a function or class of this package or of JAX; else its repr."""
     package = (getattr(x, "__module__", None) or "").split(".")[0]
@@ -162,15 +141,15 @@ class Kernels:
     product: Product = product
     dropout: Drop = dropout
     store: type[KeyValueStore] = KeyValueStore
-    search: SearchKernels = SearchKernels()
+    top_k: Callable[[Array, int], Sequence[Array]] = jax.lax.top_k
+    """The k largest elements of each row and their indices; for a search."""
 
     def __repr__(self) -> str:
         """Returns the name and the names of the functions, for the trace cache.
 
         It is the same in every process, unless a function is defined outside this package.
         """
-        parts = *vars(self).values(), *vars(self.search).values()
-        return f"Kernels({', '.join(_identity(x) for x in parts if x is not self.search)})"
+        return f"Kernels({', '.join(map(_identity, vars(self).values()))})"
 
     def attention(
         self,

@@ -6,9 +6,11 @@ There are two kinds of schemes:
 - Those that work by distance, in each self-attention (`RelativeScheme`, with three hooks that
   change nothing by default).
 
-To add a scheme, write its class here. Name it in `model.config.Scheme`, and at the end of this file
-in `make_added_positions` or `RELATIVE_SCHEMES`.
+To add a scheme, write its class here, and add an entry to `ADDED_SCHEMES` or `RELATIVE_SCHEMES` at
+the end of this file. Type checkers and command lines take its name from `model.config.Scheme`.
 """
+
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
@@ -251,17 +253,19 @@ def distance_buckets(
     return offset + jnp.where(steps < exact, steps, far)
 
 
-def make_added_positions(scheme: Scheme, max_positions: int) -> AddedPositions:
-    """Returns the module that adds to the embeddings; for a relative scheme it adds nothing."""
-    if scheme == "learned":
-        return LearnedPositions(max_positions)
-    if scheme in ("sinusoidal", "sinusoidal_half_split"):
-        return Sinusoids(half_split=scheme == "sinusoidal_half_split")
-    return AddedPositions()
-
-
+ADDED_SCHEMES: dict[Scheme, Callable[[int], AddedPositions]] = {  # of `max_positions`
+    "sinusoidal": lambda _: Sinusoids(),
+    "sinusoidal_half_split": lambda _: Sinusoids(half_split=True),
+    "learned": LearnedPositions,
+    "none": lambda _: AddedPositions(),
+}
 RELATIVE_SCHEMES: dict[Scheme, type[RelativeScheme]] = {
     "relative": RelativePositions,
     "bucketed": BucketedBias,
     "rotary": Rotary,
 }
+
+
+def make_added_positions(scheme: Scheme, max_positions: int) -> AddedPositions:
+    """Returns the module that adds to the embeddings; for a relative scheme it adds nothing."""
+    return ADDED_SCHEMES.get(scheme, ADDED_SCHEMES["none"])(max_positions)

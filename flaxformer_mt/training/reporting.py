@@ -33,9 +33,11 @@ class Reporter:
     """Writes a run's metrics to `workdir` and shows them on standard error.
 
     metrics.jsonl has one object a line: "step", "kind" ("train" or "validation"), the metrics,
-    and "time" (seconds since 1970). The last line has the kind "end" and the "reason" of the end. A
-    resumed run removes the end line and all lines after its start. The file then equals that of an
-    uninterrupted run, except for times and the averages of the `log_every` steps around the stop.
+    and "time" (seconds since 1970). A line of the kind "start" comes before the first update of
+    each start, with the "kernels" of the updates that follow. The last line has the kind "end" and
+    the "reason" of the end. A resumed run removes the end line and all lines after its start. The
+    file then equals that of an uninterrupted run, except for times, lines of the kind "start", and
+    the averages of the `log_every` steps around the stop.
 
     Args:
       workdir: of the run; must exist. None in all processes but the first, which report nothing.
@@ -74,6 +76,10 @@ class Reporter:
         self._start_time, self._start_step = time.monotonic(), resume_step
         self._total_steps = total_steps
         self._last_line = -math.inf
+
+    def start(self, kernels: str) -> None:
+        """Reports the kernels of the updates that follow, in metrics.jsonl only."""
+        self._write({"step": self._start_step, "kind": "start", "kernels": kernels})
 
     def train(self, step: int, metrics: Mapping[str, float]) -> None:
         """Reports training metrics since the last report, after `step` updates.
@@ -202,7 +208,11 @@ def read_metrics(workdir: PathLike) -> list[dict[str, Any]]:
 
 
 def truncate_metrics(path: Path, *, after: int) -> None:
-    """Atomically drops lines of steps beyond `after` or kind "end", and a truncated last line."""
+    """Atomically drops the lines that a run does not keep when it resumes at step `after`.
+
+    These are lines of later steps, of the kind "end", of a start without updates, and a truncated
+    last line.
+    """
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -213,9 +223,13 @@ def truncate_metrics(path: Path, *, after: int) -> None:
 
 
 def _step_of(line: str) -> float:
-    """Returns the step of a line; infinity for a line that no resumed run keeps."""
+    """Returns the step of a line; infinity for a line that no resumed run keeps.
+
+    A start counts as a line of the first update after it.
+    """
     try:
         values = json.loads(line)
-        return math.inf if values.get("kind") == "end" else float(values["step"])
+        extra = {"end": math.inf, "start": 1}.get(values.get("kind"), 0)
+        return float(values["step"]) + extra
     except (ValueError, KeyError, TypeError, AttributeError):
         return math.inf

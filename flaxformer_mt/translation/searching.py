@@ -26,14 +26,14 @@ def schedule(requests: Sequence[Request], setup: Setup) -> list[Group]:
 
     Raises ValueError for a request whose prefix and phrases are too long for every program.
     """
-    config, ensemble, kernels = setup.config, setup.ensemble, setup.ensemble.search_kernels
+    config, ensemble, sizes = setup.config, setup.ensemble, setup.ensemble.search_sizes
     max_rows, rows_per_slot = config.max_rows_per_batch, ROWS_PER_SLOT
-    max_slots = kernels.max_hypotheses and max(1, kernels.max_hypotheses // config.num_live)
-    if len(requests) <= kernels.few_sentences * ensemble.num_devices:
-        max_slots = max(1, kernels.max_hypotheses_of_few // config.num_live)
+    max_slots = sizes.max_hypotheses and max(1, sizes.max_hypotheses // config.num_live)
+    if len(requests) <= sizes.few_sentences * ensemble.num_devices:
+        max_slots = max(1, sizes.max_hypotheses_of_few // config.num_live)
         max_rows = min(max_slots, max_rows)
-        rows_per_slot = math.ceil(kernels.few_sentences / max_rows)
-    menu = length_menu(ensemble.max_source_length, kernels.min_program_length)
+        rows_per_slot = math.ceil(sizes.few_sentences / max_rows)
+    menu = length_menu(ensemble.max_source_length, sizes.min_program_length)
     return group_by_length(
         [request.program_length(config, menu) for request in requests],
         menu,
@@ -60,7 +60,7 @@ def search(requests: Sequence[Request], setup: Setup) -> list[list[Hypothesis]]:
 
     groups = schedule(requests, setup)
     for group, found in run_ahead(
-        groups, dispatch, window=setup.ensemble.search_kernels.groups_ahead
+        groups, dispatch, window=setup.ensemble.search_sizes.groups_ahead
     ):
         found = jax.device_get(found)
         for row, index in enumerate(group.members):
@@ -146,7 +146,7 @@ def score_examples(
 
     source_pieces, target_pieces = setup.tokenizer.source.pieces, setup.tokenizer.target.pieces
     results: dict[int, PairScore] = {}
-    for group, found in run_ahead(groups, dispatch, window=ensemble.search_kernels.groups_ahead):
+    for group, found in run_ahead(groups, dispatch, window=ensemble.search_sizes.groups_ahead):
         found = jax.device_get(found)
         for row, index in enumerate(group.members):
             score = float(found.scores[row])

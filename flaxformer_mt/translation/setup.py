@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 from flaxformer_mt.data.tokenization.tokenizer import Tokenizer
 from flaxformer_mt.inference.devices import mesh_of
-from flaxformer_mt.kernels.choose import choose_kernels
+from flaxformer_mt.kernels.choose import choose_search_sizes
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.translation.config import DecodingConfig
 from flaxformer_mt.translation.word_ends import TargetWords
@@ -34,7 +34,7 @@ class Ensemble:
         self.weights = None if weights is None else tuple(weights)
         self.mesh = mesh_of(self.params)
         self.num_devices = self.mesh.size if self.mesh else 1
-        self.search_kernels = choose_kernels("auto", jax.default_backend()).search
+        self.search_sizes = choose_search_sizes(jax.default_backend())
 
     @functools.cached_property
     def fingerprint(self) -> str:

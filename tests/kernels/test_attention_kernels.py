@@ -124,6 +124,62 @@ def test_cudnn_attention_refuses_and_the_reference_takes_over(heads, more, reaso
     assert reason in refusal(cudnn, heads, **more)
 
 
+PACKED = ((1, 1, 1, 2, 2, 2, 2), (1,) * 9, (), (1, 2, 3, 3))
+"""Segments of two sentences, one that fills a row of 9, none, and three short ones."""
+DTYPES = pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(jnp.float32, 2e-6), (jnp.bfloat16, 3e-2)]
+)
+as_for_cudnn = functools.partial(cudnn, min_length=2, implementation="xla")
+"""The masks, the padding and the gradients of the kernel for GPUs, on a CPU."""
+
+
+@DTYPES
+@pytest.mark.parametrize("key_heads", [4, 2, 1])
+@pytest.mark.parametrize(
+    ("length", "source_length", "causal"),
+    [(9, 9, True), (9, 12, False), (10, 10, True), (10, 11, False), (9, 9, False)],
+)
+def test_masks_and_padding_for_cudnn_are_those_of_the_reference(
+    length, source_length, causal, key_heads, dtype, tolerance
+):
+    """Packed rows of odd and even lengths, one without any sentence."""
+    queries, keys = (make_segments(n, *PACKED) for n in (length, source_length))
+    heads = random_heads(4, length, 4, 8, dtype, source_length, key_heads)
+    found = heads_and_gradients(as_for_cudnn, heads, queries, keys, causal)
+    exact = [x.astype(jnp.float32) for x in heads]
+    wanted = heads_and_gradients(reference, exact, queries, keys, causal)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(ours.astype(jnp.float32), theirs, rtol=tolerance, atol=tolerance)
+
+
+@DTYPES
+def test_for_cudnn_packed_sentences_stay_apart(dtype, tolerance):
+    del tolerance  # equal bits
+    segments = make_segments(9, PACKED[0])
+    context = attention_context(segments, segments, causal=True)
+    queries, keys, values = random_heads(length=9, dtype=dtype)
+    attend = jax.jit(as_for_cudnn)
+    before = attend(queries, keys, values, context)
+    after = attend(queries, keys.at[0, 1].add(3.0), values.at[0, 1].add(3.0), context)
+    np.testing.assert_array_equal(before[0, 3:7], after[0, 3:7])
+    np.testing.assert_array_equal(before[0, :1], after[0, :1])
+    assert (before[0, 1:3] != after[0, 1:3]).any()
+
+
+@DTYPES
+def test_for_cudnn_a_fully_masked_query_is_finite(dtype, tolerance):
+    """So are its gradients. With an even length it attends uniformly, as in the reference."""
+    queries, keys = make_segments(6, (1,) * 6, (1,) * 6), make_segments(8, (), (1,) * 8)
+    context = attention_context(queries, keys)
+    heads = random_heads(2, 6, dtype=dtype, source_length=8)
+    found, pull = jax.vjp(lambda *heads: as_for_cudnn(*heads, context), *heads)
+    exact = [x.astype(jnp.float32) for x in heads]
+    wanted = reference(*exact, context)
+    np.testing.assert_allclose(found.astype(jnp.float32), wanted, rtol=tolerance, atol=tolerance)
+    assert all(jnp.isfinite(x).all() for x in pull(jnp.ones_like(found)))
+
+
 def test_without_cudnn_the_reference_takes_over(monkeypatch):
     def missing(*args, **kwargs):
         raise RuntimeError("cuDNN is not detected.")

@@ -1,30 +1,24 @@
 """The choice of kernels, its description, and training and translation without them."""
 
 import dataclasses
-import functools
 import importlib
 import sys
 
-import flax.linen as nn
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
+from tiny_run import WITHOUT_DROPOUT, start_lines
 
 import flaxformer_mt.kernels
-from flaxformer_mt.data.batching.batch import BatchShape, Example, pad_batch
-from flaxformer_mt.inference.programs import SearchInputs, SearchProgram, search_batch
-from flaxformer_mt.kernels.choose import choose_kernels, describe_kernels
+from flaxformer_mt import Translator
+from flaxformer_mt.data.sources.corpora import CorpusConfig
+from flaxformer_mt.kernels.choose import choose_kernels, choose_search_sizes, describe_kernels
+from flaxformer_mt.kernels.search_sizes import SearchSizes
 from flaxformer_mt.model import attention
 from flaxformer_mt.model.config import TransformerConfig
 from flaxformer_mt.model.kernels import REFERENCE, Kernels
-from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.runtime.sharding import MeshConfig, make_mesh
-from flaxformer_mt.search.loop import SearchSettings, SentenceOptions
+from flaxformer_mt.train import train
 from flaxformer_mt.training.config import TrainingConfig
-from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.state import init_state
-from flaxformer_mt.training.step import make_train_step
 
 TINY = TransformerConfig(d_model=16, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
 SHORT = ((64, 64),)
@@ -32,21 +26,26 @@ LONG = ((1024, 1024),)
 SOME = ((64, 64), (1024, 1024))
 
 
+class Refusal:
+    """A finder that finds neither a package nor its modules, as if it were not installed."""
+
+    def __init__(self, package):
+        self.package = package
+
+    def find_spec(self, name, path=None, target=None):
+        if f"{name}.".startswith(f"{self.package}."):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
 @pytest.fixture(params=["cpu", "gpu", "tpu"])
 def missing(request, monkeypatch):
-    """The name of a set of kernels whose package is not installed."""
+    """The platform of this process, whose package of kernels is not installed."""
     package = f"flaxformer_mt.kernels.{request.param}"
-    for module in [name for name in sys.modules if name.startswith(package)]:
+    for module in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.delattr(flaxformer_mt.kernels, request.param, raising=False)
-    find = importlib.import_module
-
-    def import_module(name, *args):
-        if name == package:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return find(name, *args)
-
-    monkeypatch.setattr(importlib, "import_module", import_module)
+    monkeypatch.setattr(sys, "meta_path", [Refusal(package), *sys.meta_path])
+    monkeypatch.setattr(jax, "default_backend", lambda: request.param)
     return request.param
 
 
@@ -61,34 +60,32 @@ def test_auto_is_the_set_of_the_platform():
     assert choose_kernels("tpu", "cpu") is REFERENCE  # Pallas kernels run on TPUs only
 
 
+def test_search_sizes_are_those_of_the_platform():
+    assert choose_search_sizes("cpu").max_hypotheses == 160
+    assert choose_search_sizes("gpu") == choose_search_sizes("another") == SearchSizes()
+
+
 def test_a_package_that_is_not_installed(missing):
     assert choose_kernels("auto", missing) is REFERENCE
+    assert choose_search_sizes(missing) == SearchSizes()
     with pytest.raises(
         ValueError, match=rf"model.kernels={missing} needs .*kernels.{missing}, .* use \"auto\" or"
     ):
         choose_kernels(missing, missing)
 
 
-@pytest.mark.parametrize("missing", ["cpu"], indirect=True)
-def test_a_model_trains_and_translates_without_kernels(missing):
-    model = Transformer(TINY, 12, 12, 2, choose_kernels("auto", missing))
-    assert model.kernels is REFERENCE
-    optimizer = make_optimizer(TrainingConfig(), TINY.d_model)
-    state = init_state(model, optimizer, 0)
-    step = make_train_step(model, optimizer, TrainingConfig())
-    sentence = np.array([5, 6, 3], np.int32)
-    batch = pad_batch([Example(sentence, sentence)], BatchShape(1, 4, 4))
-    state, metrics = step(state, jax.tree.map(lambda x: jnp.asarray(x)[None], batch))
-    assert np.isfinite(metrics.loss)
-    settings = SearchSettings(
-        jnp.zeros(12, bool), jnp.float32(1), bos_id=2, eos_id=3, pad_id=0, max_target_length=4
-    )
-    options = SearchInputs(SentenceOptions(jnp.full(1, 4)), settings)
-    program = SearchProgram((model,), 1, 1, batch_slots=1)
-    source = batch.inputs, batch.inputs_positions, batch.inputs_segment_ids
-    params = (nn.meta.unbox(state.params),)
-    found = jax.jit(functools.partial(search_batch, program=program))(params, *source, options)
-    assert found.tokens.shape[:2] == (1, 1)
+def test_a_run_trains_and_translates_without_its_kernels(missing, tmp_path):
+    """An import of the package inside a function fails. Others: tests/test_architecture.py."""
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(f"flaxformer_mt.kernels.{missing}")
+    data = dataclasses.replace(WITHOUT_DROPOUT.data, validation=CorpusConfig())
+    training = TrainingConfig(num_steps=1, warmup_steps=1, log_every=1)
+    config = dataclasses.replace(WITHOUT_DROPOUT, data=data, training=training)
+    assert train(config, str(tmp_path), quiet=True) == "complete"
+    assert start_lines(tmp_path) == [(0, "reference")]
+    translator = Translator.load(tmp_path)
+    assert translator.model.kernels is REFERENCE
+    assert len(translator.translate(["the dog sleeps.", "a cat sees the house."])) == 2
 
 
 @pytest.mark.parametrize(
@@ -144,7 +141,7 @@ def test_a_model_trains_and_translates_without_kernels(missing):
 def test_the_description_names_what_falls_back_and_why(kernels, fields, lengths, line):
     config = dataclasses.replace(TINY, **fields)
     found = describe_kernels(config, choose_kernels(kernels, kernels), lengths, make_mesh())
-    assert found == f"kernels     {line}"
+    assert found == line
 
 
 def test_the_description_follows_the_mesh():
@@ -162,7 +159,7 @@ def test_the_description_of_a_set_that_serves_all():
 
     kernels = Kernels("new", attend=attend)
     found = describe_kernels(TransformerConfig(), kernels, LONG, make_mesh())
-    assert found == "kernels     new: attend"
+    assert found == "new: attend"
 
 
 def test_the_repr_tells_kernels_apart():

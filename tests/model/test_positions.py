@@ -1,13 +1,20 @@
 """Positions that are added to embeddings: sinusoids against section 3.5, entry by entry."""
 
 import math
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model.positions import make_added_positions, sinusoids
+from flaxformer_mt.model.config import Scheme
+from flaxformer_mt.model.positions import (
+    ADDED_SCHEMES,
+    RELATIVE_SCHEMES,
+    make_added_positions,
+    sinusoids,
+)
 
 
 def test_equals_the_formula():
@@ -48,6 +55,11 @@ def test_learned_positions_choose_the_row_and_end_where_the_table_ends():
         match=r"positions for 4 tokens \(model.max_positions\), but the input may have 5",
     ):
         added.apply({"params": {"table": table}}, x, positions, length=5)
+
+
+def test_every_scheme_is_one_entry_and_has_a_name_in_the_config():
+    assert not ADDED_SCHEMES.keys() & RELATIVE_SCHEMES.keys()
+    assert {*ADDED_SCHEMES, *RELATIVE_SCHEMES} == {*get_args(Scheme)}
 
 
 def test_relative_schemes_add_nothing_to_embeddings():

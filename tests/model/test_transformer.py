@@ -178,6 +178,18 @@ def test_each_hypothesis_continues_its_own_past(config, kernels, rng):
     assert most == 3 * kept
 
 
+def test_free_slots_are_the_first_ones_in_integers(rng):
+    """Rows with many free slots, with fewer than hypotheses, and with none."""
+    used = rng.random((6, 24)) < np.array([0.0, 0.3, 0.7, 0.9, 0.95, 1.0])[:, None]
+    seen = jnp.asarray(used[:, None] & (rng.integers(4, size=(6, 1, 24)) == np.arange(4)[:, None]))
+    index, mask = jnp.zeros(6, jnp.int32), jnp.ones((6, 3), bool)
+    cache = Cache(index, seen, jnp.zeros((6, 24), jnp.int32), (), (), mask)
+    wanted = [[*np.flatnonzero(~row)[:4], 24, 24, 24, 24][:4] for row in used]
+    np.testing.assert_array_equal(cache.free_slots(), wanted)
+    assert cache.free_slots().dtype == jnp.int32
+    assert "f32" not in str(jax.make_jaxpr(lambda: cache.free_slots())())
+
+
 @pytest.mark.parametrize("config", VARIANTS)
 def test_matrices_in_the_dtype_of_the_model_change_nothing(config, rng):
     config = dataclasses.replace(config, dtype="bfloat16")

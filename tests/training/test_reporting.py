@@ -62,6 +62,27 @@ def test_resumed_equals_uninterrupted(tmp_path):
     assert read(parts) == read(whole)
 
 
+def test_each_start_that_made_updates_has_a_line(tmp_path):
+    for first, last in ((0, 0), (0, 3), (2, 2), (2, 4)):
+        reporter = Reporter(tmp_path, resume_step=first, total_steps=4, quiet=True)
+        reporter.start(f"set {first}")
+        for step in range(first + 1, last + 1):
+            reporter.train(step, {"loss": 1.0})
+        reporter.end(last, "killed")
+        reporter.close()
+    lines = read(tmp_path)
+    assert [(line["kind"], line["step"]) for line in lines] == [
+        ("start", 0),
+        ("train", 1),
+        ("train", 2),
+        ("start", 2),
+        ("train", 3),
+        ("train", 4),
+        ("end", 4),
+    ]
+    assert lines[3] == {"step": 2, "kind": "start", "kernels": "set 2"}
+
+
 def test_a_run_killed_before_the_first_checkpoint_starts_a_new_file(tmp_path):
     report(tmp_path, start=0, stop=2)
     report(tmp_path, start=0, stop=1)

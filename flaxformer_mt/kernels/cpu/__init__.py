@@ -1,4 +1,4 @@
-"""Kernels for CPUs: products, pages of keys and values, dropout bits, and the search."""
+"""Kernels for CPUs: products, pages of keys and values, dropout bits, and sizes of searches."""
 
 import jax
 from jaxtyping import Array, Float, Int
@@ -6,7 +6,8 @@ from jaxtyping import Array, Float, Int
 from flaxformer_mt.kernels.cpu.pages import Pages
 from flaxformer_mt.kernels.cpu.product import product
 from flaxformer_mt.kernels.hashed_dropout import dropout
-from flaxformer_mt.model.kernels import Kernels, SearchKernels
+from flaxformer_mt.kernels.search_sizes import SearchSizes
+from flaxformer_mt.model.kernels import Kernels
 
 
 def top_k(x: Float[Array, "B N"], k: int) -> tuple[Float[Array, "B {k}"], Int[Array, "B {k}"]]:
@@ -19,8 +20,9 @@ def top_k(x: Float[Array, "B N"], k: int) -> tuple[Float[Array, "B {k}"], Int[Ar
     return jax.lax.optimization_barrier(values), jax.lax.optimization_barrier(indices)
 
 
-SEARCH = SearchKernels(
-    top_k,
+KERNELS = Kernels("cpu", product=product, dropout=dropout, store=Pages, top_k=top_k)
+
+SEARCH_SIZES = SearchSizes(
     min_program_length=64,
     max_hypotheses=160,
     few_sentences=32,
@@ -30,5 +32,3 @@ SEARCH = SearchKernels(
 """An empty batch slot costs as much as a full one. So a few sentences share few slots. With more
 than 160 hypotheses, latency rises and throughput does not (`benchmarks/ablations.md`). Programs
 that run at the same time contend for CPU caches. So no group is dispatched ahead."""
-
-KERNELS = Kernels("cpu", product=product, dropout=dropout, store=Pages, search=SEARCH)
