@@ -10,6 +10,7 @@ import itertools
 import subprocess
 import sys
 import time
+from typing import Literal
 
 import jax
 import numpy as np
@@ -38,7 +39,9 @@ def full_batch() -> Batch:
     return jax.tree.map(lambda x: x[None], batch)
 
 
-def seconds_an_update(size: str, dtype: str, without: str) -> float:
+def seconds_an_update(
+    size: Literal["small", "base"], dtype: Literal["float32", "bfloat16"], without: str
+) -> float:
     """Returns the shortest time of an update with all mechanisms but one."""
     if without != "malloc":
         host.keep_freed_memory()
@@ -52,7 +55,7 @@ def seconds_an_update(size: str, dtype: str, without: str) -> float:
     model = Transformer(config, VOCABULARY, VOCABULARY, 2, kernels)
     training = TrainingConfig(optimizer="adam")
     optimizer = make_optimizer(training, config.d_model)
-    state, step, batch = init_state(model, optimizer, 0), None, full_batch()
+    state, batch = init_state(model, optimizer, 0), full_batch()
     step = make_train_step(model, optimizer, training)
     times = []
     for _ in range(2 + UPDATES[size]):  # the first ones compile and fill malloc's heap
@@ -72,7 +75,8 @@ def main() -> None:
     if arguments.child:
         print(seconds_an_update(*arguments.child))
         return
-    print("| size | dtype |", " | ".join(f"without {name}" for name in MECHANISMS[1:]), "|")
+    columns = (f"without {name}" for name in MECHANISMS[1:])
+    print("| size | dtype |", " | ".join(columns), "| an update |")
     for size, dtype in itertools.product(UPDATES, ("float32", "bfloat16")):
         times: dict[str, list[float]] = {name: [] for name in MECHANISMS}
         for name in MECHANISMS * arguments.rounds:
