@@ -1,8 +1,8 @@
 """Dropout with random bits from an integer hash, which cost almost nothing.
 
-`jax.random.bernoulli` gives bits of cryptographic strength. On a CPU that takes longer than the
-matrix product beside it. Dropout needs far less: bits that look independent. Here the bit of each
-element is a hash of its position in the whole batch and of a key. XLA fuses it into the
+`jax.random.bernoulli` gives bits of cryptographic strength, which take up to 8 % of an update on a
+CPU (`benchmarks/ablations.md`). Dropout needs far less: bits that look independent. Here the bit of
+each element is a hash of its position in the whole batch and of a key. XLA fuses it into the
 multiplication, so no mask is stored. `tests/kernels/test_hashed_dropout.py` checks the mean, and
 the independence of elements, layers and steps.
 """
