@@ -37,6 +37,7 @@ FASTER = {
     "--data.train.pairs demo:train:20000": f"--data.train.pairs demo:train:500 {FEW_PAIRS} "
     f"--data.max-source-length 64 --data.max-target-length 64 --decoding.max-target-length 8 "
     f"{SMALL_MODEL}",
+    "--training.log-every 20": "--training.log-every 2",
     "--training.log-every 50": "--training.log-every 2",
     "bfloat16 {SIZE}": f"bfloat16 {SMALL_MODEL}",
     '"v5e:1x1", "v5e:2x4"': '"v5e:2x4"',
@@ -64,7 +65,7 @@ def test_quickstart(tmp_path):
 @pytest.mark.timeout(480)  # a whole notebook, with a training in it
 def test_attention_is_all_you_need(tmp_path):
     printed, num_images = run("attention_is_all_you_need", tmp_path)
-    assert num_images == 11
+    assert num_images == 12
     assert "step 4/4" in printed
     assert "every row of the weights sums to [1.]" in printed
     assert "results in that order: True" in printed

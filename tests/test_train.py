@@ -58,7 +58,8 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
         np.testing.assert_array_equal(resumed, expected)
     assert metric_lines(tmp_path / "run") == metric_lines(uninterrupted)
     (first, kernels), *others = start_lines(tmp_path / "run")
-    assert first == 0 and others == [(6, kernels)]  # the newest checkpoint before the kill
+    # The newest checkpoint before the kill; that of step 6 can be unfinished then.
+    assert first == 0 and others in ([(3, kernels)], [(6, kernels)])
 
 
 @pytest.mark.slow

@@ -89,7 +89,8 @@ class Cache:
             first = jnp.where(free, numbers, slots).min(axis=1)
             return free & (numbers != first[:, None]), first
 
-        _, found = jax.lax.scan(take_first, ~self.seen.any(axis=1), length=beams)  # [K B]
+        used = self.seen.any(axis=1)
+        _, found = jax.lax.scan(take_first, ~used, length=beams, unroll=True)  # [K B]
         return found.T
 
     def with_new_tokens(self, slots: Int[Array, "B K"], *, local_window: int = 0) -> "Cache":
