@@ -1,7 +1,8 @@
 """Training time without each CPU mechanism: `python -m benchmarks.ablate_training`.
 
-It prints the rows of `benchmarks/ablations.md`. Each measurement has a process of its own, because
-malloc's settings cannot be taken back. The processes alternate, and the shortest time counts.
+It prints the ratios of `benchmarks/ablations.md`. The shortest time counts. Each measurement has a
+process of its own, because malloc's settings cannot be taken back. These processes alternate. They
+are not those of `benchmarks.child`, which sets malloc for all contenders.
 """
 
 import argparse
@@ -81,7 +82,9 @@ def main() -> None:
         times: dict[str, list[float]] = {name: [] for name in MECHANISMS}
         for name in MECHANISMS * arguments.rounds:
             command = [sys.executable, "-m", "benchmarks.ablate_training", "--child"]
-            answer = subprocess.run([*command, size, dtype, name], check=True, stdout=-1, text=True)
+            answer = subprocess.run(
+                [*command, size, dtype, name], check=True, capture_output=True, text=True
+            )
             times[name].append(float(answer.stdout))
         complete = min(times[""])
         ratios = (f"{min(times[name]) / complete:.2f}" for name in MECHANISMS[1:])

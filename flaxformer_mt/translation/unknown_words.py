@@ -155,10 +155,10 @@ def hide_unknown_marks(text: str, tokenizer: Tokenizer) -> WithoutMarks:
         return WithoutMarks("", text, "")
     before, after = len(text) - len(text[begin:].lstrip(outer)), len(text.rstrip(outer))
     clean, found = text[before:after], list[UnknownWord]()
-    addresses = [match.span() for match in ADDRESS.finditer(clean)]
-    for match in regex.finditer(f"[{regex.escape(unknown)}]+", clean) if unknown else ():
-        (start, end), marks = match.span(), match.group()
-        if any(first < start < last for first, last in addresses):
+    either = f"{ADDRESS.pattern}|(?P<marks>[{regex.escape(unknown)}]+)"
+    for match in regex.finditer(either, clean) if unknown else ():
+        (start, end), marks = match.span(), match["marks"]
+        if marks is None:  # an address
             continue
         kind = _kind_of_mark(clean[start - 1], clean[end])
         if _CLAUSE_MARK.fullmatch(marks) and clean[end].isspace() and "," not in unknown:

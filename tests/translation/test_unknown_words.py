@@ -104,6 +104,15 @@ def test_a_tag_has_a_token_of_its_own(tokenizer):
     assert (word.start, word.end) == (1, 6)
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "text", ["a." * 50_000, "a" * 100_000, "a.b-" * 25_000 + "@", "(a@b.de) " * 12_000]
+)
+def test_a_long_text_without_spaces_takes_little_time(tokenizer, text):
+    assert len(list(known_words.words_in(text))) <= 50_000
+    assert hide_unknown_marks(text, tokenizer).text
+
+
 def test_words_beyond_the_limit_are_not_read(tokenizer):
     """Otherwise a very long line would take very long."""
     limit = len(tokenizer.source.tokenize("the zebra sees"))

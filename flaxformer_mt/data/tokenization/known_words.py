@@ -16,8 +16,10 @@ UNKNOWN_WORD = "□"
 A model that was trained with it translates the sentence around an unknown word."""
 MAX_KNOWN_WORDS = 8000
 """`few_words` returns None for more words and marks than this."""
-ADDRESS = regex.compile(r"[\w.+-]+(?:://|@)\w(?:\S*[\w/])?")
-"""An address of the web or of a mailbox, without the punctuation marks after it."""
+ADDRESS = regex.compile(r"(?<![\w.+-])[\w.+-]++(?:://|@)\w(?:\S*[\w/])?")
+"""An address of the web or of a mailbox, without the punctuation marks after it.
+
+Each run of characters is tried once ("++" does not go back), so long words take linear time."""
 _WORD = regex.compile(rf"(?w){ADDRESS.pattern}|\b\S.*?(?=\b|$)", regex.DOTALL)
 _NO_MARK = regex.compile(r"[\p{L}\p{N}\p{S}]")
 _WITHOUT_SPACES = regex.compile(
