@@ -1,4 +1,4 @@
-"""Table 1 of the paper, measured: attention, recurrence and convolution.
+"""Table 1 of the paper, measured: attention, recurrence, convolution, and restricted attention.
 
     python examples/table_1.py             # operations, sequential operations, path lengths
     python examples/table_1.py --train     # also three translators on the same pairs, by length
@@ -30,9 +30,10 @@ from flaxformer_mt.data.tokenization.vocabulary import BOS_ID
 from flaxformer_mt.data.tokenization.word_vocabulary import WordVocabulary
 from flaxformer_mt.inspection.flops import jaxpr_flops
 from flaxformer_mt.model.attention import attend
-from flaxformer_mt.model.masks import AttentionContext
+from flaxformer_mt.model.masks import AttentionContext, attention_context
 from flaxformer_mt.model.transformer import shift_right
 from language_model import LENGTH, encode, is_short, train_translator
+from local_attention import local_attend
 from recurrent import GRU, RecurrentTranslator
 from small_runs import (
     Rows,
@@ -47,6 +48,7 @@ from small_runs import (
 )
 
 KERNEL = 3
+WINDOW = 4
 LENGTHS = (8, 16)
 Layer = Callable[[Any], Any]
 """x [n d] -> [n d], with random parameters."""
@@ -59,6 +61,20 @@ def attention_layer(length: int, width: int) -> Layer:
     def whole(x: Any) -> Any:
         x = x[None, :, None]  # [B T N H]
         return attend(x, x, x, context)[0, :, 0]
+
+    return whole
+
+
+def restricted_layer(length: int, width: int) -> Layer:
+    """Returns equation 1 where a position sees `WINDOW` / 2 neighbours on each side; one head."""
+    segment_ids, positions = jnp.ones((1, length), jnp.int32), jnp.arange(length)[None]
+    context = attention_context(
+        segment_ids, segment_ids, positions, positions, causal=False, local_window=WINDOW
+    )
+
+    def whole(x: Any) -> Any:
+        x = x[None, :, None]  # [B T N H]
+        return local_attend(x, x, x, context, window=WINDOW)[0, :, 0]
 
     return whole
 
@@ -152,6 +168,11 @@ def measure() -> None:
             convolution_layer,
             convolution_layer,
             "k n d^2, 1, log_k n *",
+        ),
+        f"self-attention, restricted, r = {WINDOW}": (
+            restricted_layer,
+            restricted_layer,
+            "r n d, 1, n / r",
         ),
     }
     rows = []

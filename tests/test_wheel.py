@@ -1,4 +1,4 @@
-"""A wheel has the configs, and finds them by name in any directory."""
+"""A wheel has the configs, finds them by name in any directory, and installs what it needs."""
 
 import os
 import shutil
@@ -24,8 +24,8 @@ SOURCES = (
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """The contents of a wheel that is built from the sources."""
+def wheel(tmp_path_factory) -> Path:
+    """A wheel that is built from the sources."""
     directory = tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
@@ -35,10 +35,17 @@ def installed(tmp_path_factory) -> Path:
     if "No matching distribution" in built.stdout + built.stderr:
         pytest.skip("pip cannot get setuptools to build the wheel")
     assert built.returncode == 0, built.stdout + built.stderr
-    (wheel,) = (directory / "out").glob("*.whl")
+    (file,) = (directory / "out").glob("*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def installed(wheel) -> Path:
+    """The contents of the wheel."""
+    directory = wheel.parent / "installed"
     with zipfile.ZipFile(wheel) as file:
-        file.extractall(directory / "installed")
-    return directory / "installed"
+        file.extractall(directory)
+    return directory
 
 
 def test_every_config_is_in_the_wheel(installed):
@@ -75,3 +82,29 @@ def test_an_empty_directory_finds_the_configs(installed, tmp_path):
     assert run("-c", load).split() == [str(installed / "flaxformer_mt/configs"), "True", "True"]
     toy = ("--config", "toy_de_en", "--workdir", "toy", "--training.num-steps", "2")
     run("-m", "flaxformer_mt.train", *toy, "--training.checkpoint-every", "2")
+
+
+def test_an_empty_environment_trains_and_translates(wheel, tmp_path):
+    """The wheel's own requirements are enough."""
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    install = ("-m", "pip", "install", "--no-compile", "-c", ROOT / "constraints.txt", wheel)
+    result = subprocess.run([python, *install], cwd=tmp_path, capture_output=True, text=True)
+    if "No matching distribution" in result.stderr:
+        pytest.skip("pip cannot get the requirements")
+    assert result.returncode == 0, result.stderr
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(command: str, *arguments: str) -> str:
+        return subprocess.run(
+            [python, "-m", f"flaxformer_mt.{command}", "--workdir", "toy", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            input="ich mochte ein bier\n",
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+
+    run("train", "--config", "toy_de_en")
+    assert run("translate") == "i want a beer\n"

@@ -39,6 +39,12 @@ def test_exponents_of_a_known_program():
     assert (n, d) == (pytest.approx(2, abs=0.01), pytest.approx(1, abs=0.01))
 
 
+def test_restricted_attention_grows_with_n_and_reaches_half_a_window():
+    n, d = table_1.exponents(table_1.restricted_layer)
+    assert (n, d) == (pytest.approx(1, abs=0.02), pytest.approx(1, abs=0.02))
+    assert table_1.path_length(table_1.restricted_layer, 12) == 6  # 11 positions, 2 a layer
+
+
 def test_a_search_without_a_cache_takes_the_best_word_at_each_step():
     model = RecurrentTranslator(vocab_size=9, width=4)
     source = make_rows([[5, 6, 7], [8, 4]])

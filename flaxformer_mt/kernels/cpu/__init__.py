@@ -1,24 +1,11 @@
-"""Kernels for CPUs: products, pages of keys and values, dropout bits, and sizes of searches."""
-
-import jax
-from jaxtyping import Array, Float, Int
+"""Kernels for CPUs: products, pages of keys and values, dropout bits, top k, sizes of searches."""
 
 from flaxformer_mt.kernels.cpu.pages import Pages
 from flaxformer_mt.kernels.cpu.product import product
+from flaxformer_mt.kernels.cpu.top_k import top_k
 from flaxformer_mt.kernels.hashed_dropout import dropout
 from flaxformer_mt.kernels.search_sizes import SearchSizes
 from flaxformer_mt.model.kernels import Kernels
-
-
-def top_k(x: Float[Array, "B N"], k: int) -> tuple[Float[Array, "B {k}"], Int[Array, "B {k}"]]:
-    """Returns the k largest elements of each row and their indices; the first among equals.
-
-    The barriers keep XLA from merging the result with slices that follow: then it would sort the
-    whole row. (One barrier for both results crashes jaxlib 0.10.2.)
-    """
-    values, indices = jax.lax.top_k(x, k)
-    return jax.lax.optimization_barrier(values), jax.lax.optimization_barrier(indices)
-
 
 KERNELS = Kernels("cpu", product=product, dropout=dropout, store=Pages, top_k=top_k)
 
