@@ -16,7 +16,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 export PYTHONDONTWRITEBYTECODE :=
 
 IN_VENV := .venv/bin/python -m
-PIP_INSTALL := $(IN_VENV) pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
+PIP_INSTALL := $(IN_VENV) pip install --no-compile --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-all test-beam notebooks clean
 
@@ -64,12 +64,12 @@ clean:
 
 .venv/installed-test: .venv/installed
 	@echo "Installing what the tests need ..."
-	$(PIP_INSTALL) -e '.[test]'
+	$(PIP_INSTALL) --quiet -e '.[test]'
 	@touch $@
 
 .venv/installed-test-all: .venv/installed-test
 	@echo "Installing PYEVALB, torch, transformers and libtpu ..."
-	$(PIP_INSTALL) -e '.[parity,tpu]'
+	$(PIP_INSTALL) --quiet -e '.[parity,tpu]'
 	@touch $@
 
 .venv-beam/installed: pyproject.toml constraints.txt
