@@ -64,16 +64,12 @@ def describe(
             ]
         if copies and config.strategy != "sample":
             hypotheses = distinct(hypotheses)  # copies can make texts equal
-        unknown = tuple(word.text for word in request.unknown)
+        unknown = tuple(request.in_its_case(word.text) for word in request.unknown)
         details: dict[str, Any] = {} if with_details else {"details": None}
-        described.append(
-            [
-                one._replace(
-                    text=request.before + one.text + request.after, unknown=unknown, **details
-                )
-                for one in hypotheses
-            ]
-        )
+        for index, one in enumerate(hypotheses):
+            text = request.in_its_case(request.before + one.text + request.after)
+            hypotheses[index] = one._replace(text=text, unknown=unknown, **details)
+        described.append(hypotheses)
     return described
 
 

@@ -55,6 +55,12 @@ class Request(NamedTuple):
     """Punctuation marks at the beginning that the model does not know: also before the target."""
     after: str = ""
     """The same at the end."""
+    in_capitals: bool = False
+    """Whether the model reads the segment in small letters, because it is written in capitals."""
+
+    def in_its_case(self, text: str) -> str:
+        """Returns `text` in capitals if the segment is written in capitals."""
+        return text.upper() if self.in_capitals else text
 
     @property
     def num_required(self) -> int:

@@ -23,6 +23,7 @@ from flaxformer_mt.translation.unknown_words import (
     can_mask,
     find_unknown_words,
     hide_unknown_marks,
+    is_in_capitals,
     mask_unknown_words,
 )
 
@@ -108,7 +109,8 @@ def segment_lines(
       sentences_of: the language whose rules split a line into sentences; None = no splitting.
       whole_lines: numbers of the lines that are not split into sentences.
       mask_unknown: hides unknown marks (if every mark of the training text has a token) and
-        replaces unknown words (`mask_unknown_words`), except in `whole_lines`.
+        replaces unknown words (`mask_unknown_words`), except in `whole_lines`. A sentence in
+        capitals is read in small letters, if these are known words.
 
     Each segment of a split line begins with the tag of the line.
     """
@@ -127,9 +129,11 @@ def segment_lines(
                     what = f"split into {len(pieces):,} pieces"
                     _warn_of_length(line, len(tokens), "source", max_source_length, what)
             for piece in pieces:
-                readable = WithoutMarks("", piece.text, "")
+                capitals = hides and is_in_capitals(piece.text, tokenizer)
+                source = piece.text.lower() if capitals else piece.text
+                readable = WithoutMarks("", source, "")
                 if hides:
-                    readable = hide_unknown_marks(piece.text, tokenizer)
+                    readable = hide_unknown_marks(source, tokenizer)
                 if piece is not sentence or readable.text != piece.text:
                     tokens = vocabulary.tokenize(piece.tag + readable.text)
                 if len(tokens) < 2:  # EOS only: characters that the tokenizer drops
@@ -150,7 +154,8 @@ def segment_lines(
                         readable.text, inputs, words, tokenizer, tag=piece.tag
                     )
                 request = Request(line, inputs, num_unread, gap=piece.gap, unknown=unknown)
-                requests.append(request._replace(before=readable.before, after=readable.after))
+                outer = {"before": readable.before, "after": readable.after}
+                requests.append(request._replace(**outer, in_capitals=capitals))
     return requests
 
 

@@ -23,6 +23,7 @@ from flaxformer_mt.translation.unknown_words import (
     copy_unknown_words,
     find_unknown_words,
     hide_unknown_marks,
+    is_in_capitals,
     mask_unknown_words,
 )
 
@@ -73,6 +74,24 @@ def unknown_in(text: str, tokenizer: Tokenizer, limit: int | None = None) -> lis
 )
 def test_words_that_the_training_text_lacks_are_unknown(tokenizer, text, words):
     assert unknown_in(text, tokenizer) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("THE SMALL DOG!", True),
+        ("DOG", True),
+        ("THE ZEBRA", True),
+        ("THE dog", False),
+        ("NASA", False),  # not known in small letters either
+        ("A 2", False),
+        ("2 !", False),
+        ("", False),
+    ],
+)
+def test_text_in_capitals(tokenizer, text, expected):
+    assert is_in_capitals(text, tokenizer) == expected
+    assert not is_in_capitals(text, dataclasses.replace(tokenizer, known_words=None))
 
 
 def test_tokens_of_an_unknown_word_are_its_own(tokenizer):
@@ -418,6 +437,20 @@ def test_the_model_reads_the_unknown_word(monkeypatch, translator):
     assert trained.translate("a dog zz.", copy_unknown=False) == plain
     flagged = trained.translate("a dog zzzz.", flag_faults=True)
     assert all("not read" not in flag.reason for one in flagged for flag in one.flags or ())
+
+
+def test_a_sentence_in_capitals_is_translated_in_small_letters(monkeypatch, translator):
+    monkeypatch.setattr(unknown_words, "UNKNOWN_WORD", "q")
+    tokenizer = dataclasses.replace(translator.tokenizer, known_words=frozenset({"dog", "a", "q"}))
+    trained = Translator(
+        translator.model, translator.params, tokenizer, CONFIG, max_source_length=24
+    )
+    small, large, single = trained.translate(["a dog zz.", "A DOG ZZ.", "ZZ"])
+    assert [(one.tokens, one.score) for one in large] == [(x.tokens, x.score) for x in small]
+    assert [one.text for one in large] == [one.text.upper() for one in small]
+    assert {one.unknown for one in (*large, *single)} == {("ZZ",)}
+    as_it_is = trained.translate("A DOG ZZ.", copy_unknown=False)
+    assert [one.tokens for one in as_it_is] != [one.tokens for one in small]
 
 
 def test_marks_around_a_sentence_stay_around_its_translation(monkeypatch, translator):

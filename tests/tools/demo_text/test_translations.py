@@ -127,6 +127,11 @@ UNKNOWN = {
         "I’m tired.": "Ich bin müde.",
         "---": "---",
     },
+    "capitals": {
+        "THE DOG SLEEPS.": "DER HUND SCHLÄFT.",
+        "WHERE IS MY ZITHER?": "WO IST MEIN ZITHER?",
+        "NASA": "NASA",
+    },
 }
 
 
