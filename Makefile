@@ -24,7 +24,7 @@ PIP_INSTALL := $(IN_VENV) pip install --no-compile --disable-pip-version-check -
 # with fewer tokens in the vocabulary.
 SLOW_CPU := $(shell grep -qs ^flags /proc/cpuinfo && ! grep -qs avx512_bf16 /proc/cpuinfo && echo yes)
 FEWER_UPDATES := --training.num-steps 560 --training.validate-every 280 \
-  --data.tokenizer.vocab-size 5000 --data.train.weights 0.8 0.75
+  --data.tokenizer.vocab-size 5000 --data.train.weights 0.9 0.7
 
 demo: .venv/installed
 	$(IN_VENV) flaxformer_mt.train --config configs/demo.py --workdir runs/demo $(if $(SLOW_CPU),$(FEWER_UPDATES))

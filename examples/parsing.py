@@ -180,7 +180,7 @@ def is_tree(tokens: Sequence[str], words: Sequence[str]) -> bool:
         return False
 
 
-def demonstrate(num_steps: int = 2000) -> None:
+def demonstrate(num_steps: int = 4000) -> None:
     """Trains on the grammar's trees; prints labelled F1 on longer sentences, and a tree of one."""
     training = draw_trees(40_000, 0, shortest=2, longest=20)
     model, params, vocabulary = train(training, num_steps=num_steps)

@@ -4,6 +4,7 @@ The words decide every attachment: "of" attaches to a noun, "in" and "near" to t
 "who" to the noun before it. A clause with "that" ends its sentence. So each sentence has one tree.
 """
 
+import math
 import random
 
 from trees import Tree
@@ -87,10 +88,18 @@ class Grammar:
 
 
 def draw_trees(count: int, seed: int, *, shortest: int, longest: int) -> list[Tree]:
-    """Returns different trees over `shortest` to `longest` words."""
+    """Returns different trees over `shortest` to `longest` words, about as many of each length.
+
+    The grammar alone draws few long sentences. If shorter ones are rare, there are more of the
+    longest.
+    """
     grammar, found = Grammar(seed), {}
+    room = dict.fromkeys(range(shortest, longest), math.ceil(count / (longest - shortest + 1)))
+    room[longest] = count
     while len(found) < count:
         tree = grammar.sentence()
-        if shortest <= len(tree.words) <= longest:
+        length = len(tree.words)
+        if room.get(length) and str(tree) not in found:
+            room[length] -= 1
             found[str(tree)] = tree
     return list(found.values())

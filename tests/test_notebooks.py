@@ -15,7 +15,7 @@ FEW_PAIRS = "--data.validation.pairs demo:validation:5 --data.test.pairs demo:te
 FASTER = {
     "NUM_STEPS = 400": "NUM_STEPS = 4",
     '"--training.warmup-steps", "70"': '"--training.warmup-steps", "1"',
-    ', "--data.train.weights", "0.8", "0.75"': "",
+    ', "--data.train.weights", "0.9", "0.7"': "",
     "NUM_STEPS = 500": "NUM_STEPS = 12",
     "NUM_STEPS = 600": "NUM_STEPS = 4",
     "ABLATION_STEPS = 200": "ABLATION_STEPS = 2",

@@ -1,5 +1,7 @@
 """Reading, cleaning, writing and scoring of trees, on hand-written text."""
 
+from collections import Counter
+
 import pytest
 
 import trees
@@ -121,3 +123,9 @@ def test_the_grammar_gives_each_sentence_one_tree():
         assert all(isinstance(child, Tree) for child in tree.children)
     assert len(by_words) < 400
     assert trees.CLOSE not in {word for tree in drawn for word in tree.words}
+
+
+def test_trees_have_all_lengths_about_equally_often():
+    counts = Counter(len(tree.words) for tree in draw_trees(100, 0, shortest=5, longest=14))
+    assert all(5 <= counts[length] <= 10 for length in range(5, 14)), counts
+    assert 10 <= counts[14] <= 30

@@ -382,7 +382,9 @@ FURTHER = FURTHER_SENTENCES + FURTHER_TIMES + FURTHER_THINGS + FURTHER_CLAUSES
 
 def _kind(roll: int) -> tuple[Callable[[Dice], Sentence], ...]:
     """The sentences from which a roll of a hundred chooses."""
-    if roll < 33:
+    if roll < 2:
+        return (fixed,)
+    if roll < 34:
         return (phrase_book,)
     if roll < 60:
         return (rare_word,)

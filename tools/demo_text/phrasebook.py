@@ -105,7 +105,17 @@ def read_rows(file: str, separator: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(cell.strip() for cell in re.split(separator, row)) for row in rows)
 
 
-ROWS = tuple((ours, theirs) for ours, theirs in read_rows("phrasebook.tsv", r"\t"))
+def copies(english: str) -> int:
+    """How many times as often as others a row is drawn: more often if it has a long list."""
+    lists = (spec for _, sign, spec in BLANK.findall(english) if sign and "/" in spec)
+    return 1 + max((spec.count("/") for spec in lists), default=1) // 8
+
+
+ROWS = tuple(
+    (ours, theirs)
+    for ours, theirs in read_rows("phrasebook.tsv", r"\t")
+    for _ in range(copies(ours))
+)
 
 
 def phrase_book(dice: Dice) -> Sentence:

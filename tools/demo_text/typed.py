@@ -56,6 +56,14 @@ def as_title(dice: Dice, pair: Sentence) -> Sentence:
     return ours, theirs
 
 
+def without_apostrophes(dice: Dice, pair: Sentence) -> Sentence:
+    """The pair; sometimes with "dont", "Im" and "youre"."""
+    ours, theirs = pair
+    if dice.chance(4):
+        ours = re.sub(r"\b(\w+n|I|you|they)'(t|m|re|ve)\b", r"\1\2", ours, flags=re.IGNORECASE)
+    return ours, theirs
+
+
 def contract_more(dice: Dice, pair: Sentence) -> Sentence:
     """The pair; often with the short forms that `as_typed` does not make: "I'll", "that's"."""
     ours, theirs = pair

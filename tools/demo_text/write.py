@@ -23,7 +23,14 @@ from tools.demo_text.everyday import draw_everyday
 from tools.demo_text.everyday_basics import FIXED
 from tools.demo_text.plain import draw_plain
 from tools.demo_text.sentences import Sentence, draw_sentence
-from tools.demo_text.typed import MORE_CONTRACTIONS, as_title, as_typed, contract, contract_more
+from tools.demo_text.typed import (
+    MORE_CONTRACTIONS,
+    as_title,
+    as_typed,
+    contract,
+    contract_more,
+    without_apostrophes,
+)
 
 VARIED = 40_000
 SIZES = {"train": VARIED + 40_000, "everyday": 160_000, "validation": 500, "test": 1_000}
@@ -57,7 +64,9 @@ def make_pair(split: str, index: int, *, seed: int = 0) -> Sentence:
             if split == "everyday":
                 pair = contract_more(dice, pair)
             typed = pair if varied else as_typed(dice, pair)
-            return as_title(dice, typed) if split == "everyday" else typed
+            if split != "everyday":
+                return typed
+            return without_apostrophes(dice, as_title(dice, typed))
     raise AssertionError("an endless loop ended")
 
 

@@ -10,6 +10,7 @@ from tools.demo_text.phrasebook import (
     KINDS,
     NUMBERS,
     ROWS,
+    copies,
     english_form,
     fill,
     german_form,
@@ -117,3 +118,9 @@ def test_the_phrase_book_draws_many_sentences() -> None:
 
 def test_a_noun_has_a_plural_in_both_languages_or_in_neither() -> None:
     assert not [n.english for n in ALL_NOUNS if bool(n.english_plural) != bool(n.german_plural)]
+
+
+def test_a_row_with_a_long_list_is_drawn_more_often() -> None:
+    long = ",".join(f"a{i}/b{i}" for i in range(16))
+    assert [copies(f"{{x={words}}} is") for words in ("a/b,c/d", "the animal", long)] == [1, 1, 3]
+    assert len(ROWS) > len(set(ROWS))

@@ -11,11 +11,13 @@ import pytest
 
 from tools.demo_text.draw import (
     DEFINITE,
+    Dice,
     adjectives_for,
     determiners_for,
     nouns_of,
 )
 from tools.demo_text.phrases import A, Determiner, noun_phrase
+from tools.demo_text.typed import without_apostrophes
 from tools.demo_text.write import (
     DIRECTORY,
     SIZES,
@@ -147,3 +149,17 @@ def test_lengths_are_moderate(sample) -> None:
 def test_an_unknown_split_is_refused() -> None:
     with pytest.raises(ValueError, match="train, everyday, validation, test; got 'dev'"):
         make_pair("dev", 0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "without"),
+    [
+        ("I don't know.", "I dont know."),
+        ("they can't and I'm not", "they cant and Im not"),
+        ("You've won, they're here", "Youve won, theyre here"),
+        ("It's Anna's, we're late", "It's Anna's, we're late"),  # other words without them
+    ],
+)
+def test_apostrophes_are_sometimes_left_out(typed: str, without: str) -> None:
+    found = {without_apostrophes(Dice(str(i)), (typed, "x")) for i in range(200)}
+    assert found == {(typed, "x"), (without, "x")}
