@@ -1,7 +1,7 @@
 # make demo      install, train the built-in demo, show its translations (4 to 5 minutes on 2 cores)
 # make test      lint, types, and the tests that are not marked slow
 # make test-all  the slow tests: long runs, notebooks, real sizes, comparison with Hugging Face's
-#                models, recipes compiled for TPUs; installs torch and libtpu first
+#                models, recipes compiled for TPUs and GPUs; installs 2 GB of compilers and torch first
 # make test-beam the tests of `prepare --engine beam`, in .venv-beam: Apache Beam needs older versions
 #                of a few packages
 # make notebooks run the notebooks in colab/, store their outputs, and compare these with the stored
@@ -68,8 +68,9 @@ clean:
 	@touch $@
 
 .venv/installed-test-all: .venv/installed-test
-	@echo "Installing PYEVALB, torch, transformers and libtpu ..."
+	@echo "Installing PYEVALB, torch, transformers, libtpu and JAX's compiler for GPUs ..."
 	$(PIP_INSTALL) --quiet -e '.[parity,tpu]'
+	-$(PIP_INSTALL) --quiet -e '.[gpu-compiler]'  # without it, tests of compiled GPU programs skip
 	@touch $@
 
 .venv-beam/installed: pyproject.toml constraints.txt

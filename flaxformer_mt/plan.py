@@ -22,7 +22,7 @@ class PlanArguments(ConfigArguments):
     """Estimate memory and time of training on other hardware. Nothing is trained."""
 
     topology: tuple[str, ...] = ()
-    """Hardware to compile for, such as v5e:2x4 (extra [tpu]) or h100:8 (extra [gpu]). This
+    """Hardware to compile for, such as v5e:2x4 (extra [tpu]) or h100:8 (extra [gpu-compiler]). This
     machine does not need it. Empty = the devices of this machine."""
     only_largest: bool = False
     """Compile only the largest batch shape."""

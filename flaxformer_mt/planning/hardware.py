@@ -1,7 +1,7 @@
 """Devices to compile for: TPU slices and GPUs that need not be here, or the local devices.
 
 open_topology("v5e:2x4")    8 TPU chips; needs Linux and the extra [tpu]
-open_topology("h100:8")     8 GPUs of one host; needs Linux and the extra [gpu]
+open_topology("h100:8")     8 GPUs of one host; needs Linux and the extra [gpu-compiler]
 local_devices()             the devices that JAX finds here
 """
 
@@ -146,9 +146,10 @@ def _describe(
     from jax.experimental import topologies
 
     if importlib.util.find_spec(plugin) is None:
-        extra = {"tpu": "tpu", "cuda": "cuda13"}[platform]
+        extra = {"tpu": "tpu", "cuda": "gpu-compiler"}[platform]
         raise ValueError(
-            f"compiling for {name} needs {plugin} (but no such device): pip install 'jax[{extra}]'"
+            f"compiling for {name} needs {plugin} (but no such device): "
+            f"pip install 'flaxformer-mt[{extra}]'"
         )
     for variable, value in environment.items():
         given = os.environ.get(variable, "")

@@ -1,7 +1,7 @@
 """The attention kernels for TPUs and GPUs equal the reference, or refuse and let it take over.
 
 No TPU and no GPU is needed. Pallas interprets the TPU kernel on the CPU. Both kernels are compiled
-for their devices where the compiler is installed (the extras [tpu] and [gpu]).
+for their devices where the compiler is installed (the extras [tpu] and [gpu-compiler]).
 """
 
 import functools
@@ -254,7 +254,7 @@ COLLECTIVES = r"all-gather|all-reduce|all-to-all|collective-permute"
 @pytest.mark.default_compiler
 @pytest.mark.skipif(
     importlib.util.find_spec("jax_cuda13_plugin") is None,
-    reason="jax_cuda13_plugin is not installed: pip install -e '.[gpu]'",
+    reason="jax_cuda13_plugin is not installed: pip install -e '.[gpu-compiler]'",
 )
 @pytest.mark.parametrize("key_heads", [4, 2], ids=["full", "grouped"])
 @pytest.mark.parametrize(("topology", "mesh"), [("h100:1", (1, 1)), ("h100:4", (2, 2))])

@@ -10,7 +10,7 @@ needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed"
 )
 needs_cuda = pytest.mark.skipif(
-    importlib.util.find_spec("jax_cuda13_plugin") is None, reason="jax[cuda13] is not installed"
+    importlib.util.find_spec("jax_cuda13_plugin") is None, reason="jax_cuda13_plugin is not installed"
 )
 
 
@@ -26,10 +26,10 @@ def test_a_slice_size_that_does_not_exist_is_refused(name):
         open_topology(name)
 
 
-@pytest.mark.parametrize(("name", "extra"), [("v5e:2x4", "tpu"), ("h100:8", "cuda13")])
+@pytest.mark.parametrize(("name", "extra"), [("v5e:2x4", "tpu"), ("h100:8", "gpu-compiler")])
 def test_without_its_compiler(name, extra, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=rf"pip install 'jax\[{extra}\]'"):
+    with pytest.raises(ValueError, match=rf"pip install 'flaxformer-mt\[{extra}\]'"):
         open_topology(name)
 
 

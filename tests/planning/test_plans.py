@@ -22,7 +22,7 @@ needs_libtpu = pytest.mark.skipif(
 )
 needs_cuda = pytest.mark.skipif(
     importlib.util.find_spec("jax_cuda13_plugin") is None,
-    reason="jax[cuda13] is not installed: pip install -e '.[gpu]' compiles for GPUs without one",
+    reason="jax_cuda13_plugin is not installed: pip install -e '.[gpu-compiler]'",
 )
 
 
