@@ -313,8 +313,8 @@ class TestExitCode:
             (
                 OSError(28, "No space left on device", "x"),
                 "error: x: No space left on device. Free some space there, or choose another disk, "
-                "and start the command again. It goes on after the parts that it finished; "
-                "translate, score and evaluate need --resume\n",
+                "and start the command again. It continues after the finished parts; translate, "
+                "score and evaluate need --resume for this\n",
             ),
         ],
     )

@@ -222,7 +222,7 @@ def test_a_damaged_corpus_is_named(tmp_path, capsys):
     for damage in (lambda: file.write_bytes(content[:-2]), file.unlink):
         damage()
         assert prepare.main(arguments(tmp_path / "text.tsv", prepared)) == 2
-        assert f"damaged: {file} is missing or has lost data" in capsys.readouterr().err
+        assert f"damaged: {file} is missing or truncated" in capsys.readouterr().err
         with pytest.raises(ValueError, match="is damaged"):
             build_data(
                 dataclasses.replace(
@@ -237,7 +237,7 @@ def test_a_damaged_corpus_is_named(tmp_path, capsys):
         for kept in (0, len(content) // 2):
             lengths.write_bytes(content[:kept])
             assert prepare.main(arguments(tmp_path / "text.tsv", prepared)) == 2
-            assert f"damaged: {lengths} is missing or has lost data" in capsys.readouterr().err
+            assert f"damaged: {lengths} is missing or truncated" in capsys.readouterr().err
         lengths.write_bytes(content)
     counts = file.with_name("shard.json")
     content = counts.read_bytes()

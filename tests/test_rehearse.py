@@ -33,7 +33,7 @@ def test_hosts_of_a_topology(topology, hosts, chips):
 
 
 def test_hosts_have_four_chips():
-    with pytest.raises(ValueError, match="hosts have 4 chips, which do not divide 6"):
+    with pytest.raises(ValueError, match="hosts have 4 chips, but 6 chips are not a multiple"):
         hosts_of("v5e:2x3")
 
 

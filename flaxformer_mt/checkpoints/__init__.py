@@ -1,1 +1,1 @@
-"""The checkpoints of a workdir: written whole, checked, read, averaged, and started from."""
+"""The checkpoints of a workdir: atomic writes, checksums, reading, averaging, and loading."""

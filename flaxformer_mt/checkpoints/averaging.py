@@ -38,7 +38,7 @@ def average_checkpoints(
 ) -> Averaged:
     """Writes the mean parameters of some checkpoints to workdir/averaged, replacing an old mean.
 
-    Memory holds one checkpoint at a time, and the float64 sums.
+    Memory holds one checkpoint at a time, and the sums in float64.
 
     Args:
       workdir: the workdir of a training run.
@@ -53,7 +53,7 @@ def average_checkpoints(
     directory = as_path(workdir).absolute() / "checkpoints"
     if bool(last) == bool(best) or (last or best or 0) < 1:
         raise ValueError(
-            "give either last or best (--last N, --best N), at least 1; got "
+            "give either last or best (--last N, --best N), at least 1, and not both; got "
             f"last={last}, best={best}"
         )
     if not directory.is_dir():
@@ -65,9 +65,9 @@ def average_checkpoints(
         kind = "checkpoints" if last else "validated checkpoints"
         found = f" (steps {', '.join(map(str, sorted(candidates)))})" if candidates else ""
         raise ValueError(
-            f"asked to average {wanted} {kind}, but {directory} holds {len(candidates)}{found}: "
-            "average fewer, or train longer (training.keep_last and training.keep_best say how "
-            "many are kept)"
+            f"cannot average {wanted} {kind}: {directory} has {len(candidates)}{found}. Average "
+            "fewer, or train longer (training.keep_last and training.keep_best set how many "
+            "checkpoints a run keeps)"
         )
     chosen = sorted(candidates[:wanted])
     target = directory.parent / "averaged"
@@ -101,7 +101,9 @@ def _no_training_run(workdir: AnyPath) -> FileNotFoundError:
     if not workdir.is_dir():
         return FileNotFoundError(f"the directory {workdir} does not exist: {expected}")
     found = ", ".join(sorted(path.name for path in workdir.iterdir())[:20])
-    return FileNotFoundError(f"{workdir} has no checkpoints, but {found or 'nothing'}: {expected}")
+    return FileNotFoundError(
+        f"{workdir} has no checkpoints; it contains {found or 'nothing'}: {expected}"
+    )
 
 
 def _read_whole(path: AnyPath) -> Params:
@@ -113,7 +115,7 @@ def _read_whole(path: AnyPath) -> Params:
 
 
 def _write(target: AnyPath, params: Params, extras: dict[str, Any]) -> None:
-    """Writes the average: first to a temporary folder, so that a failure keeps the old one."""
+    """Writes the average to a temporary folder first, so that a failure keeps the old average."""
     try:
         with new_folder(target, publish) as fresh:
             _save(fresh, params, extras)

@@ -1,4 +1,4 @@
-"""Checkpoints in buckets. Buckets have no renaming, so the last file marks a complete checkpoint.
+"""Checkpoints in buckets. A bucket cannot rename, so the last file marks a complete checkpoint.
 
 The first process of a run writes a checkpoint with Orbax to a temporary local folder, and copies
 the files. To read a checkpoint, each process copies the files it needs to a temporary folder.
@@ -22,7 +22,7 @@ from flaxformer_mt.runtime.processes import broadcast_from_first, is_first
 from flaxformer_mt.storage.paths import AnyPath, download, file_sizes, remove_tree, upload
 
 COMMITTED = "commit_success.txt"
-"""The last file of a checkpoint in a bucket; its text is new each time. The name is Orbax's."""
+"""The last file of a checkpoint in a bucket. Its text is unique. The name is Orbax's."""
 FIRST_PROCESS = MultiprocessingOptions(primary_host=0, active_processes={0})
 """Makes Orbax write in the first process without waiting for the others."""
 
@@ -35,7 +35,7 @@ def is_complete(checkpoint: AnyPath) -> bool:
 
 
 def remove_checkpoint(checkpoint: AnyPath) -> None:
-    """Removes a checkpoint. In a bucket, it removes the mark first, so that no part is read."""
+    """Removes a checkpoint. In a bucket, removes `COMMITTED` first, so that nobody reads a part."""
     if isinstance(checkpoint, UPath):
         (checkpoint / COMMITTED).unlink(missing_ok=True)
     remove_tree(checkpoint)
@@ -49,7 +49,7 @@ def publish(folder: Path, target: UPath) -> None:
 
 
 def publish_workdir(folder: Path, target: UPath) -> None:
-    """Copies a workdir or another folder to a bucket; config.json, which readers need, last."""
+    """Copies a workdir or another folder to a bucket. Copies config.json last: readers need it."""
     for checkpoint in folder.glob("checkpoints/*"):
         (checkpoint / COMMITTED).write_text(uuid.uuid4().hex)
     remove_tree(target)
@@ -79,7 +79,7 @@ _copies = threading.local()
 
 
 def _folder_of_copies(checkpoint: str) -> Path:
-    """Returns the folder for copies from a checkpoint. Removes this thread's copies of others."""
+    """Returns the folder for copies from a checkpoint. Removes this thread's other copies."""
     folders: dict[str, _TemporaryFolder] = _copies.__dict__
     if checkpoint not in folders:
         folders.clear()
@@ -152,7 +152,7 @@ class UploadingManager:
         except Exception as error:
             failure = error
         if broadcast_from_first(failure is not None):
-            raise failure or OSError("the first process did not write it; its message has more")
+            raise failure or OSError("the first process could not write it; see its message")
         for step in set(self._steps) - set(self._kept(self._steps)):
             self.delete(step)
 
@@ -163,7 +163,7 @@ class UploadingManager:
         self._folder.cleanup()
 
     def _publish(self) -> None:
-        """Seals and copies the checkpoint that Orbax has written and not yet renamed."""
+        """Adds checksums to the checkpoint that Orbax is about to rename, and copies it."""
         step = self._steps[-1]
         (written,) = Path(self._folder.name).glob(f"{step}{ocp.utils.TMP_DIR_SUFFIX}*")
         self._seal(written)

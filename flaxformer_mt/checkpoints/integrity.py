@@ -1,9 +1,9 @@
 """Lists the checkpoints of a workdir and finds damage by file sizes and checksums.
 
-Orbax writes a checkpoint to a temporary directory and renames it, so a killed save leaves none.
-Orbax does not detect later damage: a changed byte gives wrong parameters, and a truncated file
-gives long tracebacks. So this module writes a list of all files, with size and CRC-32, before the
-renaming. Damage then gives a short message.
+Orbax writes a checkpoint to a temporary directory and renames it. So a killed save leaves no
+incomplete checkpoint. Orbax does not detect later damage: a changed byte gives wrong parameters,
+and a truncated file gives long tracebacks. So this module adds a list of all files, with size and
+CRC-32, before the renaming. Damage then gives a short message.
 """
 
 import functools
@@ -50,7 +50,7 @@ def seal(checkpoint: Path) -> None:
 
 
 def find_damage(checkpoint: AnyPath, *, contents: bool = True) -> str:
-    """Returns what is wrong with a sealed checkpoint; "" if it is undamaged.
+    """Returns a description of the damage of a sealed checkpoint; "" if it is undamaged.
 
     Without `contents`, and in a bucket, it compares only names and sizes, which is fast.
     """
@@ -75,8 +75,8 @@ def find_damage(checkpoint: AnyPath, *, contents: bool = True) -> str:
 def move_damaged(directory: AnyPath, target: AnyPath) -> None:
     """Moves damaged checkpoints to `target`, so that the newest remaining one is undamaged.
 
-    It warns about each, and if the newest written checkpoint is missing. It reads every byte of the
-    newest checkpoint, and compares only names and sizes of the others.
+    It warns about each of them, and about a missing newest checkpoint. It reads every byte of the
+    newest undamaged checkpoint, and compares only names and sizes of older ones.
 
     Raises OSError if checkpoints were written, but all are damaged or missing. It moves nothing
     then, because only the user may decide to restart a long run from step 0.
@@ -130,7 +130,8 @@ def _warn_if_missing(directory: AnyPath) -> None:
     if not steps:
         raise OSError(
             f"every checkpoint is missing from {directory}; the newest was {noted}.\n"
-            f"Restore it from a copy, or remove {directory.parent / _NEWEST} to start from step 0."
+            "Restore them from a copy, or remove "
+            f"{directory.parent / _NEWEST} to start from step 0."
         )
     if noted > steps[-1]:
         logging.getLogger(__name__).warning(
@@ -163,7 +164,7 @@ def write_failure(what: str, where: AnyPath, error: Exception, newest: str = "")
 
 @functools.lru_cache(maxsize=4096)
 def _crc32(path: AnyPath, changed: int) -> int:
-    """Returns the CRC-32 of a file that was `changed` at this time; it reads the file once."""
+    """Returns the CRC-32 of a file. `changed` is its modification time, a key of the cache."""
     del changed
     crc = 0
     with path.open("rb") as file:

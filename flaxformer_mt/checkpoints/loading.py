@@ -64,8 +64,8 @@ def load_model(workdir: PathLike, checkpoint: str = "auto") -> LoadedModel:
     if tokenizer.fingerprint != extras["tokenizer"]:
         raise ValueError(
             f"{path} was trained with the tokenizer of fingerprint {extras['tokenizer']}, but "
-            f"{workdir / 'tokenizer'} holds {tokenizer.fingerprint}: put back the tokenizer "
-            "directory of that run"
+            f"{workdir / 'tokenizer'} has {tokenizer.fingerprint}: restore the tokenizer directory "
+            "of the training run"
         )
     _warn_if_outdated(extras, saved_steps(workdir / "checkpoints"))
     trained = model_from_dict(extras["config"])
@@ -85,8 +85,8 @@ def _warn_if_outdated(extras: dict[str, Any], steps: list[int]) -> None:
     """Warns if an average is older than the last step. Only averages have the key "newest"."""
     if "newest" in extras and steps and steps[-1] > extras["newest"]:
         logging.getLogger(__name__).warning(
-            "using the average made at step %d, although training has gone on to step %d: make "
-            "a new one with `python -m flaxformer_mt.average`, or choose best or last",
+            "using the average made at step %d, although training has continued to step %d: make "
+            "a new average with `python -m flaxformer_mt.average`, or choose best or last",
             *(extras["newest"], steps[-1]),
         )
 
@@ -103,8 +103,8 @@ def initial_params(init_from: PathLike, model: Transformer, tokenizer_fingerprin
 
     `model` and `tokenizer_fingerprint` are those of this run.
 
-    Raises as `load_model`, and ValueError if model or tokenizer differ; the message has the
-    differences and a remedy.
+    Raises the errors of `load_model`, and ValueError if model or tokenizer differ. The message has
+    the differences and a remedy.
     """
     _check_is_workdir(init_from)
     loaded = load_model(init_from)
@@ -113,15 +113,14 @@ def initial_params(init_from: PathLike, model: Transformer, tokenizer_fingerprin
         raise ValueError(
             f"training.init_from: {init_from} holds another model (there -> here):\n  "
             + "\n  ".join(lines)
-            + f"\nSet these as they are there (--config {init_from}/config.json takes them all), "
-            "or start from another workdir."
+            + f"\nUse the values of that model (--config {init_from}/config.json has them all), or "
+            "start from another workdir."
         )
     if loaded.tokenizer.fingerprint != tokenizer_fingerprint:
         raise ValueError(
             f"training.init_from: {init_from} was trained with the tokenizer of fingerprint "
             f"{loaded.tokenizer.fingerprint}, but this run has {tokenizer_fingerprint}, so the "
-            "embeddings do not fit; train in a new --workdir, which copies the tokenizer of the "
-            "workdir that it starts from"
+            "embeddings do not fit; choose a new --workdir: it copies the tokenizer of init_from"
         )
     return loaded.params
 
@@ -135,8 +134,8 @@ def adopt_tokenizer(init_from: PathLike, workdir: PathLike) -> bool:
     there, here = as_path(init_from), as_path(workdir)
     if there.resolve() == here.resolve():
         raise ValueError(
-            f"training.init_from and --workdir are both {workdir}; to continue the training there "
-            "leave out training.init_from, to start again from its parameters choose another "
+            f"training.init_from and --workdir are both {workdir}; to continue this training run, "
+            "leave out training.init_from; to start a new run from its parameters, choose another "
             "--workdir"
         )
     try:

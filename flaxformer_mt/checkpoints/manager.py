@@ -1,4 +1,4 @@
-"""The checkpoints of one training run: written in the background, each complete or absent.
+"""The checkpoints of one training run. They are written in the background and atomically.
 
     workdir/config.json                 the configuration
     workdir/tokenizer/                  see data.tokenization
@@ -61,17 +61,17 @@ _TRAINED = "trained_params"  # the key of the trained parameters in the item `st
 
 
 class Restored(NamedTuple):
-    """The arguments of `Checkpoints.save`: the state, bit for bit, and `data_state`."""
+    """The `state` and `data_state` that `Checkpoints.save` wrote, bit for bit."""
 
     state: State
     data_state: dict[str, Any]
 
 
 class Checkpoints:
-    """Keeps the newest `keep_last` (at least 1) checkpoints and the `keep_best` best of all.
+    """Keeps the newest `keep_last` (at least 1) checkpoints and the `keep_best` best ones.
 
     `reading.quality` defines the best. Checkpoints of an interruption (`save(scheduled=False)`) do
-    not count, and are kept only while they are the newest. The constructor removes the remains of
+    not count. Each is kept only while it is the newest. The constructor removes the remains of
     killed saves. It moves damaged checkpoints away, with a warning, so that the newest remaining
     one is undamaged. It raises OSError if the directory is not writable, or if every checkpoint in
     it is damaged.
@@ -142,7 +142,7 @@ class Checkpoints:
             "tokenizer": tokenizer_fingerprint,
             "scheduled": scheduled,
         }
-        json.dumps(extras)  # raises a TypeError here, not in the background
+        json.dumps(extras)  # raises a TypeError now instead of in the background
         if is_remote(self.directory) and jax.process_count() > 1:  # the first process writes all
             state, eval_params = process_allgather((state, eval_params), tiled=True)
         rest = _without_params(state)
@@ -183,7 +183,7 @@ class Checkpoints:
         return read_extras(self._newest())
 
     def restore(self, state_like: State, *, has_separate_eval_params: bool = False) -> Restored:
-        """Reads the newest checkpoint onto the devices of `state_like`, not those that wrote it.
+        """Reads the newest checkpoint onto the devices of `state_like`, whatever devices wrote it.
 
         Args:
           state_like: arrays, or `jax.ShapeDtypeStruct`s with shardings, that define shape, type
@@ -220,7 +220,7 @@ class Checkpoints:
             note_newest(self.directory)
 
     def close(self) -> None:
-        """Calls `wait`, and stops the background threads."""
+        """Waits for the last save, and stops the background threads."""
         try:
             self.wait()
         finally:
@@ -237,7 +237,7 @@ class Checkpoints:
         return path
 
     def _seal(self) -> None:
-        """Adds the checksums. Orbax calls it after the last write and before the renaming."""
+        """Adds the checksums. Orbax calls this method after the last write, before the renaming."""
         assert isinstance(self.directory, Path)
         (unfinished,) = self.directory.glob(f"{self._saving}{ocp.utils.TMP_DIR_SUFFIX}*")
         seal(unfinished)

@@ -40,9 +40,9 @@ def quality(metrics: Mapping[str, float]) -> float:
 
 
 def intact_steps(directory: AnyPath) -> list[int]:
-    """Returns the saved steps, ascending, without those whose files are missing or truncated.
+    """Returns the saved steps, ascending, without checkpoints with missing or truncated files.
 
-    It warns about each of those.
+    It warns about each of these.
     """
     steps = []
     for step in saved_steps(directory):
@@ -54,7 +54,7 @@ def intact_steps(directory: AnyPath) -> list[int]:
 
 
 def rank_steps(directory: AnyPath, steps: list[int]) -> list[int]:
-    """Returns the validated steps, best first; of equal ones, the later first."""
+    """Returns the validated steps, best first. Among equals, the later step comes first."""
     score = {step: quality(read_extras(directory / str(step))["metrics"]) for step in steps}
     validated = [step for step in steps if score[step] > -math.inf]
     return sorted(validated, key=lambda step: (score[step], step), reverse=True)
@@ -90,16 +90,17 @@ def choose_checkpoint(workdir: AnyPath, checkpoint: str) -> AnyPath:
         found += ["averaged"] if is_complete(workdir / "averaged") else []
         raise FileNotFoundError(
             f"no checkpoint {checkpoint!r} in {workdir}: found {', '.join(found) or 'none'}"
-            + (" (the best is known after a validation)" if checkpoint == "best" else "")
+            + (" (there is a best one only after a validation)" if checkpoint == "best" else "")
             + ("" if found else "; train a model there, or choose another workdir")
         )
     raise OSError(
-        f"checkpoint {checkpoint!r} of {workdir} is damaged, and there is no other; restore a copy"
+        f"checkpoint {checkpoint!r} of {workdir} is damaged, and there is no other; restore it "
+        "from a copy"
     )
 
 
 def _candidates(workdir: AnyPath, checkpoint: str) -> Iterator[AnyPath]:
-    """Yields candidates in order of preference. It looks up later ones only on demand."""
+    """Yields candidates in order of preference. Looks up later ones only on demand."""
     directory, averaged = workdir / "checkpoints", workdir / "averaged"
     if checkpoint.isdecimal():
         yield from (
@@ -140,7 +141,7 @@ def read_items(path: AnyPath, *, together: bool = False, **items: Any) -> dict[s
 
 def deleted_checkpoint(path: AnyPath) -> OSError:
     """Returns the error for a checkpoint that was deleted after it had been listed."""
-    return OSError(f"checkpoint {path} is gone: a running training keeps newer ones. Start again")
+    return OSError(f"checkpoint {path} is gone: a run deleted it for a newer one. Try again")
 
 
 def read_extras(path: AnyPath) -> dict[str, Any]:

@@ -31,8 +31,9 @@ def check_workdir(
 ) -> None:
     """Checks that this run may use `workdir`. Makes the directory, but changes no file in it.
 
-    The section `model` and the tokenizer must be those of its checkpoints. Everything else (steps,
-    data, learning rate, ...) may change when a run resumes. A fingerprint of None is not compared.
+    The section `model` of `config` and the tokenizer must be those of the checkpoints in `workdir`.
+    Everything else (steps, data, learning rate, ...) may change when a run resumes. A fingerprint
+    of None is not compared.
 
     Raises OSError if the directory is not writable, and ValueError if it holds checkpoints of
     another model; the message lists the differences.
@@ -58,17 +59,17 @@ def check_workdir(
         lines.append(f"tokenizer: {saved['tokenizer']} -> {tokenizer_fingerprint}")
     if lines:
         raise ValueError(
-            f"{workdir} holds checkpoints of another model (there -> here):\n  "
+            f"{workdir} holds checkpoints of another model (saved -> given):\n  "
             + "\n  ".join(lines)
-            + "\nChoose another --workdir, or set these back to continue with this one."
+            + "\nChoose another --workdir, or restore the saved values to continue."
         )
 
 
 def remove_unused_tokenizer(workdir: PathLike) -> None:
     """Removes a tokenizer that no checkpoint uses, so that the run learns one from its text.
 
-    It does so only in a workdir that has a config.json and no parameters. In another directory, the
-    user may need the tokenizer.
+    It does so only in a workdir that has a config.json and no parameters, because the user may need
+    the tokenizer of any other directory.
     """
     workdir = as_path(workdir).absolute()
     trained = was_saved(workdir) or is_complete(workdir / "averaged")

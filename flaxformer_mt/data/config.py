@@ -20,7 +20,7 @@ class DataConfig:
     """Which text to train, validate and test on, and how it becomes batches."""
 
     directory: str = "."
-    """Relative file names below start in this directory."""
+    """Base directory of the relative file names below."""
     source_language: str = "en"
     """Source language, as an ISO 639 code."""
     target_language: str = "de"
@@ -36,9 +36,10 @@ class DataConfig:
     """Directory that `python -m flaxformer_mt.prepare` wrote. Training reads its token ids instead
     of the text of data.train, and needs little memory for any number of pairs."""
     in_memory_mb: int = 32
-    """Largest training text to keep in memory, in megabytes (compressed text counts four times). It
-    is tokenized at each start, which takes seconds. The first start of `train` prepares larger text
-    once, in ~/.cache/flaxformer_mt/prepared. The batches are the same (see docs/scale.md)."""
+    """Training text of less than this many megabytes stays in memory (compressed text counts four
+    times), and is tokenized at each start, which takes seconds. The first start of `train` prepares
+    larger text, once, in ~/.cache/flaxformer_mt/prepared. Both give the same batches (see
+    docs/scale.md)."""
     exclude: tuple[Literal["validation", "test"], ...] = ()
     """Drop training pairs whose source line is also in these sets."""
     max_bad_share: str = "5%"
@@ -52,10 +53,10 @@ class DataConfig:
     max_target_length: int = 256
     """Training pairs with more target tokens, EOS included, are dropped (and counted)."""
     batching: Literal["bucket", "pack"] = "bucket"
-    """"bucket": one pair in a row, pairs of similar lengths in a batch, several batch shapes.
-    "pack": several pairs in a row (they do not attend to each other), one batch shape. Its rows
-    have max_source_length and max_target_length tokens. Rows of several times the usual sentence
-    length have the least padding."""
+    """"bucket": one pair per row, pairs of similar lengths per batch, several batch shapes.
+    "pack": several pairs per row (they do not attend to each other), one batch shape. Its rows have
+    max_source_length and max_target_length tokens. Padding is lowest if these lengths are several
+    times the usual sentence length."""
     tokens_per_batch: int = 4096
     """Largest number of source tokens in a batch, and of target tokens, padding included."""
     num_buckets: int = 16

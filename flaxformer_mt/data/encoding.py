@@ -29,11 +29,10 @@ from flaxformer_mt.data.tokenization.vocabulary import Vocabulary
 from flaxformer_mt.data.worker_processes import Workers
 
 Exclude = Mapping[str, Set[str]]
-"""The result of `source_lines` for each set of held-out text, by its name."""
+"""Source lines that training must not contain, by the name of the held-out set."""
 ReadBlocks = Callable[[], Iterable[Block]]
 """Returns all blocks of a corpus."""
-# Unknown words are listed from this many records of each corpus, so that a large one takes no
-# longer.
+# Only the first records of each corpus are searched for unknown words, to bound the time.
 _RECORDS_NAMED = 100_000
 _NUM_WORDS_NAMED = 8
 
@@ -48,7 +47,7 @@ class Screened(NamedTuple):
 
 
 def screen_block(block: Block, exclude: Exclude) -> Screened:
-    """Returns the good pairs of a block, and what is wrong with the other records."""
+    """Returns the good pairs and the bad records of a block, and counts its excluded pairs."""
     good, bad, excluded = list[Pair](), list[BadRecord](), Counter[str]()
     for line, record in enumerate(block.load(), block.first + 1):
         if isinstance(record, BadRecord):
@@ -107,9 +106,9 @@ def learning_text(
 
 
 def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
-    """Returns up to `max_lines` random numbers of pairs, ascending; None = all `total` pairs.
+    """Returns the indices of `max_lines` random pairs, ascending; they are the same in every run.
 
-    They are the same in every run.
+    Returns None, which means all pairs, if `max_lines` is 0 or at least `total`.
     """
     if not 0 < max_lines < total:
         return None
@@ -119,9 +118,9 @@ def choose_pairs(total: int, max_lines: int) -> Int[np.ndarray, "n"] | None:
 def _chosen_blocks(
     read: ReadBlocks, scan: CorpusScan, chosen: np.ndarray | None, start: int
 ) -> Iterator[tuple[Block, np.ndarray]]:
-    """Yields each block of a corpus with chosen good pairs, and their numbers in the block.
+    """Yields each block that has chosen pairs, and their indices among its good pairs.
 
-    `chosen` is the result of `choose_pairs`, and `start` is the number of the first good pair.
+    `chosen` is the result of `choose_pairs`. `start` is the index of the corpus's first good pair.
     """
     for size, block in zip(scan.block_sizes, read(), strict=False):
         end = start + size
@@ -155,7 +154,7 @@ class Counts:
     tokens: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
     """Number of source and of target tokens, without EOS."""
     unknown: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    """Unknown tokens among them."""
+    """Number of unknown source and of unknown target tokens."""
     unknown_words: list[Counter[str]] = dataclasses.field(
         default_factory=lambda: [Counter(), Counter()]
     )
@@ -173,7 +172,7 @@ class Counts:
 
     @property
     def split(self) -> SplitCounts:
-        """The numbers of pairs."""
+        """The numbers of pairs read, kept and dropped."""
         return SplitCounts(read=self.records, kept=self.pairs, dropped=self.dropped)
 
     def sides(self, tokenizer: Tokenizer) -> tuple[Side, Side]:
@@ -202,7 +201,7 @@ class Encoded(NamedTuple):
 
     pairs: TokenizedPairs
     texts: list[Pair]
-    """The same pairs as text, for subword sampling; without it, none."""
+    """The same pairs as text, for subword sampling; empty without sampling."""
     counts: Counts
 
 
@@ -233,7 +232,7 @@ def encode(block: Block, *, config: DataConfig, exclude: Exclude, tokenizer: Tok
 
 
 def unknown_words(vocabulary: Vocabulary, text: str) -> Iterator[str]:
-    """Yields each word that is a single unknown token, and in others each unknown character."""
+    """Yields each word that is one unknown token, and each unknown character of other words."""
     for word in text.split():
         ids = vocabulary.tokenize(word)[:-1]
         if ids == [vocabulary.unk_id]:

@@ -32,7 +32,7 @@ def fingerprint_data(names: Sequence[str], epochs: Epochs) -> dict[str, str]:
         epochs.seed,
         [tuple(shape) for shape in epochs.shapes],
         "pack" if epochs.batcher is pack_pairs else "bucket",
-        list(map(float, epochs.weights)),  # JSON has floats, Python may have integers
+        list(map(float, epochs.weights)),  # 1 and 1.0 must have equal hashes
         sampling and sampling.get("sampling_alpha"),
         *([epochs.num_parts] if epochs.num_parts > 1 else []),
     )
@@ -54,9 +54,9 @@ def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
             lines.append(f"{name} is new")
         elif before[name] != now[name]:
             lines.append(
-                "the way from pairs to batches has changed: the seed, the lengths and sizes of "
+                "the settings of the batches have changed: the seed, the lengths and sizes of "
                 "batches, bucketing or packing, the corpora and their weights, sampling, or the "
-                "parts of an epoch (text that was in memory is prepared: see data.in_memory_mb)"
+                "parts of an epoch (text in memory has no parts: see data.in_memory_mb)"
                 if name == BATCHES
                 else f"{name} has changed"
             )

@@ -44,7 +44,7 @@ from flaxformer_mt.storage.paths import AnyPath
 if TYPE_CHECKING:
     from flaxformer_mt.data.batching.iterator import BatchIterator
 
-# The same on any hardware, so that 1, 2, 4 and 8 devices train on equal batches without empty rows.
+# Fixed, so that 1, 2, 4 and 8 devices train on the same batches, without empty rows.
 _ROWS_MULTIPLE_OF = 8
 
 
@@ -58,7 +58,7 @@ class Data:
     validation: tuple[Pair, ...]
     """Every validation pair as text, for BLEU. It includes pairs that are too long or empty."""
     validation_plan: BatchPlan
-    """The batches of the validation loss. Longer pairs have a shape of their own."""
+    """The batches of the validation loss. Pairs longer than all training shapes get another one."""
     test: tuple[Pair, ...]
     """Every test pair as text."""
     report: DataReport

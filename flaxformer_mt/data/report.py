@@ -100,6 +100,6 @@ class DataReport:
         if self.steps_per_epoch == 1:
             lines.append(
                 f"warning     one batch holds all {self.train.kept:,} training pairs, so the model "
-                "learns them by heart: list more text in data.train, or lower data.tokens_per_batch"
+                "memorises them: list more text in data.train, or lower data.tokens_per_batch"
             )
         return "\n".join(lines)

@@ -33,7 +33,7 @@ from flaxformer_mt.data.worker_processes import Workers
 from flaxformer_mt.storage.paths import AnyPath, as_path
 
 HeldOut = Mapping[str, Sequence[Pair]]
-_PART_SIZE = 1 << 20  # pairs that are planned together
+_PART_SIZE = 1 << 20  # pairs in a part of an epoch, see `Epochs.part_size`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,7 +44,7 @@ class TrainingText:
     sizes: tuple[int, ...]
     """Number of kept pairs of each corpus."""
     text: PairSource
-    """The kept pairs, corpus after corpus. Only subword sampling has the text."""
+    """The kept pairs as text, corpus after corpus. Only subword sampling keeps the text."""
     pairs: Examples
     """The token ids of the same pairs."""
     weights: tuple[float, ...]
@@ -112,9 +112,9 @@ def _scan(
     exclude: Exclude,
     quarantine: AnyPath | None,
 ) -> list[CorpusScan]:
-    """Returns the counts of each corpus. It lists the bad records in `quarantine`.
+    """Returns the counts of each corpus, and writes the bad records to `quarantine`.
 
-    Raises ValueError if a corpus has too many.
+    Raises ValueError if a corpus has too many bad records.
     """
     scans, bad = [], []
     for name, blocks in zip(config.train.names, corpora, strict=True):
@@ -244,6 +244,6 @@ def _check_settings(
         raise ValueError(
             f"{directory} was prepared with other settings:\n  "
             + "\n  ".join(changes)
-            + "\nLeave out --config and the flags of these settings, so that those of the prepared "
-            "corpus are taken, or prepare into a new directory."
+            + "\nLeave out --config and the flags of these settings, to use the settings of the "
+            "prepared corpus, or prepare the text again in a new directory."
         )

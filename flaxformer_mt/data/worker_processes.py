@@ -22,14 +22,14 @@ from flaxformer_mt.storage.paths import naming
 T = TypeVar("T")
 R = TypeVar("R")
 
-# This process handles this many items before it starts others, which takes a second.
+# This process handles the first few items alone, because starting others takes a second.
 _NUM_HERE = 4
 
 
 class Workers:
-    """A context manager of processes that share work. They start when there are many items.
+    """A context manager of processes that share work.
 
-    They end when this process ends.
+    The processes start only if there are more than a few items. They end when this process ends.
     """
 
     def __init__(
@@ -38,7 +38,8 @@ class Workers:
         """Stores the settings; `map` starts the processes.
 
         Args:
-          num_processes: number of processes. With one, and `here`, this process does the work.
+          num_processes: number of processes. If it is 1 and `here` is true, this process works
+            alone.
           here: whether this process does the first few items.
           setting: the name of `num_processes`, for messages.
         """
@@ -86,9 +87,9 @@ class Workers:
                     yield pending.popleft().result()
             except BrokenProcessPool as error:
                 raise OSError(
-                    "a process that prepares text has ended. If memory ran out, lower "
-                    f"{self._setting} (now {self._num_processes}); the same command continues "
-                    f"({error})"
+                    "a process that prepares text was killed. If memory ran out, lower "
+                    f"{self._setting} (now {self._num_processes}). Run the same command again to "
+                    f"continue ({error})"
                 ) from error
             finally:
                 for future in pending:
@@ -126,7 +127,7 @@ def _start_pool(num_processes: int) -> ProcessPoolExecutor:
 
 def _start() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent reports the interruption
-    if hasattr(signal, "SIGHUP"):  # of a closed terminal: the parent saves the run
+    if hasattr(signal, "SIGHUP"):  # the terminal was closed: the parent saves the run
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     end_with_parent()
 

@@ -1,6 +1,8 @@
-"""Metrics of translations, and quality estimates of single ones."""
+"""Metrics of a test set, minimum Bayes risk, and checks of single translations."""
 
 from typing import Literal
 
 Utility = Literal["chrf", "bleu"]
-"""How `mbr` compares two translations. It is here because sacreBLEU would delay other imports."""
+"""The metric with which `mbr` compares two translations.
+
+It is not defined in `mbr`, because importing that module loads sacreBLEU, which is slow."""

@@ -24,8 +24,8 @@ def ranked(
 ) -> list[tuple[int, float]]:
     """Returns the index of each distinct sample and its expected utility, best first.
 
-    Among equals, the more frequent sample comes first, then the smaller text. So the best text does
-    not depend on the order of the samples. Raises ValueError if there are none.
+    Among equals, the more frequent sample comes first, then the alphabetically smaller text. So the
+    best text does not depend on the order of the samples. Raises ValueError if there are none.
     """
     counts = Counter(samples)
     utilities = expected_utilities(list(counts), samples, utility, tokenize=tokenize)

@@ -39,7 +39,7 @@ class MetricScore:
 
 
 class CorpusScores:
-    """BLEU and chrF of a test set, whose lines may come in parts. It keeps their counts only.
+    """BLEU and chrF of a test set. Lines can be added in parts; only their counts are kept.
 
     BLEU has one reference a line, as in `sacrebleu [-tok TOKENIZE] [-lc]`. chrF is chrF2, the
     F-score of character n-grams up to 6 (Popović 2015).
@@ -75,7 +75,7 @@ class CorpusScores:
             raise ValueError("no lines to score: both sides are empty")
         self.num_lines += len(hypotheses)
         for name, metric in self._metrics.items():
-            # As `corpus_score` does, which takes all lines at once.
+            # The public `corpus_score` calls this too, but needs all lines at once.
             count = metric._extract_corpus_statistics
             rows = count(list(hypotheses), [list(references)])
             earlier = [self._counts[name]] if name in self._counts else []
@@ -99,9 +99,9 @@ def default_tokenize(text: Iterable[str]) -> Tokenize:
     """Returns the BLEU tokenizer for the lines of a text, by their letters.
 
     "zh" is for Chinese. "char" is for Japanese, Thai, Lao, Khmer, Burmese, Tibetan and others
-    without spaces: sacreBLEU's tokenizers for their words need other packages or a download. "13a"
-    is for all others. In a text of several languages, more than one line in 20 without spaces
-    counts: "zh" and "char" also split words with spaces.
+    without spaces, because sacreBLEU's word tokenizers for them need other packages or a download.
+    "13a" is for all others. In a text of several languages, more than one line in 20 without
+    spaces is enough for "zh" or "char", because these also split words with spaces.
     """
     lines = Counter(map(_tokenize_line, text))
     choices: tuple[Tokenize, ...] = ("char", "zh")

@@ -29,8 +29,8 @@ from flaxformer_mt.data.tokenization.vocabulary import SPACE
 Kind = Literal["loop", "copy", "omission", "length", "truncation"]
 
 MAX_REPEATS, MAX_LOOP_TOKENS = 2, 16
-"""Allowed occurrences in a row of up to 16 tokens (of a single token one more, as in "..."), or as
-many as the source has."""
+"""A sequence of up to 16 tokens may occur twice in a row (a single token three times, as in "..."),
+or as often as the most repeated sequence of the source."""
 MAX_COPIED = 0.5
 """Share of the longer words of the source that may occur unchanged in the translation. Words with a
 capital letter (names), numbers, URLs and placeholders do not count."""
@@ -40,11 +40,11 @@ several languages."""
 COPIED_LETTERS = 8
 """Least letters of all copied words: "tolerant" can be right in both languages."""
 MIN_COVERAGE, MAX_UNCOVERED = 0.2, 0.25
-"""A source token with less attention than 0.2 counts as left out; a quarter of the tokens may be.
-Its attention is the mean of all heads and layers, summed over the target tokens (each target token
-gives 1 in total)."""
+"""A source token with less attention than 0.2 counts as omitted. A quarter of the tokens may be
+omitted. The attention is the mean of all heads and layers, summed over the target tokens. (Each
+target token gives 1 in total.)"""
 MIN_TOKENS = 10
-"""Least tokens for these checks: of the source for coverage, of the longer side for lengths."""
+"""Least number of tokens to check: of the source for coverage, of the longer side for length."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NOT_TO_TRANSLATE = re.compile(r"[!-~]*(?:://|www\.|[@<>{}\[\]%$&_=/\\])[!-~]*")
 """URLs, addresses, markup, placeholders, paths: ASCII up to the next space."""
@@ -95,16 +95,16 @@ def check(
     """Returns the faults of `target` as a translation of `source`; none for a blank source.
 
     Args:
-      source: its text; `target` likewise.
-      source_tokens: its pieces, EOS at the end; `target_tokens` likewise.
+      source, target: the texts.
+      source_tokens, target_tokens: the pieces of the texts, with EOS at the end.
       attention: of target tokens to source tokens. Without it, omissions are not found.
-      at_limit: the search ended the translation at its length limit.
+      at_limit: whether the search ended the translation at its length limit.
       num_unread: source tokens that were cut off before the model read the source.
       config: the limits.
 
     For a hypothesis that `Translator.translate(..., details=True)` returned, these are
     `details.source_tokens`, `details.target_tokens` and `details.attention`.
-    Raises ValueError if `attention` does not fit to the tokens.
+    Raises ValueError if `attention` does not fit the tokens.
     """
     if attention is not None and attention.shape[1] != len(source_tokens):
         raise ValueError(
@@ -208,9 +208,9 @@ def _length(source_length: int, target_length: int, config: FlagLimits) -> str:
     ratio = target_length / max(source_length, 1)
     lengths = f"{target_length} tokens for a source of {source_length}"
     if ratio < config.min_length_ratio:
-        return f"{lengths} are less than {config.min_length_ratio:g} for each"
+        return f"{lengths}: fewer than {config.min_length_ratio:g} for each source token"
     if ratio > config.max_length_ratio:
-        return f"{lengths} are more than {config.max_length_ratio:g} for each"
+        return f"{lengths}: more than {config.max_length_ratio:g} for each source token"
     return ""
 
 

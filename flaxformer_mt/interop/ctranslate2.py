@@ -3,7 +3,7 @@
     model.bin, config.json, *_vocabulary.json      the model, as CTranslate2 writes it
     source.spm, target.spm                         SentencePiece models, to tokenize and detokenize
 
-CTranslate2 takes and returns tokens as text. It appends EOS to a source itself.
+CTranslate2 takes and returns tokens as text. It appends EOS to each source.
 """
 
 import json
@@ -35,7 +35,7 @@ POSITIONS: tuple[Scheme, ...] = (  # those of CTranslate2; a model with others i
     *("relative", "bucketed", "rotary"),
 )
 T5_BUCKETS = (32, 128)
-# If one token has two roles, the later name is used. (Marian starts a target with padding.)
+# A token with two roles gets the later name. (In Marian, padding also starts a target.)
 SPECIAL = {"bos": "<s>", "pad": "<pad>", "unk": "<unk>", "eos": "</s>"}
 SUPPRESSED_LOGIT = -1e4  # its probability is 0, also in float16
 
@@ -76,14 +76,14 @@ def unsupported(config: TransformerConfig) -> Iterator[str]:
             yield f"model.{name} is {value}, expected {', '.join(supported)}"
     if config.local_window:
         yield (
-            f"model.local_window is {config.local_window}, expected 0: every position of its "
-            "encoder attends to all others"
+            f"model.local_window is {config.local_window}, expected 0: in CTranslate2, every "
+            "position of the encoder attends to all others"
         )
     buckets = config.num_position_buckets, config.distance_limit
     if config.positions == "bucketed" and buckets != T5_BUCKETS:
         yield (
             f"model.num_position_buckets is {buckets[0]} and model.max_distance {buckets[1]}, "
-            "expected 32 and 128 as in T5: it rounds other values differently"
+            "expected 32 and 128 as in T5: CTranslate2 rounds other values differently"
         )
 
 
@@ -128,10 +128,11 @@ def _make_spec(specs: Any, config: TransformerConfig, *, num_positions: int) -> 
     return spec
 
 
-# The table of our parameters and the arrays that they fill. Letters of the axes: D model width, N
-# query heads, G key/value heads, Hk width of a query or key, Hv width of a value, F feed-forward
-# width, V and Vs target and source vocabulary, R relative distances, P positions, U position
-# buckets. Rows of the same array are concatenated. A model uses only the rows of its parameters.
+# The table of our parameters and of the arrays in a `TransformerSpec`. Letters of the axes: D model
+# width, N query heads, G key/value heads, Hk width of a query or key, Hv width of a value, F
+# feed-forward width, V and Vs target and source vocabulary, R relative distances, P positions, U
+# position buckets. Rows of the same array are concatenated. A model uses only the rows of its
+# parameters.
 
 
 def norm(ours: str, theirs: str) -> tuple[Row, Row]:
@@ -222,7 +223,7 @@ def fill(spec: Any, config: TransformerConfig, params: Mapping[str, Any]) -> Non
             parts[row.theirs].append(row.to_tensor(arrays[row.ours], {"Hk": width, "Hv": width}))
             unused.discard(row.ours)
     if unused:
-        raise ValueError(f"CTranslate2 has no place for the parameters {', '.join(sorted(unused))}")
+        raise ValueError(f"CTranslate2 has no array for the parameters {', '.join(sorted(unused))}")
     for path, tensors in parts.items():
         set_array(spec, path, np.concatenate(tensors))
 
@@ -282,9 +283,9 @@ def sentencepiece_models(tokenizer: Tokenizer) -> dict[str, bytes]:
 
 
 def _special_names(*vocabularies: Vocabulary) -> dict[str, str]:
-    """Returns a name for each special token. CTranslate2 uses it for both languages.
+    """Returns a name for each special token that no other token of either vocabulary has.
 
-    No other token of either vocabulary has this name.
+    CTranslate2 uses one name for both languages.
     """
     taken: set[str] = set()
     for vocabulary in vocabularies:

@@ -1,6 +1,6 @@
-"""Conversion between our parameters and the tensors of another tool, with a table.
+"""Conversion between our parameters and the tensors of another tool, defined by a table.
 
-A row has the name and axes of a parameter, and the name and layout of a tensor, in einops notation:
+A row has the name and axes of a parameter, and the name and layout of a tensor, as in einops:
 
     Row("query/kernel", "D N H", "q_proj.weight", "(N H) D")
 

@@ -1,11 +1,11 @@
-"""Verifies an export: the workdir and the export translate the same file.
+"""Verifies an export by comparing its translations of a file with those of the workdir.
 
-The export runs in its own engine. Both searches use the rules of the engine:
+The export runs in its own engine. Our search uses the rules of that engine:
 
     Marian, in transformers    length_normalization "average", forced_end "free",
                                early_stopping "heuristic"
-    CTranslate2                the same, with renormalize, and early_stopping "first", or "exact" if
-                               the length penalty is 0 (its src/decoding.cc, patience 1)
+    CTranslate2                the same with renormalize, except early_stopping: "first", or "exact"
+                               if the length penalty is 0 (its src/decoding.cc, patience 1)
 
 One difference remains for translations that reach the length limit: CTranslate2 ends every
 hypothesis one token before the limit, and our search may stop earlier.
@@ -47,7 +47,7 @@ MIN_BLEU_TO_WORKDIR = 85.0
 
 
 class VerificationFailed(ValueError):
-    """The translations of an export differ too much; the message has the numbers."""
+    """Raised if the translations of an export differ too much; the message has the numbers."""
 
 
 class Translation(NamedTuple):
@@ -78,7 +78,7 @@ def verify_export(
       file: UTF-8 text to translate, one sentence a line.
       exact: whether the export has unrounded parameters.
       reference: UTF-8 file with the reference translation of each line; "" = none.
-      beam_size, length_penalty: those of both searches.
+      beam_size, length_penalty: settings of both searches.
 
     Returns the results in a few lines. Raises VerificationFailed if the translations differ too
     much, and ValueError or OSError for unusable text or a missing engine.
@@ -89,7 +89,10 @@ def verify_export(
     longest = loaded.config.data.max_source_length
     kept = [i for i, length in enumerate(lengths) if 1 < length <= longest]
     if not kept:
-        raise ValueError(f"{file} has no line of 1 to {longest - 1} tokens to verify with")
+        raise ValueError(
+            f"{file} has no line of 1 to {longest - 1} tokens; give a text with such lines to "
+            "verify the export"
+        )
     sources = [lines[i] for i in kept]
     limit = loaded.config.decoding.length_limit(max(lengths[i] for i in kept))
     decoding = _search_rules(format, loaded, limit, beam_size, length_penalty)
@@ -264,11 +267,13 @@ def _by_transformers(
 ) -> list[Translation]:
     """Returns the translations of transformers on the CPU.
 
-    generation_config.json lists the tokens that it must not generate. Raises ValueError if a
-    package is missing, and for greedy search, because transformers then reports no scores.
+    generation_config.json lists the suppressed tokens. Raises ValueError if a package is missing,
+    and for greedy search, because transformers then reports no scores.
     """
     if decoding.beam_size < 2:
-        raise ValueError("verify a Marian export with a beam of at least 2, not greedy search")
+        raise ValueError(
+            f"verifying a Marian export needs a beam of at least 2, got {decoding.beam_size}"
+        )
     torch, transformers = (
         optional(name, "flaxformer-mt[parity]", "verifying a Marian export")
         for name in ("torch", "transformers")

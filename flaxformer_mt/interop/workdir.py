@@ -15,10 +15,10 @@ FIRST_BATCH = {"data": {"epoch": 0, "index": 0}}  # see `training.state.Progress
 
 
 def write_workdir(workdir: str | os.PathLike[str], loaded: LoadedModel) -> None:
-    """Writes the tokenizer, the parameters as checkpoint 0, and last config.json.
+    """Writes the tokenizer, then the parameters as checkpoint 0, then config.json.
 
-    The checkpoint has a fresh optimiser state: `train` on this workdir starts from the parameters
-    at step 0. Raises OSError if the workdir cannot be written.
+    The checkpoint has a fresh optimiser state, so `train` on this workdir starts from the
+    parameters at step 0. Raises OSError if the workdir cannot be written.
     """
     config = loaded.config
     Path(workdir).mkdir(parents=True, exist_ok=True)

@@ -42,11 +42,11 @@ class Estimate:
     peak_flops: float = 0.0
     """Peak operations per second of all devices; 0 = unknown."""
     failure: str = ""
-    """Why it does not compile; "" if it does."""
+    """Why the program does not compile; "" if it does."""
 
     @property
     def seconds(self) -> float:
-        """Computing time plus sending time; 0 = unknown. Real hardware overlaps some of the two."""
+        """Computing time plus sending time; 0 = unknown. Real hardware overlaps them in part."""
         return self.compute_seconds + self.send_seconds if self.compute_seconds else 0.0
 
     @property
@@ -103,10 +103,10 @@ def peak_bytes(compiled: Any) -> int:
 
 
 def requested_bytes(message: str) -> int:
-    """Returns the required bytes in a compiler's out-of-memory message; 0 if it has none.
+    """Returns the required bytes that a compiler's out-of-memory message states; 0 if none.
 
-    Examples: "Ran out of memory in memory space hbm. Used 20.51G of 15.75G hbm" and, of temporaries
-    alone, "the total memory required for HLO temporaries (834.50G) exceeds available HBM".
+    Examples: "Ran out of memory in memory space hbm. Used 20.51G of 15.75G hbm", and of temporaries
+    alone "the total memory required for HLO temporaries (834.50G) exceeds available HBM".
     """
     used = re.search(r"(?:Used |required [^(]*\()([\d.]+)([KMGT])", message)
     return round(float(used[1]) * 1024 ** (1 + "KMGT".index(used[2]))) if used else 0
@@ -115,14 +115,14 @@ def requested_bytes(message: str) -> int:
 def _compute_seconds(compiled: Any, flops: int, hardware: Hardware) -> float:
     """Returns the compiler's time of one device without communication; 0 = unknown.
 
-    The compiler counts every loop body once. So its time is multiplied by the ratio of our count of
-    operations to its count.
+    The compiler counts every loop body once. So its time is scaled by the number of operations in
+    `flops`, divided by the compiler's number.
     """
     if not hardware.flops:
         return 0.0
     costs: Any = compiled.cost_analysis() or {}
     of_device, counted = flops / len(hardware.devices), float(costs.get("flops", 0.0))
-    # The two counts also differ slightly without loops, so they are compared only with loops.
+    # Without loops, the two numbers differ slightly, and the time needs no correction.
     loops = " while(" in compiled.as_text() and counted > 0
     factor = max(1.0, of_device / counted) if loops else 1.0
     return max(0.0, float(costs.get("optimal_seconds", 0.0))) * factor
@@ -132,8 +132,8 @@ def sent_bytes(hlo: str, *, devices: int) -> Counter[str]:
     """Returns the bytes that one device sends in one run, by kind such as "all-reduce".
 
     It assumes ring algorithms. A collective in a loop counts once for each iteration, or once if
-    the text does not state the number of iterations. `hlo` is `compiled.as_text()`. `devices` is
-    also the default size of a group.
+    the text does not state the number of iterations. `hlo` is `compiled.as_text()`. A group without
+    a stated size has all `devices`.
     """
     computations: dict[str, list[str]] = {}
     name = entry = ""

@@ -26,7 +26,7 @@ _TPUS = {
     "v6e": (32, 918e12, 3584e9, 2, 256),
 }
 _H100_MEMORY = 84_929_347_584
-# Without these, libtpu logs much, queries a cloud service and refuses to share this machine.
+# Without these, libtpu logs a lot, queries a cloud service, and refuses to share this machine.
 _FOR_LIBTPU = {
     "TPU_SKIP_MDS_QUERY": "1",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
@@ -35,7 +35,7 @@ _FOR_LIBTPU = {
     "TPU_STDERR_LOG_LEVEL": "3",
     "TPU_MIN_LOG_LEVEL": "3",
 }
-# There is no driver to check, and autotuning would run kernels.
+# There is no driver to check, and autotuning would need a GPU to run kernels.
 _FOR_CUDA = {
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
     "XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false",
@@ -72,8 +72,8 @@ def open_topology(name: str) -> Hardware:
 def hosts_of(name: str) -> tuple[int, int]:
     """Returns the number of hosts of a topology, and the number of chips of each host.
 
-    Raises ValueError for a name that `open_topology` does not know, and for a number of chips that
-    the chips of a host do not divide.
+    Raises ValueError for a name that `open_topology` does not know, and if the number of chips is
+    not a multiple of the chips of a host.
     """
     if gpus := re.fullmatch(r"h100:([1-8])", name):
         return 1, int(gpus[1])
@@ -82,7 +82,9 @@ def hosts_of(name: str) -> tuple[int, int]:
     # A slice of v5e or v6e with 8 chips has one host. All larger slices have 4 chips a host.
     per_host = count if count <= 4 or (len(bounds) == 2 and count == 8) else 4
     if count % per_host:
-        raise ValueError(f"--topology {name}: hosts have 4 chips, which do not divide {count}")
+        raise ValueError(
+            f"--topology {name}: hosts have 4 chips, but {count} chips are not a multiple of 4"
+        )
     return count // per_host, per_host
 
 
@@ -119,7 +121,7 @@ def _open_tpu(name: str, version: str, bounds: list[int]) -> Hardware:
     even = bounds[0] % 2 == 0 and bounds[1] % 2 == 0
     options = {} if even else {"chips_per_host_bounds": (1, 1, 1)}
     devices = _describe(name, "tpu", "libtpu", _FOR_LIBTPU, topology_name=name, **options)
-    per_chip = max(1, len(devices) // count)  # a v4 chip is two devices; each has half of it
+    per_chip = max(1, len(devices) // count)  # a v4 chip has two devices, which share it equally
     return Hardware(
         name=name,
         devices=devices,
@@ -148,7 +150,7 @@ def _describe(
     if importlib.util.find_spec(plugin) is None:
         extra = {"tpu": "tpu", "cuda": "gpu-compiler"}[platform]
         raise ValueError(
-            f"compiling for {name} needs {plugin} (but no such device): "
+            f"compiling for {name} needs {plugin}, but not the device: "
             f"pip install 'flaxformer-mt[{extra}]'"
         )
     for variable, value in environment.items():

@@ -69,7 +69,7 @@ def train_program(
 
 
 class MicroBatchPlan(NamedTuple):
-    """The largest micro-batches that fit.
+    """The largest micro-batches that fit the memory limit.
 
     Attributes:
       tokens_per_device: the value for `mesh.tokens_per_device`.
@@ -90,7 +90,7 @@ def plan_micro_batches(
     limit: int,
     compiler_options: dict[str, Any] | None = None,
 ) -> MicroBatchPlan:
-    """Returns the largest micro-batch with which the training step fits, for every batch shape.
+    """Returns the largest micro-batches with which the training step fits, for all batch shapes.
 
     `limit` is the number of bytes that a device may use. `compiler_options` are for
     `Lowered.compile`. Raises ValueError if one row of a shape does not fit, or if a shape cannot be
@@ -156,7 +156,7 @@ def fit_micro_batches(
 
 
 def _no_row_fits(shape: BatchShape, needed: int, limit: int, state: int) -> str:
-    rest = f": {short(state)}B of state and {short(needed - state)}B of the rest" if state else ""
+    rest = f": {short(state)}B of state and {short(needed - state)}B for the rest" if state else ""
     return (
         f"one row of the batch shape {shape} on each device needs {short(needed)}B{rest}, but the "
         f"limit is {short(limit)}B: split the state over devices (mesh.fsdp), recompute "

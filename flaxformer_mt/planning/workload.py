@@ -1,4 +1,4 @@
-"""The batches of a recipe for sentences of assumed lengths. It reads no data."""
+"""Estimates the batches of a recipe from assumed sentence lengths, without reading data."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from flaxformer_mt.data.batching.packing import pack_lengths
 from flaxformer_mt.data.pipeline import choose_shapes
 
 MEDIAN_LENGTH, SIGMA, NUM_PAIRS = 27, 0.55, 20_000
-"""Assumed lengths in tokens: log-normal, clipped at the limits. News text is similar."""
+"""Assumed lengths in tokens: log-normal, clipped at the limits, similar to news text."""
 
 
 class AssumedBatch(NamedTuple):
@@ -27,7 +27,7 @@ class AssumedBatch(NamedTuple):
 
 
 def assume_batches(config: Config) -> list[AssumedBatch]:
-    """Returns the batches of sentences of assumed lengths, in ascending order of their shapes."""
+    """Returns the batches for sentences of assumed lengths, in ascending order of shape."""
     source, target = _assume_lengths(config.data.max_source_length, config.data.max_target_length)
     shapes = choose_shapes(config.data, source, target)
     if config.data.batching == "pack":

@@ -1,8 +1,8 @@
 """Partitions a global batch over micro-batches, devices and processes: integers only, no JAX.
 
-The config defines the batch, and a partition does not change its content. If memory is short, the
-rows are accumulated over A micro-batches. Each micro-batch is split over the devices of the mesh
-axes `data` and `fsdp` (the shards). Empty rows at the end make all shards equally large.
+The config defines the batch, and a partition does not change its content. If memory is short, a
+step accumulates the gradients of A micro-batches. Each micro-batch is split over the devices of the
+mesh axes `data` and `fsdp` (the shards). Empty rows at the end make all shards equally large.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ def partition_batch(
     if max_rows < 1:
         raise ValueError(
             f"mesh.tokens_per_device={tokens_per_device} is less than one row of the batch shape "
-            f"{shape}: it must be at least {longest}"
+            f"{shape}: raise it to at least {longest}"
         )
     micro_batches = _ceil(shape.rows, shards * max_rows)
     return BatchPartition(micro_batches, shards * _ceil(shape.rows, shards * micro_batches))
@@ -64,7 +64,7 @@ class ProcessRows:
       shards: number of devices that split a batch, over all processes.
       own_shards: the shards of this process; several processes may hold the same ones.
       tokens_per_device: as in `partition_batch`.
-      pads: a batch with fewer rows than shards gets empty rows.
+      pads: whether a batch with fewer rows than shards gets empty rows.
     """
 
     shards: int = 1

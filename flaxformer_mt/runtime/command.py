@@ -29,9 +29,8 @@ def prepare_process() -> None:
     # takes 0.5 s of a start, and the collection at exit takes 0.3 s.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
-    # The default format is "WARNING:module:message", but our warnings are messages to the user. The
-    # import of Orbax adds a handler with the default format. `force=True` would replace it, but
-    # remove pytest's handlers too.
+    # Our warnings are messages to the user, so they have no prefix "WARNING:module:". The import of
+    # Orbax adds a handler with this prefix. `force=True` would also remove pytest's handlers.
     logging.basicConfig()
     for handler in logging.root.handlers:
         if type(handler) is logging.StreamHandler:
@@ -82,8 +81,8 @@ def memory_problem(error: BaseException) -> str:
     reason = text.splitlines()[0] if text else "this machine has no more memory"
     return (
         f"out of memory: {reason}\n"
-        "Training: --mesh.memory-limit 14GB (less than the device has) divides each batch into "
-        "parts that fit, with the same result; --model.remat and a smaller "
+        "Training: --mesh.memory-limit 14GB (less than the device has) splits each batch into "
+        "micro-batches that fit, with the same result; --model.remat and a smaller "
         "--data.tokens-per-batch (on resume with --accept-changed-data) also reduce memory. "
         "The newest checkpoint is whole: the same command continues from it.\n"
         "Translating, scoring: lower --decoding.tokens-per-batch; --resume continues after the "
@@ -100,7 +99,7 @@ def message_of(error: Exception) -> str:
         return text
     return (
         f"{text}. Free some space there, or choose another disk, and start the command again. It "
-        "goes on after the parts that it finished; translate, score and evaluate need --resume"
+        "continues after the finished parts; translate, score and evaluate need --resume for this"
     )
 
 
@@ -134,7 +133,7 @@ def exit_process(status: int) -> NoReturn:
 
     The status after a signal is 130, 141 or 143. Signals do not cancel XLA compilation. Its threads
     would crash when C's exit handlers free their data. Python's exit handlers still run, so that
-    processes disconnect properly.
+    this process disconnects from the others.
     """
     if status <= 128:
         sys.exit(status)

@@ -23,8 +23,8 @@ def keep_programs() -> None:
 
     Call it after `processes.connect`. It does nothing if the user has configured JAX's cache (see
     `cli.ABOUT_CACHE`), if the folder is not writable, or if the run has several processes. On GPUs,
-    processes may compile a program together. If one process found it in its cache, the others would
-    wait forever.
+    processes may compile a program together. If one process found the program in its cache, the
+    others would wait for it forever.
     """
     settings: Any = jax.config  # its attributes are not declared
     decided = settings.jax_compilation_cache_dir is not None
@@ -39,7 +39,7 @@ def keep_programs() -> None:
         return
     delete_oldest(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    # Many short compilations add up.
+    # Also caches short compilations, because there are many.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 

@@ -1,4 +1,4 @@
-"""How flags are read and shown in the help, where this differs from tyro."""
+"""Rules for reading flags and for showing them in the help, where they differ from tyro's."""
 
 import dataclasses
 import typing
@@ -12,7 +12,7 @@ FLAG_TYPES = ConstructorRegistry()
 
 @FLAG_TYPES.primitive_rule
 def _bool_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Accepts `--flag`, `--flag true` and `--flag false`; tyro has `--flag` and `--no-flag`."""
+    """Accepts `--flag`, `--flag true` and `--flag false`; tyro accepts `--flag` and `--no-flag`."""
     if info.type is not bool:
         return None
     return PrimitiveConstructorSpec(

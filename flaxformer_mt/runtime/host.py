@@ -14,11 +14,11 @@ import sys
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 _NEVER = -1
 _HEAP = 64 * 2**20
-"""Bytes of a heap: the largest block of any arena except the main arena."""
+"""Size of a heap in bytes, which bounds the blocks of all arenas except the main arena."""
 
 
 def allowed_cpus() -> list[int]:
-    """Returns the numbers of the CPUs; `taskset` and job schedulers restrict them."""
+    """Returns the ids of the CPUs that this process may use (see `taskset`)."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -37,7 +37,7 @@ def keep_freed_memory() -> None:
     """
     _set_malloc(_M_MMAP_MAX, 0)
     _set_malloc(_M_TRIM_THRESHOLD, _NEVER)
-    _set_malloc(_M_TOP_PAD, _HEAP)  # else an arena returns an unused heap
+    _set_malloc(_M_TOP_PAD, _HEAP)  # so that an arena does not return an unused heap
 
 
 def share_freed_memory() -> None:

@@ -61,7 +61,7 @@ class TextFile:
 def open_parallel(first: str, *others: str) -> list[TextFile]:
     """Returns files with equal numbers of lines.
 
-    Raises ValueError if the numbers differ, and as `TextFile`.
+    Raises ValueError if the numbers differ, and the errors of `TextFile`.
     """
     files = [TextFile(path) for path in (first, *others)]
     check_parallel(*files)
@@ -74,7 +74,7 @@ def check_parallel(first: TextFile, *others: TextFile) -> None:
         if other.num_lines != first.num_lines:
             raise ValueError(
                 f"{first.path or 'the input'} has {count_lines(first.num_lines)} but {other.path} "
-                f"has {other.num_lines}: line i of the one must belong to line i of the other"
+                f"has {other.num_lines}: line i of one file must belong to line i of the other"
             )
 
 

@@ -46,12 +46,13 @@ class LineOutput:
     def begin(self, settings: Mapping[str, str]) -> None:
         """Records the settings on which the results depend, as {name: value}.
 
-        Raises ValueError if the interrupted run, or another process of this run, has other ones.
+        Raises ValueError if they differ from those of the interrupted run that this run continues,
+        or of another process of this run.
         """
         from flaxformer_mt.runtime.processes import check_same  # slow, and --help does not need it
 
         given = sorted(settings.items())
-        # In a thread, so that a signal ends the wait for the others.
+        # In a thread, so that a signal can end the wait for the other processes.
         in_thread(lambda: check_same(given, "inputs, models or settings"))
         if self._partial is not None:
             record = _record(self._partial)
@@ -110,8 +111,8 @@ def _check_same(partial: Path, record: Path, settings: Mapping[str, str]) -> Non
         before: dict[str, str] = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{partial} cannot be continued: the settings of its run should be in {record}, which "
-            f"cannot be read; {start_again}"
+            f"{partial} cannot be continued: {record} has the settings of its run, but cannot be "
+            f"read; {start_again}"
         ) from error
     lines = [
         f"{name} has changed"
@@ -122,7 +123,7 @@ def _check_same(partial: Path, record: Path, settings: Mapping[str, str]) -> Non
     ]
     if lines:
         raise ValueError(
-            f"{partial} has lines of a run with other settings (there -> here):\n  "
+            f"{partial} has lines of a run with other settings (that run -> this run):\n  "
             + "\n  ".join(lines)
             + f"\nContinue with the settings of that run, or {start_again}."
         )
@@ -135,8 +136,8 @@ def line_output(
     """Opens a file whose finished results survive an interruption; "" is standard output.
 
     Results go to `path`.partial, which is renamed at the end. (For an address, this is a local file
-    that is uploaded at the end.) If the command is interrupted or fails, it keeps the finished
-    results, and prints a message on standard error.
+    that is uploaded at the end.) After an interruption or failure, the finished results stay there,
+    and a message on standard error says so.
 
     Args:
       path: the file. A pipe or device is written directly.
@@ -145,7 +146,7 @@ def line_output(
 
     Raises ValueError if there are results of an interrupted run and `resume` is false, or if
     `resume` is true in a run of several processes. Raises OSError if the file cannot be written, or
-    another process writes it.
+    if another process is writing it.
     """
     import jax  # slow, and --help does not need it
 
@@ -200,8 +201,8 @@ def _continued(
         lock_file(file)
     except BlockingIOError:
         raise OSError(
-            f"another process writes {partial}: wait for its end, or choose another file "
-            "(processes with --shard write one file each)"
+            f"another process writes {partial}: wait until it ends, or choose another file "
+            "(with --shard, each process needs its own file)"
         ) from None
     num_done, size = _finished(file, item_of)
     if file.seek(0, os.SEEK_END) and not resume:

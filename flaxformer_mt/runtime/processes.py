@@ -89,8 +89,8 @@ def exit_if_peer_lost() -> Iterator[None]:
             raise
         problem = memory_problem(error) or (
             "another process of this run is gone, or cannot be reached "
-            f"({str(error).splitlines()[0]}). Start all of them again: the same command continues "
-            "from the newest checkpoint."
+            f"({str(error).splitlines()[0]}). Start all processes again: the same command "
+            "continues from the newest checkpoint."
         )
         print(f"error: {problem}", file=sys.stderr, flush=True)
         os._exit(1)  # sys.exit would wait for the other processes
@@ -104,8 +104,8 @@ def is_first() -> bool:
 def barrier() -> None:
     """Waits, up to a day, until all processes call it.
 
-    Call it before an exchange of arrays if one process may arrive much later than another, because
-    on CPUs the exchange itself times out after half a minute.
+    Call it before an exchange of arrays if processes may arrive at very different times. On CPUs,
+    the exchange itself times out after half a minute.
     """
     if jax.process_count() == 1:
         return
@@ -150,15 +150,15 @@ def check_same(value: Any, what: str) -> None:
     """Raises ValueError in all processes if they have different values of `what`."""
     if jax.process_count() > 1 and len(set(map(repr, _gather([value])))) > 1:
         raise ValueError(
-            f"the processes of this run have different {what}: give all the same. (All tasks of "
-            "one `srun` are one run, unless SLURM_STEP_NUM_TASKS is unset in each of them.)"
+            f"the processes of this run have different {what}: give all of them the same. "
+            "(All tasks of one `srun` are one run, unless SLURM_STEP_NUM_TASKS is unset in each.)"
         )
 
 
 def check_shared(path: AnyPath, token: str) -> None:
     """Raises OSError in all processes if one of them does not see a file of the first process.
 
-    `token` is text in the file; only that of the first process counts.
+    The file must contain the `token` of the first process.
     """
     if jax.process_count() == 1:
         return

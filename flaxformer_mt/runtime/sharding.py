@@ -54,11 +54,11 @@ class MeshConfig:
     """How a run uses its devices. This affects the speed of a run, not its result."""
 
     data: int = 0
-    """Devices along the axis `data`; 0 = all devices, divided by the other two axes."""
+    """Number of devices along the axis `data`; 0 = all devices / (fsdp * tensor)."""
     fsdp: int = 1
-    """Devices that split the parameters and the optimiser's state; 1 = each has a whole copy."""
+    """Number of devices that split the parameters and the optimiser's state; 1 = whole copies."""
     tensor: int = 1
-    """Devices that split heads, feed-forward and vocabulary."""
+    """Number of devices that split heads, feed-forward and vocabulary."""
     tokens_per_device: int = 0
     """Largest number of source tokens, and of target tokens, of one micro-batch on one device,
     padding included. A larger batch is accumulated over several micro-batches. 0 = no limit."""
@@ -74,7 +74,7 @@ class MeshConfig:
         parse_memory(self.memory_limit)
         if self.memory_limit and self.tokens_per_device:
             raise ValueError(
-                "mesh.memory_limit chooses mesh.tokens_per_device: give one of the two"
+                "mesh.memory_limit sets mesh.tokens_per_device: give only one of the two"
             )
 
 
@@ -137,9 +137,9 @@ def state_shardings(state: Any, params: Any, mesh: Mesh) -> Any:
     """Returns the sharding of each array of a training state, as a tree like `state`.
 
     `params` are the shapes of the parameters, boxed with their logical axes as `model.init` returns
-    them. An array has the sharding of a parameter if their shapes are equal and its path ends with
-    the parameter's path: the parameter itself, its moments, its average. Other arrays (counters,
-    keys, factored moments) are replicated.
+    them. An array of the state gets the sharding of a parameter if its path ends with the path of
+    the parameter and the shapes are equal: the parameter itself, its moments, its average. Other
+    arrays (counters, keys, factored moments) are replicated.
     """
     boxed = jax.tree_util.tree_leaves_with_path(
         params, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
@@ -166,9 +166,9 @@ def _name(path: Any) -> str:
 
 
 def _spec(shape: tuple[int, ...], axes: Sequence[str | None], mesh: Mesh) -> PartitionSpec:
-    """Applies the rules to one parameter. An axis that does not divide evenly is not split.
+    """Returns how the rules split one parameter.
 
-    Nor is an axis without a rule.
+    An axis is not split if it has no rule, or if its length is not a multiple of the mesh axis.
     """
     split = [SHARDING_RULES.get(axis or "") for axis in axes]
     sizes = [mesh.shape[over] if over else 1 for over in split]

@@ -6,8 +6,8 @@ beside the compiled programs. Its file name is a digest of everything that a tra
 source, the versions of JAX and Flax, JAX's platform and settings, the static arguments, and the
 types of the other arguments.
 
-Commands enable JAX's compilation cache. A host application may not. Then this module also writes
-the compiled program. The digest in its file name also covers the devices.
+Commands enable JAX's compilation cache, but a host application may not. Without it, this module
+also writes the compiled program. The digest in that file name also covers the devices.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ def call_cached(program: Callable[..., T], /, *arguments: Any, **static: Any) ->
     settings = repr((jax.default_backend(), sorted(jax.config.values.items())))
     key = program, tuple(sorted(static.items())), tree, kinds, settings
     if key not in _known:
-        # Other threads that need the program wait for it, and do not compile it too.
+        # Other threads that need the same program wait, instead of compiling it too.
         with _locks.setdefault(key, threading.Lock()):
             if key not in _known:
                 with _announced(folder):
@@ -132,7 +132,7 @@ def _find(folder: Path, key: Any, leaves: list[Any]) -> Callable[..., Any] | Non
     program, static, tree, kinds, settings = key
     name = repr((static, str(tree), kinds))
     if " at 0x" in name or not all(map(_is_known, jax.tree.leaves(static))):
-        return None  # `repr` does not identify a function or a class of other code
+        return None  # `repr` does not determine a function, or an object of other packages
     versions = [version(package) for package in ("jax", "jaxlib", "flax")]
     name = repr((_source_digest(), versions, settings, name))
     file = folder / f"trace-{program.__name__}-{_DIGEST(name.encode()).hexdigest()}"

@@ -30,7 +30,7 @@ EXPIRY = 30.0  # seconds without renewal after which a lock is free
 def own_workdir(workdir: PathLike, *, alone: bool = False) -> Iterator[None]:
     """Holds the lock of an existing workdir. The first process of a run holds it for all.
 
-    A run that is `alone` has one process, and does not start JAX here.
+    With `alone`, the run has one process, and this function does not start JAX.
 
     Raises OSError if another run holds the lock (the message names its host and process), or if the
     processes of this run do not share the workdir.
@@ -60,7 +60,7 @@ def _lock(path: AnyPath, token: str) -> Callable[[], None]:
         raise OSError(_refusal(path.parent, owner)) from None
     if not has_locks:
         warnings.warn(
-            f"{path.parent} is on a file system without locks: start no second run there",
+            f"{path.parent} is on a file system without locks: do not start a second run there",
             stacklevel=2,
         )
     with naming(path):
@@ -82,8 +82,8 @@ def _refusal(workdir: Any, owner: str) -> str:
     except (ValueError, KeyError, TypeError):  # the owner has not yet written to the file
         who = "another process"
     return (
-        f"another run uses {workdir}: {who}. Wait for its end, stop it (`kill` saves it first), or "
-        "choose another directory"
+        f"another run uses {workdir}: {who}. Wait until it ends, stop it with `kill` (it saves "
+        "first), or choose another directory"
     )
 
 
@@ -135,7 +135,7 @@ def _renew(path: UPath, owner: dict[str, Any], ended: threading.Event) -> None:
 
 
 def _wait_until_free(path: UPath, found: str) -> None:
-    """Returns when the lock has expired or was removed; raises OSError if its owner renews it."""
+    """Waits until the lock expires or is removed; raises OSError if its owner renews it."""
     message = f"{path} exists: waiting for up to {EXPIRY:.0f} s for its owner to renew it"
     print(message, file=sys.stderr, flush=True)
     deadline = time.monotonic() + EXPIRY

@@ -45,10 +45,10 @@ class Adaptation:
     trained: frozenset[ParameterPath] | None = None
 
     def start(self, params: Params, key: Array) -> Params:
-        """Returns the tree in training before the first step.
+        """Returns the initial tree of the training state.
 
-        If `params` are boxed with their logical axes, so is the result. `key` is that of random
-        initial values; it may be the key of the parameters.
+        If `params` are boxed with their logical axes, so is the result. `key` determines random
+        initial values; it may be the key that initialised `params`.
         """
         del key
         return params
@@ -63,7 +63,7 @@ class Adaptation:
         return unflatten_dict(trained), unflatten_dict(frozen)
 
     def join(self, trained: Params, frozen: Params) -> Params:
-        """Returns the tree that `split` split."""
+        """Returns the whole tree; the inverse of `split`."""
         return unflatten_dict({**_flat(trained), **_flat(frozen)}) if frozen else trained
 
     def merge(self, tree: Params) -> Params:
@@ -164,10 +164,10 @@ def path_of(keys: Sequence[jax.tree_util.KeyEntry]) -> ParameterPath:
 def num_inputs(path: Sequence[str], num_dims: int) -> int:
     """Returns how many leading dimensions of a kernel are inputs; the others are outputs.
 
-    One for query, key, value [D N H], feed-forward [D F] and [F D], output [D V]; two for the map
-    from the heads to the model width [N H D]. Of the adapters of a kernel (see
-    `training.adapting`), a [inputs r] has one output and b [r outputs] one input. 0 for parameters
-    that are no kernels: biases, scales, embeddings and other tables.
+    1: query, key and value [D N H], feed-forward [D F] and [F D], output [D V].
+    2: the map from the heads to the model width [N H D].
+    Adapters: a [inputs r] has all dimensions but the last, b [r outputs] has 1.
+    0: parameters that are no kernels (biases, scales, embeddings and other tables).
     """
     match tuple(path):
         case (*_, "kernel", "a") | (*_, "out", "kernel"):
@@ -186,10 +186,10 @@ def matrix_shape(path: Sequence[str], shape: Sequence[int]) -> tuple[int, int]:
 def match_paths(
     patterns: Iterable[str], paths: Collection[ParameterPath], *, field: str, what: str
 ) -> frozenset[ParameterPath]:
-    """Returns the paths whose whole text, joined by slashes, matches a regular expression.
+    """Returns the paths that a regular expression matches as a whole, joined by slashes.
 
-    Raises ValueError if one matches none: the message names the nearest paths, the config field of
-    the patterns, and `what` a path is.
+    Raises ValueError if a pattern matches no path. The message names the nearest paths, the config
+    field of the patterns, and `what` the paths name, such as "kernel".
     """
     names = {"/".join(path): path for path in paths}
     matched: set[ParameterPath] = set()

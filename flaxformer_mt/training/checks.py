@@ -1,6 +1,6 @@
-"""Checks of settings at the start of a training.
+"""Checks of settings at the start of a training run.
 
-Loading a saved config does not run them, so a model with settings that fail them still translates.
+Loading a saved config skips them, so a model whose settings fail the checks can still translate.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ _TWO_VOCABULARIES = (
 
 
 def check_settings(config: Config) -> None:
-    """Raises ValueError for settings that cannot have the effect that they ask for."""
+    """Raises ValueError for settings that would have no effect or a wrong one."""
     for problem in (*_validation_problems(config), *_training_problems(config)):
         raise ValueError(problem)
 
@@ -43,7 +43,7 @@ def check_tags(tokenizer: Tokenizer, held_out: Iterable[Pair]) -> None:
 
 
 def _validation_problems(config: Config) -> Iterator[str]:
-    """Yields the settings that need validations, if the run has none."""
+    """Yields an error for each setting that needs validation, if the run has none."""
     no_text = config.data.validation == CorpusConfig()
     for name, meaning in (
         ("average_best", "averages the checkpoints with the best validation BLEU"),
@@ -64,7 +64,7 @@ def _validation_problems(config: Config) -> Iterator[str]:
 
 
 def _training_problems(config: Config) -> Iterator[str]:
-    """Yields the settings that would have no effect or a wrong one."""
+    """Yields an error for each other setting that would have no effect or a wrong one."""
     training, model, tokenizer = config.training, config.model, config.data.tokenizer
     existing = any(tokenizer.existing_files()) or tokenizer.kind == "marian"
     learned = not (existing or training.init_from or config.data.prepared)

@@ -23,8 +23,8 @@ def placed_shape(batch: Batch) -> PlacedShape:
 class CompilationsAhead:
     """Compilations in background threads, one for each core but one.
 
-    A call of the step finds the program: `lower(...).compile()` shares JAX's cache in memory with
-    calls of the same function.
+    A later call of the step does not compile again, because `lower(...).compile()` shares JAX's
+    in-memory cache with calls of the same function.
     """
 
     def __init__(self, step: Any, state: TrainState, placement: BatchPlacement):
@@ -37,7 +37,7 @@ class CompilationsAhead:
         self._started: dict[PlacedShape, Future[None]] = {}
 
     def start(self, shapes: Iterable[BatchShape], *, but: PlacedShape) -> None:
-        """Starts to compile for all these shapes but one, in this order."""
+        """Starts to compile for all shapes except `but`, in the given order."""
         if jax.process_count() > 1:  # the processes of a run must compile in the same order
             return
         batches = {placed_shape(batch): batch for batch in map(self._placement.like, shapes)}
@@ -46,16 +46,16 @@ class CompilationsAhead:
                 self._started[shape] = self._pool.submit(self._compile, batch)
 
     def wait_for(self, shape: PlacedShape) -> None:
-        """Returns when the compilation for a shape has ended, at once if it has not begun.
+        """Waits for a running compilation for a shape. Cancels one that has not begun.
 
-        Raises what the compilation raised.
+        Raises the exception of the compilation, if it failed.
         """
         future = self._started.pop(shape, None)
         if future and not future.cancel():
             future.result()
 
     def close(self) -> None:
-        """Starts no further compilation."""
+        """Cancels the compilations that have not begun."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _compile(self, batch: Batch) -> None:

@@ -34,8 +34,9 @@ class TrainingConfig:
     warmup_steps: int = 4000
     """Linear warm-up to the peak, with every schedule."""
     schedule: ScheduleName = "inverse_sqrt"
-    """After warm-up: decay with the inverse square root of the step (equation 3); half a "cosine";
-    or "wsd" (warm-up, stable, decay): constant, then linear decay."""
+    """Learning rate after warm-up. "inverse_sqrt": falls with the inverse square root of the step
+    (equation 3). "cosine": half a cosine. "wsd" (warm-up, stable, decay): constant, then a linear
+    decay."""
     decay_steps: int = 0
     """Schedule "wsd": steps of the linear decay; 0 = a tenth of num_steps."""
     final_learning_rate: float = 0.0
@@ -49,7 +50,7 @@ class TrainingConfig:
     adam_b1: float = 0.9
     """Adam's decay rate of the mean of the gradients (section 5.3)."""
     adam_b2: float = 0.98
-    """Adam's decay rate of the mean of their squares (section 5.3)."""
+    """Adam's decay rate of the mean of the squared gradients (section 5.3)."""
     adam_eps: float = 1e-9
     """Adam's epsilon (section 5.3)."""
     clip_norm: float = 1.0
@@ -63,15 +64,15 @@ class TrainingConfig:
     """Decay rate of an exponential moving average of the parameters, such as 0.999. The average is
     used for validation and translation; 0 = none."""
     on_nonfinite: NonfinitePolicy = "stop"
-    """After an update whose loss or gradient is not finite (it changes no parameter): stop and name
-    step and batch; or skip it and count."""
+    """Reaction to an update whose loss or gradient is not finite. "stop": end the run, and name the
+    step and batch. "skip": count the update, and continue. Neither changes parameters."""
     log_every: int = 50
     """Steps between two reports of training metrics."""
     validate_every: int = 500
     """Steps between two validations (loss, BLEU, samples); 0 = only at the end."""
     validation_pairs: int = 1000
-    """Pairs translated for validation BLEU: the first ones (with target languages, evenly spaced
-    ones); 0 = no BLEU."""
+    """Number of pairs translated for validation BLEU: the first ones, or evenly spaced ones if the
+    corpora have target_languages. 0 = no BLEU."""
     validation_beam_size: int = 1
     """Beam size of validation BLEU; 1 = greedy."""
     patience: int = 0
@@ -80,12 +81,12 @@ class TrainingConfig:
     checkpoint_every: int = 500
     """Steps between two checkpoints; each validation also writes one."""
     keep_last: int = 5
-    """Number of newest checkpoints to keep. That of a stop does not count."""
+    """Number of newest checkpoints to keep. A checkpoint of an interruption does not count."""
     keep_best: int = 5
-    """Number of checkpoints with the best validation BLEU to keep in addition."""
+    """Number of checkpoints to keep in addition: those with the best validation BLEU."""
     average_last: int = 0
-    """At the end, average this number of last checkpoints (section 6.1), of the last third of the
-    run only; 0 = none."""
+    """At the end, average this number of last checkpoints (section 6.1), without those before the
+    last third of the run. 0 = none."""
     average_best: int = 0
     """At the end, average this number of best checkpoints instead; 0 = none."""
     init_from: str = ""
@@ -112,19 +113,20 @@ class TrainingConfig:
 
 
 def _problems(config: TrainingConfig) -> Iterator[str]:
-    """Yields what is inconsistent in a config."""
+    """Yields an error for each inconsistency of a config."""
     if config.patience and not config.validation_pairs:
         yield (
             "training.patience waits for a better validation BLEU: it needs "
             "training.validation_pairs of at least 1"
         )
     if config.average_last and config.average_best:
-        yield "choose one of training.average_last and training.average_best"
+        yield "training.average_last and training.average_best are both set; set one of them to 0"
     for average, keep in (("average_last", "keep_last"), ("average_best", "keep_best")):
         if getattr(config, average) > getattr(config, keep):
             yield (
                 f"training.{average} ({getattr(config, average)}) is more than training.{keep} "
-                f"({getattr(config, keep)}): fewer checkpoints are kept than averaged"
+                f"({getattr(config, keep)}), the number of checkpoints to keep; lower it, or raise "
+                f"training.{keep}"
             )
     yield from _schedule_problems(config)
     if config.lora_alpha and not config.lora_rank:
@@ -139,11 +141,11 @@ def _problems(config: TrainingConfig) -> Iterator[str]:
             try:
                 re.compile(pattern)
             except re.error as error:
-                yield f"training.{name}: {pattern!r} is no regular expression: {error}"
+                yield f"training.{name}: {pattern!r} is not a regular expression: {error}"
 
 
 def _schedule_problems(config: TrainingConfig) -> Iterator[str]:
-    """Yields what is inconsistent in optimiser and schedule."""
+    """Yields an error for each inconsistency of optimiser and schedule."""
     if config.weight_decay and config.optimizer == "adam":
         yield (
             f"training.weight_decay is {config.weight_decay}, but training.optimizer is adam, "
@@ -152,13 +154,13 @@ def _schedule_problems(config: TrainingConfig) -> Iterator[str]:
     if config.decay_steps and config.schedule != "wsd":
         yield (
             f"training.decay_steps belongs to the schedule wsd, but training.schedule is "
-            f"{config.schedule}; choose wsd, or leave it 0"
+            f"{config.schedule}; choose wsd, or set training.decay_steps to 0"
         )
     if config.final_learning_rate and config.schedule == "inverse_sqrt":
         yield (
             "training.final_learning_rate is for the schedules cosine and wsd, but "
-            "training.schedule is inverse_sqrt, which has no end; choose one of the two, or leave "
-            "it 0"
+            "training.schedule is inverse_sqrt, which has no end; choose one of the two, or set "
+            "training.final_learning_rate to 0"
         )
     decay = {"cosine": 0, "wsd": config.decay_length}.get(config.schedule)
     if decay is not None and config.warmup_steps + decay > config.num_steps:

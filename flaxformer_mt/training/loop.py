@@ -63,9 +63,10 @@ class Run:
 
 
 def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState, Progress]:
-    """Returns the newest checkpoint, or a fresh state, which depends on seed and init_from only.
+    """Returns the state and progress of the newest checkpoint, or fresh ones.
 
-    Raises ValueError, with the changes, if the data differs from that of the checkpoint.
+    A fresh state depends on seed and init_from only. Raises ValueError, with the changes, if the
+    data differs from that of the checkpoint.
     """
     config, adaptation = run.config, run.adaptation
     new_state = functools.partial(
@@ -100,7 +101,9 @@ def start_or_resume(run: Run, *, accept_changed_data: bool) -> tuple[TrainState,
         return restored.state, progress._replace(fingerprints=fingerprints)
     lines += differences(saved.data, config.data, where="data")
     if config.data.exclude:
-        lines.append(f"(data.exclude drops lines of {' and '.join(config.data.exclude)} from it)")
+        lines.append(
+            f"(data.exclude drops lines of {' and '.join(config.data.exclude)} from this data)"
+        )
     if not accept_changed_data:
         raise ValueError(
             "the training data is not what it was when this run stopped:\n  "
@@ -134,11 +137,11 @@ class Loop:
         self._validation = Validation(run.config, placement, run.data, run.model, eval_step)
         self._ahead = CompilationsAhead(run.train_step, self.state, run.placement)
         self._compiled: set[PlacedShape] = set()
-        # Of the updates since the last log line. Metrics stay on the device until then.
+        # Metrics of the updates since the last log line, on the device until the next one.
         self._window: list[Metrics] = []
-        self._positions: list[dict[str, int]] = []  # of their batches in the data
+        self._positions: list[dict[str, int]] = []  # data positions of the batches of these updates
         self._window_start = 0.0
-        self._skipped = 0  # updates in a row, up to the last log line
+        self._skipped = 0  # consecutive skipped updates, up to the last log line
 
     def __call__(self) -> Ending:
         """Updates the state until the last step, early stopping, or a signal. Saves the last state.
@@ -153,7 +156,7 @@ class Loop:
             self._ahead.close()
         self.run.checkpoints.close()  # completes the last save
         step = int(self.state.step)
-        # Several processes go on, because a signal can reach one of them alone.
+        # With several processes, a late signal is ignored: it may have reached only one of them.
         is_late = self._stopped.number and jax.process_count() == 1
         if not (ended_by_signal or is_late):
             self._reporter.end(step, self._why_complete(step))
@@ -183,7 +186,7 @@ class Loop:
             stop = should_stop(self._stopped, step, synchronize=log)
             due = bool(config.validate_every) and step % config.validate_every == 0
             scheduled = due or step % config.checkpoint_every == 0
-            if log or last or scheduled or stop:  # check the updates before anything is kept
+            if log or scheduled or stop:  # checks the updates before a save
                 self._report(step, log=log)
             if last or scheduled or stop:
                 pause = time.monotonic()
@@ -201,8 +204,8 @@ class Loop:
     def _step(self, batch: Batch) -> None:
         """Updates the state.
 
-        The first update with a batch shape compiles it or waits for its compilation, which can
-        take a minute. This time does not count in tokens/s.
+        The first update with a batch shape compiles the step, or waits for its compilation. This
+        can take a minute, which does not count in tokens/s.
         """
         run, shape = self.run, placed_shape(batch)
         if shape in self._compiled:
@@ -267,8 +270,8 @@ class Loop:
         if newest is not None:
             kept = f"the newest checkpoint is step {newest}"
         raise ValueError(
-            f"{'' if stop else f'{MAX_SKIPPED} updates in a row were skipped, such as '}"
-            f"the update of step {number}: loss {metrics.loss}, gradient norm {metrics.grad_norm}, "
+            f"{'' if stop else f'{MAX_SKIPPED} updates in a row were skipped: '}the update of step "
+            f"{number} was not finite: loss {metrics.loss}, gradient norm {metrics.grad_norm}, "
             f"with batch {position['index']} of epoch {position['epoch']}. The parameters did not "
             f"change; {kept}. Lower training.learning_rate or lengthen training.warmup_steps (or, "
             "in bfloat16, try float32)"
@@ -278,7 +281,7 @@ class Loop:
     def _validate(self) -> dict[str, float] | None:
         """Validates, and returns the scores; returns None if a signal ended the validation.
 
-        A signal ends it so that there is time to save.
+        A signal abandons a validation, so that there is time to save the state.
         """
         step, found = int(self.state.step), None
         self._reporter.message(f"step {step}: validating")
@@ -292,18 +295,18 @@ class Loop:
         return scores
 
     def _make_up_validation(self) -> None:
-        """Does the validation that a stop prevented; `validation_due` stays if stopped again."""
+        """Runs the validation that a stop prevented. After another stop, it is still due."""
         checkpoints = self.run.checkpoints
         if not self.run.data.validation:
             self.progress = self.progress._replace(validation_due=False)
         elif scores := checkpoints.extras()["metrics"]:
-            # A run after the stop made it up, and was killed before the next checkpoint.
+            # An earlier resumed run did it, but was killed before its next checkpoint.
             self.progress = self.progress.after_validation(scores)
         elif scores := self._validate():
             checkpoints.add_metrics(int(self.state.step), scores)
 
     def _validate_and_save(self, *, validate: bool, scheduled: bool, stop: bool) -> None:
-        """Saves the state, after a validation if it is time for one and the run does not stop."""
+        """Saves the state, after a validation if `validate` is true and the run does not stop."""
         scores: Mapping[str, float] | None = None
         if validate:
             self.progress = self.progress._replace(validation_due=True)

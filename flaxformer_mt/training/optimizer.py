@@ -80,7 +80,7 @@ def kernel_mask(params: Params) -> Any:
 
 
 def muon_dimensions(params: Params) -> Any:
-    """Returns each kernel's matrix dimensions for Muon; None for the parameters of its Adam.
+    """Returns the matrix dimensions of each kernel for Muon; None for parameters that Adam updates.
 
     [D N H] is the matrix D x NH, [N H D] is NH x D. Adam updates the map to the vocabulary, tied
     to the embeddings or not (Jordan et al. 2024).
@@ -99,9 +99,9 @@ def muon_dimensions(params: Params) -> Any:
 def _muon(config: TrainingConfig, schedule: optax.Schedule) -> optax.GradientTransformation:
     """Returns Muon (Jordan et al. 2024): orthogonal momentum of each kernel; Adam for the rest.
 
-    An orthogonal [m, n] has root mean square 1 / sqrt(max(m, n)). It is scaled to 0.2, about that
-    of Adam's updates (Liu et al. 2025, section 2.2), so that one learning rate, one for Adam, fits
-    both parts.
+    An orthogonal [m, n] has root mean square 1 / sqrt(max(m, n)). It is scaled to 0.2, which is
+    about the root mean square of Adam's updates (Liu et al. 2025, section 2.2). So one learning
+    rate, chosen for Adam, fits both parts.
     """
     return optax.contrib.muon(
         schedule,

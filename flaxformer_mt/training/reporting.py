@@ -40,7 +40,8 @@ class Reporter:
     the averages of the `log_every` steps around the stop.
 
     Args:
-      workdir: of the run; must exist. None in all processes but the first, which report nothing.
+      workdir: existing directory of the run. None in all processes except the first: they report
+        nothing.
       resume_step: updates done before this start, 0 for a new run.
       total_steps: updates at the end.
       quiet: show nothing, but write the files.
@@ -78,7 +79,7 @@ class Reporter:
         self._last_line = -math.inf
 
     def start(self, kernels: str) -> None:
-        """Reports the kernels of the updates that follow, in metrics.jsonl only."""
+        """Writes the kernels of the following updates to metrics.jsonl."""
         self._write({"step": self._start_step, "kind": "start", "kernels": kernels})
 
     def train(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -135,7 +136,7 @@ class Reporter:
                 tqdm.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        """Closes the files and the progress bar; all of them, even if the disk is full."""
+        """Closes the progress bar and all files, even if closing one of them fails."""
         self._bar.close()
         if self._workdir is not None:
             with contextlib.ExitStack() as last_first:
@@ -144,9 +145,9 @@ class Reporter:
                 last_first.callback(self._file.close)
 
     def flush(self) -> None:
-        """Ensures that all reports so far are in the workdir: call it before a checkpoint.
+        """Ensures that all reports so far are in the workdir. Call it before saving a checkpoint.
 
-        A run that resumes from it does not write them again.
+        A run that resumes from the checkpoint does not write these reports again.
         """
         if self._workdir is not None:
             self._mirror.copy()
@@ -181,7 +182,7 @@ class Reporter:
             self._events.flush()
             self._mirror.copy(every=_SECONDS_BETWEEN_COPIES)
         except OSError as error:
-            if error.errno is None:  # of an object store
+            if error.errno is None:  # an error of an object store
                 raise OSError(f"could not write to {self._workdir}: {error}") from error
             raise OSError(error.errno, error.strerror, str(self._workdir)) from error
 

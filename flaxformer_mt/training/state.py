@@ -29,7 +29,7 @@ class TrainState:
       step: int32 scalar; updates done, including skipped ones.
       params: nested dict of float32 arrays: the model's parameters, or the tree that
         `training.adapting` makes of them.
-      opt_state: of the Optax optimiser.
+      opt_state: state of the Optax optimiser.
       key: raw random key. The dropout of step n uses fold_in(key, n), so that it depends on the
         seed and n only, and a resumed run gives the same masks as an uninterrupted one.
       ema: exponential moving average of the trained `params`; None without one.
@@ -48,9 +48,10 @@ class Progress(NamedTuple):
     Attributes:
       data: state of the data iterator.
       best: highest `quality` of a validation so far; None before the first.
-      waited: validations since then.
+      waited: number of validations since the best one.
       fingerprints: of the training data (see data.fingerprints); a resume compares them.
-      validation_due: a stop prevented the validation of this step; the resumed run makes it up.
+      validation_due: whether a stop prevented the validation of this step. The resumed run starts
+        with it.
     """
 
     data: dict[str, int]
@@ -95,7 +96,7 @@ def init_state(
 ) -> TrainState:
     """Returns the state before the first step, which depends on `seed` and `params` only.
 
-    Without `params` it starts from fresh ones. `seed` is also that of dropout.
+    Without `params`, it initialises parameters. `seed` also determines dropout.
     """
     params_key, dropout_key = jax.random.split(jax.random.key(seed))
     start = init_params(model, params_key) if params is None else params
@@ -141,7 +142,7 @@ def abstract_state(
 
 
 def check_same_state(saved: TrainingConfig, config: TrainingConfig) -> None:
-    """Raises ValueError for settings whose training state has other arrays than the checkpoint."""
+    """Raises ValueError if settings changed that determine the arrays of the training state."""
     lines = []
     for line in differences(saved, config, where="training"):
         name = line.split(":")[0].removeprefix("training.")
@@ -152,8 +153,8 @@ def check_same_state(saved: TrainingConfig, config: TrainingConfig) -> None:
             lines.append(line)
     if lines:
         raise ValueError(
-            "the checkpoints of this run hold another training state (there -> here):\n  "
+            "the checkpoints of this run have another training state (saved -> given):\n  "
             + "\n  ".join(lines)
-            + "\nSet these back, or start from its parameters in a new --workdir, with "
-            "--training.init-from."
+            + "\nRestore the saved values, or start from the parameters of this run in a new "
+            "--workdir, with --training.init-from."
         )

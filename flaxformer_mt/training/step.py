@@ -65,7 +65,8 @@ def make_loss(model: Transformer, *, label_smoothing: float = 0.0, r_drop: float
 
     `r_drop` is the weight alpha of R-Drop (Liang et al. 2021, equations 3 and 4): each batch passes
     the model twice, with two dropout masks, and the loss penalises the difference of the outputs.
-    The loss is the mean of the two passes, half of the paper's; 0 = one pass.
+    The loss is the mean of the two passes, half of the paper's sum. If `r_drop` is 0, there is one
+    pass.
     """
 
     def logits_of(params: Params, batch: Batch, rows: Array, key: Array | None) -> Array:
@@ -87,7 +88,7 @@ def make_loss(model: Transformer, *, label_smoothing: float = 0.0, r_drop: float
         p, q = (logits_of(params, batch, rows, key) for key in keys)
         one, other = sums_of(p, batch), sums_of(q, batch)
         divergence = symmetric_kl(p, q, _real(batch))
-        # Equation 4 adds alpha / 2 times it to the sum of both cross-entropies; this is the mean.
+        # This is half of equation 4: both cross-entropies + alpha / 2 * divergence.
         loss = (one.loss + other.loss) / 2 + r_drop / 4 * divergence
         return Sums(loss, (one.nll + other.nll) / 2)
 
@@ -139,7 +140,7 @@ def make_train_step(
         # check of all would need all updates in memory at once.
         def keep_finite(new: Array, old: Array) -> Array:
             if jnp.issubdtype(new.dtype, jnp.integer):
-                return new  # counts of the optimiser: its learning rate follows the step
+                return new  # counts of the optimiser: the learning rate follows `step`
             return jnp.where(finite & jnp.isfinite(new), new, old)
 
         kept = jax.tree.map(keep_finite, new, state)

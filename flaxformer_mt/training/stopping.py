@@ -18,9 +18,9 @@ _HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
 class Interrupted(BaseException):
-    """A signal raises it to abandon the current work, so that the run stops quickly.
+    """Signals raise it to abandon the current work, so that the run stops quickly.
 
-    It is no Exception, because libraries catch those.
+    It is not an `Exception`, because libraries catch that class.
     """
 
 
@@ -55,7 +55,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
     several processes, JAX's preemption service handles SIGTERM: the processes agree on a step.
     """
     stopped = StopRequest()
-    if threading.current_thread() is not threading.main_thread():  # no other may handle signals
+    if threading.current_thread() is not threading.main_thread():  # only it may handle signals
         yield stopped
         return
     signals = [signal.SIGINT] + [signal.SIGTERM] * (jax.process_count() == 1)
@@ -140,12 +140,12 @@ def should_stop(stopped: StopRequest, step: int, *, synchronize: bool) -> bool:
 
     A signal reaches the processes at different times. If one stopped alone, the others would wait
     forever for its part of the next gradient. After SIGTERM (a preemption, which leaves little
-    time) JAX's preemption service makes all stop within a second. After SIGINT and SIGHUP the
-    processes ask each other, which waits for the device. So they do it only if `synchronize`, which
-    is the same in every process.
+    time), JAX's preemption service makes all stop within a second. After SIGINT and SIGHUP, the
+    processes ask each other, which waits for the device. So they ask only if `synchronize` is true;
+    it must be the same in every process.
 
-    Every process calls this function after each update; `step` is their number. A signal of another
-    process is recorded in `stopped`.
+    Every process calls this function after each update; `step` is the number of updates. A signal
+    of another process is recorded in `stopped`.
     """
     if jax.process_count() == 1:
         return stopped.is_set()

@@ -65,7 +65,8 @@ class Validation:
     def _translator(self, params: Params) -> Translator:
         """Returns a translator with the whole parameters on each device of this process.
 
-        With the usual settings it has the programs of `Translator.load`, which can then use them.
+        With default settings, it compiles the same programs as `Translator.load`, which can then
+        reuse them.
         """
         # One translation, not sampled: BLEU decides which checkpoints are the best.
         options: dict[str, Any] = {
@@ -89,7 +90,7 @@ class Validation:
 def average_metrics(window: list[Metrics]) -> dict[str, float]:
     """Returns means per target token over several batches, their tokens and mean gradient norm.
 
-    Skipped steps only count as "skipped", a key that is absent without them.
+    Skipped steps count only in "skipped". This key exists only if there are any.
     """
     done = [m for m in window if not m.skipped]
     skipped = {"skipped": float(len(window) - len(done))} if len(done) < len(window) else {}

@@ -104,9 +104,9 @@ def test_a_checkpoint_that_a_stop_wrote_counts_only_while_it_is_the_newest(tmp_p
 
 def test_too_few_checkpoints_says_how_many_there_are(tmp_path):
     write_run(tmp_path, constant(1.0), constant(2.0), bleus=(1.0, None))
-    with pytest.raises(ValueError, match=r"average 3 checkpoints, but .* holds 2 \(steps 1, 2\)"):
+    with pytest.raises(ValueError, match=r"average 3 checkpoints: .* has 2 \(steps 1, 2\)"):
         average_checkpoints(tmp_path, last=3)
-    with pytest.raises(ValueError, match=r"2 validated checkpoints, but .* holds 1 \(steps 1\)"):
+    with pytest.raises(ValueError, match=r"2 validated checkpoints: .* has 1 \(steps 1\)"):
         average_checkpoints(tmp_path, best=2)
     assert not (tmp_path / "averaged").exists()
 
@@ -117,10 +117,10 @@ def test_a_directory_of_no_training_run_is_named(tmp_path):
     ):
         average_checkpoints(tmp_path / "elsewhere", last=1)
     (tmp_path / "holiday.jpg").touch()
-    with pytest.raises(FileNotFoundError, match=r"has no checkpoints, but holiday\.jpg: expected"):
+    with pytest.raises(FileNotFoundError, match=r"has no checkpoints; it contains holiday\.jpg"):
         average_checkpoints(tmp_path, last=1)
     (tmp_path / "checkpoints").mkdir()
-    with pytest.raises(ValueError, match="holds 0: average fewer, or train longer"):
+    with pytest.raises(ValueError, match="has 0. Average fewer, or train longer"):
         average_checkpoints(tmp_path, last=1)
 
 
@@ -212,7 +212,7 @@ def test_a_damaged_checkpoint_is_not_averaged(tmp_path):
 def test_a_checkpoint_that_a_training_removes_meanwhile_is_not_called_damaged(tmp_path):
     paths = write_run(tmp_path, constant(1.0), constant(2.0))
     shutil.rmtree(paths[0])
-    with pytest.raises(OSError, match="checkpoints/1 is gone: a running training keeps newer ones"):
+    with pytest.raises(OSError, match="checkpoints/1 is gone: a run deleted it for a newer one"):
         mean_params(paths)
 
 

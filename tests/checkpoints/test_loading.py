@@ -76,7 +76,7 @@ def test_a_config_of_another_model_is_refused(trained, tmp_path):
 
 
 def test_a_checkpoint_that_training_deletes_meanwhile_is_named(tmp_path):
-    with pytest.raises(OSError, match="checkpoint .*/7 is gone: a running training"):
+    with pytest.raises(OSError, match="checkpoint .*/7 is gone: a run deleted it"):
         read_extras(tmp_path / "7")
 
 
@@ -91,7 +91,7 @@ def test_another_model_is_refused_with_what_differs(trained):
         initial_params(trained[0], model_of(other), TOKENIZER.fingerprint)
     lines = str(error.value).splitlines()
     assert lines[1:3] == ["  model.d_ff: 16 -> 32", "  model.norm: 'post' -> 'pre'"]
-    assert lines[3].startswith("Set these as they are there (--config ")
+    assert lines[3].startswith("Use the values of that model (--config ")
 
 
 def test_another_tokenizer_is_refused(trained):

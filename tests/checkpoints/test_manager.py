@@ -440,7 +440,7 @@ def test_load_model_prefers_the_average_and_says_when_it_is_outdated(trained, ca
     save(checkpoints, 4, make_like(trained), TOKENIZER.fingerprint)
     checkpoints.close()
     assert step_of(load_model(trained)) == 2.5
-    assert "average made at step 3, although training has gone on to step 4" in caplog.text
+    assert "average made at step 3, although training has continued to step 4" in caplog.text
     shutil.rmtree(trained / "averaged")
     assert step_of(load_model(trained, "best")) == 3
 
@@ -482,7 +482,7 @@ def test_load_model_refuses_another_tokenizer(trained):
     other = word_tokenizer("a", "dog", "barks")
     other.save(trained / "tokenizer")
     there, here = TOKENIZER.fingerprint, other.fingerprint
-    with pytest.raises(ValueError, match=f"fingerprint {there}, but .* holds {here}"):
+    with pytest.raises(ValueError, match=f"fingerprint {there}, but .* has {here}"):
         load_model(trained)
 
 

@@ -78,7 +78,7 @@ def test_settings_of_the_batches_change_the_fingerprint(config, changes):
     before = build(config).fingerprints
     now = build(dataclasses.replace(config, **changes)).fingerprints
     (line,) = changed(before, now)
-    assert line.startswith("the way from pairs to batches has changed")
+    assert line.startswith("the settings of the batches have changed")
 
 
 def test_the_order_of_the_corpora_changes_the_fingerprint(config):

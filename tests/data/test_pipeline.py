@@ -245,7 +245,7 @@ def test_another_alpha_is_noticed_by_a_run_that_resumes(config, build):
         for alpha in (0.2, 0.4)
     )
     (line,) = changed(build(first).fingerprints, build(second).fingerprints)
-    assert "the way from pairs to batches has changed" in line
+    assert "the settings of the batches have changed" in line
 
 
 def test_worker_processes_sample_the_same(config, build, monkeypatch):

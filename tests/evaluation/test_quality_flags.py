@@ -161,11 +161,11 @@ class TestOmission:
 class TestLength:
     def test_too_short_and_too_long(self) -> None:
         assert flags(SOURCE, "Alt .")["length"] == (
-            "2 tokens for a source of 12 are less than 0.3 for each"
+            "2 tokens for a source of 12: fewer than 0.3 for each source token"
         )
         long = " ".join(f"w{i}" for i in range(12))
         assert flags("Hello there my", long)["length"] == (
-            "12 tokens for a source of 3 are more than 3 for each"
+            "12 tokens for a source of 3: more than 3 for each source token"
         )
         assert flags(SOURCE, "Alt .", min_length_ratio=0.1) == {}
         assert flags("Hello there my", long, max_length_ratio=4.0) == {}

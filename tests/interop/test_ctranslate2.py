@@ -193,7 +193,7 @@ def test_the_buckets_that_are_refused_would_differ(rng, tmp_path, monkeypatch):
 def test_a_parameter_that_is_not_in_the_table_is_refused(tmp_path):
     loaded = load(TINY)
     loaded.params["encoder_0"]["adapter"] = {"kernel": jnp.ones((2, 2))}
-    with pytest.raises(ValueError, match="no place for the parameters encoder_0/adapter/kernel"):
+    with pytest.raises(ValueError, match="no array for the parameters encoder_0/adapter/kernel"):
         export(loaded, tmp_path / "export")
 
 

@@ -10,7 +10,8 @@ needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed"
 )
 needs_cuda = pytest.mark.skipif(
-    importlib.util.find_spec("jax_cuda13_plugin") is None, reason="jax_cuda13_plugin is not installed"
+    importlib.util.find_spec("jax_cuda13_plugin") is None,
+    reason="jax_cuda13_plugin is not installed",
 )
 
 

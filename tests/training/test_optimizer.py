@@ -157,7 +157,7 @@ def test_an_end_above_the_peak_is_refused():
         ({"lora_rank": -1}, "lora_rank must be at least 0"),
         ({"lora_alpha": 8.0}, "lora_rank is 0"),
         ({"lora_rank": 2, "lora_target": ()}, "lora_target is empty"),
-        ({"trainable": ("(",)}, "no regular expression"),
+        ({"trainable": ("(",)}, "not a regular expression"),
     ],
     ids=str,
 )

@@ -26,7 +26,7 @@ class BatchShape(NamedTuple):
 
 
 class PlannedBatch(NamedTuple):
-    """A batch as indices of pairs."""
+    """A batch before its arrays are made: the indices of its pairs."""
 
     shape: int
     """Index into the shapes of the plan."""
@@ -65,7 +65,7 @@ def pack_batch(rows: Sequence[Sequence[Example]], shape: BatchShape) -> Batch:
     """Returns a batch with several examples in each row, one after the other, padded.
 
     Args:
-      rows: the examples of each row; the rows up to `shape.rows` after them are padding.
+      rows: the examples of each row. Missing rows, up to `shape.rows`, are padding.
       shape: the shape of the batch.
 
     Raises:

@@ -14,7 +14,7 @@ from flaxformer_mt.data.batching.batch import BatchShape
 
 # Candidate lengths on each side. More candidates reduce padding by less than 0.5 %.
 _MAX_BORDERS = 64
-# Candidate shapes combine lengths that exclude similar fractions of the pairs.
+# Largest difference between the fractions of pairs that the two lengths of a shape exclude.
 _TOLERANCE = 0.15
 
 
@@ -109,29 +109,20 @@ def _borders(lengths: Int[np.ndarray, "n"], counts: Int[np.ndarray, "n"]) -> Int
     present = np.unique(lengths)
     if len(present) <= _MAX_BORDERS:
         return present
-    by_quantile = _quantiles(lengths, counts, np.linspace(0, 1, _MAX_BORDERS * 2 // 3))
+    fractions = np.linspace(0, 1, _MAX_BORDERS * 2 // 3)
+    by_quantile = np.quantile(lengths, fractions, weights=counts, method="inverted_cdf")
     by_ratio = np.geomspace(present[0], present[-1], _MAX_BORDERS // 3)
     nearest = np.searchsorted(present, np.concatenate([by_quantile, by_ratio]))
     return present[np.unique(np.minimum(nearest, len(present) - 1))]
 
 
-def _quantiles(
-    lengths: Int[np.ndarray, "n"], counts: Int[np.ndarray, "n"], fractions: Float[np.ndarray, "q"]
-) -> Int[np.ndarray, "q"]:
-    """Returns np.quantile(np.repeat(lengths, counts), fractions, method="inverted_cdf")."""
-    ascending = np.argsort(lengths, kind="stable")
-    num_below = np.cumsum(counts[ascending])
-    ranks = np.maximum(np.ceil(num_below[-1] * fractions - 1), 0)
-    return lengths[ascending[np.searchsorted(num_below, ranks, side="right")]]
-
-
 def _similar_fractions(
     source_counts: Int[np.ndarray, "X"], target_counts: Int[np.ndarray, "Y"]
 ) -> Bool[np.ndarray, "X Y"]:
-    """Returns whether source and target lengths exclude similar fractions of the pairs.
+    """Returns which combinations [X Y] of lengths exclude similar fractions of the pairs.
 
-    Other combinations are bad shapes: one side excludes pairs that fit the other side. The search
-    takes only milliseconds without them.
+    Other combinations are bad shapes, because one side excludes many pairs that fit the other side.
+    Without them, the search takes only milliseconds.
     """
     source_fraction = np.cumsum(source_counts) / np.sum(source_counts)  # [X]
     target_fraction = np.cumsum(target_counts) / np.sum(target_counts)  # [Y]

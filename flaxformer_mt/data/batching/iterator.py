@@ -80,7 +80,7 @@ class _Batches:
         plan = self._plans[epoch].result()
         if self._index < len(plan):
             return plan
-        # When the state was saved, this epoch had more batches.
+        # The saved index is past the end: this epoch had more batches when the state was saved.
         self._epoch, self._index = epoch + 1, self._index - len(plan)
         return self._plan(self._epoch)
 

@@ -1,9 +1,9 @@
 """The pairs of an epoch: how often it contains the pairs of each corpus, and their order.
 
 `sample_mixture` returns the pairs of a whole epoch. For a large corpus, `part_of_epoch` returns the
-pairs of one part of a shuffled epoch, without a stored permutation. A permutation of 40 million
-pairs needs 320 MB, and its batches several times that. So the pair at each position is a function
-of (seed, epoch, position) alone.
+pairs of one part of a shuffled epoch. It computes the pair at each position from (seed, epoch,
+position) alone, without a stored permutation. A permutation of 40 million pairs would need 320 MB,
+and its batches several times that.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ _CHUNK = 1 << 20  # positions that are computed together
 
 
 def temperature_weights(sizes: Sequence[int], temperature: float) -> tuple[float, ...]:
-    """Returns weights with which corpus i has a share of n_i ** (1 / temperature) of the pairs.
+    """Returns weights that give corpus i a share proportional to n_i ** (1 / temperature).
 
-    The shares are normalised, and an epoch still has sum(n_i) pairs, up to rounding. Temperature 1
+    n_i is its number of pairs. An epoch still has sum(n_i) pairs, up to rounding. Temperature 1
     gives weights of 1. Higher temperatures make the shares more equal (Arivazhagan et al. 2019,
     "Massively Multilingual Neural Machine Translation in the Wild", section 4.2). An empty corpus
     gets weight 1.
@@ -32,7 +32,7 @@ def temperature_weights(sizes: Sequence[int], temperature: float) -> tuple[float
 
 
 def _times_and_part(size: int, weight: float) -> tuple[int, int]:
-    """Returns how often an epoch repeats all pairs of a corpus, and how many pairs it adds."""
+    """Returns how often an epoch contains a whole corpus, and how many further pairs of it."""
     times = int(weight)
     return times, round((weight - times) * size)
 
@@ -87,8 +87,8 @@ def permute(
 ) -> UInt64[np.ndarray, "n"]:
     """Returns the values of a pseudorandom permutation of range(total) at these positions.
 
-    A Feistel network permutes the numbers below a power of 4. It permutes a result that is not
-    below `total` again, until it is (cycle walking).
+    A Feistel network permutes the numbers below a power of 4. A result of `total` or more is
+    permuted again, until it is below `total` (cycle walking).
     """
     half = np.uint64((max(total - 1, 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << int(half)) - 1)

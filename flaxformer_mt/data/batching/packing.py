@@ -69,10 +69,10 @@ def pack_lengths(
 def best_fit(
     source_lengths: Int[np.ndarray, "n"], target_lengths: Int[np.ndarray, "n"], shape: BatchShape
 ) -> Int64[np.ndarray, "n"]:
-    """Returns the row of each pair, from 0. It packs the pairs in the given order.
+    """Returns the row of each pair, from 0, if the pairs are packed in the given order.
 
-    Of the rows with enough space for a pair, it takes the one with the least space left on both
-    sides together. Without such a row, it starts a new one.
+    A pair goes into the row with the least space left, both sides together, among those with enough
+    space on each side. If there is no such row, the pair starts a new one.
     """
     row_of = np.empty(len(source_lengths), np.int64)
     source_space = np.full(len(source_lengths), shape.source_length)

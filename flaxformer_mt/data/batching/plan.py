@@ -75,10 +75,10 @@ class BatchPlan:
         return self.shapes[self.batches[index].shape]
 
     def batch(self, index: int, rows: Integer[np.ndarray, "r"] | None = None) -> Batch:
-        """Returns the rows of batch `index` with these numbers, in this order; None = all rows.
+        """Returns the rows of batch `index` with the given numbers, in this order; None = all rows.
 
         A number of `shape.rows` or more gives an empty row, because a partition over devices may
-        need more rows than the configuration has.
+        need more rows than the batch has.
 
         Raises:
           ValueError: a negative number.
@@ -87,8 +87,8 @@ class BatchPlan:
         numbers = np.arange(shape.rows) if rows is None else rows
         if len(numbers) and numbers.min() < 0:
             raise ValueError(
-                f"rows of a batch are numbered from 0, got {numbers.min()}; rows from {shape.rows} "
-                "on are empty."
+                f"rows of a batch are numbered from 0, got {numbers.min()}; for an empty row, give "
+                f"{shape.rows} or more."
             )
         _, pairs, row_sizes = self.batches[index]
         of_row = np.split(pairs, np.cumsum(row_sizes)[:-1])
@@ -151,9 +151,9 @@ class Epochs:
         return max(1, -(-epoch_size(self.corpus_sizes, self.weights) // self.part_size))
 
     def sample(self, epoch: int, is_stopped: Callable[[], bool] = lambda: False) -> Examples:
-        """Returns the pairs of an epoch (of a part, in its order), with new segmentations.
+        """Returns the pairs of an epoch or part, with new segmentations if there is a sampler.
 
-        `is_stopped` is as in `SubwordSampler.pairs_of`.
+        Sampled pairs of a part are in its order. `is_stopped` is for `SubwordSampler.pairs_of`.
         """
         if self.sampler is None:
             return self.pairs

@@ -4,7 +4,7 @@
     work     the workers apply the same functions to the items as without Beam
     write    each group of consecutive results becomes a file in a folder that all machines share
 
-This process reads the results from that folder, and uses them as without Beam.
+This process then reads the results from that folder.
 """
 
 import contextlib
@@ -53,9 +53,10 @@ class BeamWorkers(Workers):
     def map_each(
         self, work: Callable[[T], R], readers: Sequence[Callable[[], Iterable[T]]]
     ) -> list[Callable[[], Iterator[R]]]:
-        """As `Workers.map_each`. One job handles all readers; the first request of results runs it.
+        """Does the same as `Workers.map_each`, with one Beam job for all readers.
 
-        Iteration raises ValueError with the message of an error that a worker raised.
+        The first iteration over results runs the job. If a worker fails, it raises ValueError with
+        the message of the worker.
         """
         folder = self._folder / f"job-{uuid.uuid4().hex}"
         self._stack.callback(remove_tree, folder)
@@ -84,7 +85,7 @@ class BeamWorkers(Workers):
                     | "collect" >> beam.GroupByKey()
                     | "write" >> beam.Map(_write, str(folder))
                 )
-        except Exception as error:  # of a class of the runner, with the traceback of the worker
+        except Exception as error:  # its class depends on the runner; it has the worker's traceback
             if (folder / _ERROR).is_file():
                 raise ValueError((folder / _ERROR).read_text(encoding="utf-8")) from error
             raise
@@ -106,7 +107,7 @@ def parse_options(options: str) -> Any:
         raise ValueError(
             f"--engine beam needs Apache Beam: `pip install 'flaxformer_mt[beam]'` ({error})"
         ) from error
-    # The default runner of Beam downloads a program if it can.
+    # Not the default runner of Beam, because it may download a program.
     return pipeline_options.PipelineOptions(["--runner=FnApiRunner", *shlex.split(options)])
 
 

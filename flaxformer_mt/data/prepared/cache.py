@@ -41,9 +41,9 @@ def prepare_large_text(
 ) -> DataConfig:
     """Returns a configuration that reads prepared training text. The first call prepares it.
 
-    `num_processes` processes prepare it, in a folder of the user's cache. For less text than
-    `config.in_memory_mb`, it returns `config`. If several processes of a machine call it, one
-    prepares and the others wait. Raises as `prepare_corpus`.
+    Text is prepared by `num_processes` processes, in a folder of the user's cache. For less text
+    than `config.in_memory_mb`, this function returns `config`. If several processes of a machine
+    call it, one prepares and the others wait. Raises the errors of `prepare_corpus`.
     """
     streams = training_streams(config)
     megabytes = sum(map(num_text_bytes, streams)) / 1e6

@@ -1,4 +1,4 @@
-"""What the stages of a preparation share: its settings, its sources and its processes."""
+"""The settings, sources and processes that the stages of a preparation share."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ SHARD_SIZE = 1 << 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """What the stages of a preparation share."""
+    """The settings, sources and processes of a preparation."""
 
     config: DataConfig
     output: Path
@@ -25,10 +25,10 @@ class Job:
     workers: Workers
     streams: Sequence[PairStream]
     files: Mapping[Path, Any]
-    """The result of `file_states` at the start, for all files that are read."""
+    """The `file_states` of all input files at the start, to detect changes."""
     exclude: Exclude
     after_part: Callable[[], None]
-    """Called when files are complete: those of the first pass, the tokenizer, and each shard."""
+    """Called after the first pass, after the tokenizer is saved, and after each shard."""
 
     @property
     def quarantine(self) -> Path:

@@ -35,12 +35,12 @@ class CorpusEntry:
     shards: tuple[int, ...]
     """Number of pairs in each of its shards."""
     fingerprint: str
-    """Hash of its token ids, equal to that of `TokenizedPairs`; see `fingerprints`."""
+    """Hash of the token ids, as of `TokenizedPairs.fingerprint`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The contents of a complete prepared corpus. The manifest is written last."""
+    """The contents of a prepared corpus. It is written last, so it marks a complete corpus."""
 
     settings: Mapping[str, Any]
     """The result of `settings_of`."""
@@ -96,7 +96,7 @@ class Manifest:
         try:
             values.pop("lengths", None)  # of earlier caches
             if values["format"] != _FORMAT:
-                raise ValueError(f"it has format {values['format']}, this version reads {_FORMAT}")
+                raise ValueError(f"expected format {_FORMAT}, got {values['format']}")
             corpora = [CorpusEntry(**(one | {"shards": tuple(one["shards"])})) for one in
                        values["corpora"]]  # fmt: skip
             languages = tuple(values["languages"])
@@ -154,7 +154,7 @@ def setting_changes(before: Any, now: Any, name: str = "data") -> list[str]:
     if before == now:
         return []
     if name.startswith("data.exclude."):
-        return [f"the lines that data.exclude drops (of {name.rpartition('.')[2]}) have changed"]
+        return [f"the lines of {name.rpartition('.')[2]} that data.exclude drops have changed"]
     return [f"{name} was {before!r} and is now {now!r}"]
 
 
@@ -198,7 +198,7 @@ def fingerprint_file(path: Path) -> dict[str, Any]:
 
 
 def file_states(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
-    """Returns the size and the time of the last change of each file; None = it is gone."""
+    """Returns (size, modification time in ns) of each file; None for a missing file."""
     found = {file: file.stat() if file.exists() else None for file in files}
     return {
         file: (stat.st_size, stat.st_mtime_ns) if stat else None for file, stat in found.items()
@@ -224,7 +224,7 @@ def input_changes(inputs: Mapping[str, Any]) -> list[str]:
             lines.append(
                 f"{name} has changed: it had {before['size']:,} bytes and has {about.st_size:,}"
             )
-        # A copied file has another time, but the same content.
+        # Copying a file changes the time, so a new time alone is no change.
         elif (
             about.st_mtime_ns != before["modified"]
             and fingerprint_file(path)["hash"] != before["hash"]

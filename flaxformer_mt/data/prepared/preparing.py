@@ -69,12 +69,12 @@ def prepare_corpus(
     Args:
       config: the text, and how it becomes token ids.
       output: directory of the prepared corpus.
-      num_processes: number of processes of this machine that work.
-      workers: workers that replace these processes.
-      shard_size: records of a shard. A killed run repeats at most this many. A resumed run keeps
-        the size of its start.
-      after_part: called after the first pass, the tokenizer and each shard. It may move the shards
-        of a complete corpus away.
+      num_processes: number of worker processes on this machine.
+      workers: other workers to use instead.
+      shard_size: number of records of a shard. A killed run repeats at most this many. A resumed
+        run keeps the shard size of its start.
+      after_part: called after the first pass, the tokenizer and each shard. It may move shards
+        away. With it, the shards of a complete corpus are not checked.
 
     Raises:
       ValueError: text or settings are unusable, or have changed since the start.
@@ -149,14 +149,14 @@ def _check_same(changes: Sequence[str], output: Path) -> None:
         raise ValueError(
             f"{output} was prepared, or partly prepared, from other text or settings:\n  "
             + "\n  ".join(changes)
-            + f"\nPut them back to continue, or prepare into a new directory (or delete {output})."
+            + f"\nRestore them to continue, or prepare into a new directory, or delete {output}."
         )
 
 
 def _scan(
     job: Job, settings: Mapping[str, Any], found: Mapping[str, Any] | None
 ) -> list[CorpusScan]:
-    """Returns the counts of the first pass. It makes the pass unless inputs.json has its result."""
+    """Returns the counts of the first pass, from inputs.json if an earlier start wrote them."""
     if found:
         return check_scans(found["corpora"], job.config.max_bad_share, job.quarantine)
     scans, inputs = scan_corpora(job)
@@ -166,7 +166,7 @@ def _scan(
 
 
 def _encode(job: Job, scans: Sequence[CorpusScan], tokenizer: Tokenizer) -> list[list[Counts]]:
-    """Writes the missing shards, while the files stay as they are.
+    """Writes the missing shards. Raises ValueError if an input file changes meanwhile.
 
     Returns the counts of all shards of each corpus.
     """

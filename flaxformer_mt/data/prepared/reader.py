@@ -67,16 +67,16 @@ class PreparedPairs:
         return np.load(self.directory / "lengths.npy")
 
     def fingerprint(self, start: int, end: int) -> str:
-        """Returns the hash of the pairs from `start` to `end`.
+        """Returns the hash of the pairs from `start` to `end`, which must be one corpus.
 
-        Raises ValueError unless these are the pairs of one corpus.
+        Raises ValueError for any other range.
         """
         first = 0
         for corpus in self.manifest.corpora:
             if (start, end) == (first, first + corpus.pairs):
                 return corpus.fingerprint
             first += corpus.pairs
-        raise ValueError(f"no corpus has the pairs from {start} to {end}")
+        raise ValueError(f"expected the range of one corpus, got {start} to {end}")
 
     def _find(self, index: int) -> tuple[int, int]:
         number = int(np.searchsorted(self._starts, index, side="right")) - 1
@@ -111,7 +111,7 @@ def check_whole(directory: Path, manifest: Manifest, *, with_text: bool) -> None
             whole = False
         if not whole:
             raise ValueError(
-                f"the prepared corpus {directory} is damaged: {file} is missing or has lost data. "
+                f"the prepared corpus {directory} is damaged: {file} is missing or truncated. "
                 f"Delete {directory}, and prepare again."
             )
 

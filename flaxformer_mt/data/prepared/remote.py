@@ -104,7 +104,7 @@ def local_copy(prepared: UPath, *, with_text: bool) -> Path:
         (folder / MANIFEST).unlink(missing_ok=True)
         return folder
     with lock(folder), ThreadPoolExecutor(_NUM_THREADS) as threads:
-        for file in folder.rglob("[!.]*"):  # of another corpus that was at this address
+        for file in folder.rglob("[!.]*"):  # deletes files of an older corpus
             if file.is_file() and file.relative_to(folder).as_posix() not in names:
                 file.unlink()
         list(threads.map(lambda name: local_file(prepared / name), names))

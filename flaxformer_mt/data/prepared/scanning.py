@@ -51,7 +51,7 @@ def scan_corpora(job: Job) -> tuple[list[CorpusScan], dict[str, Any]]:
 def _add_up(
     name: str, blocks: Iterable[Scanned], bad_lines: TextIO, progress: tqdm, shares: np.ndarray
 ) -> CorpusScan:
-    """Counts the records of a stream. `shares` are its start and end as fractions of all text."""
+    """Returns the counts of a stream. `shares` are its start and end as fractions of all text."""
     total = CorpusScan(name=name)
     for found in blocks:
         total.add(found.num_records, found.num_good, found.bad)

@@ -33,7 +33,7 @@ _EVERY = 256  # the start of every 256th pair is kept in memory
 
 
 def integer_type(largest: int) -> str:
-    """Returns the smallest type of a shard's file that holds every integer up to `largest`."""
+    """Returns the smallest integer type on disk, of two, that holds `largest`."""
     return "<u2" if largest < 1 << 16 else "<u4"
 
 
@@ -75,7 +75,7 @@ def write_shard(
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Writes an array as .npy. (The error of `np.save` for a full disk does not say so.)"""
+    """Writes an array as .npy. Unlike `np.save`, it reports a full disk clearly."""
     content = io.BytesIO()
     np.save(content, array)
     write_file(path, content.getvalue())
@@ -146,13 +146,13 @@ _open_file = functools.lru_cache(maxsize=256)(_File)
 
 
 def forget_files() -> None:
-    """Forgets open files, because another corpus may have been prepared in the same directory."""
+    """Closes cached files, because the directory may now contain another corpus."""
     _open_file.cache_clear()
     _positions.cache_clear()
 
 
 def _locate(directory: str, name: str, index: int) -> tuple[list[int], list[int]]:
-    """Returns the lengths and the starts of both sides of pair `index`, by a table of lengths."""
+    """Returns the lengths and the starts of both sides of pair `index`, from the table `name`."""
     header, item, kind, known = _positions(directory, name)
     block, inside = divmod(index, _EVERY)
     data = _open_file(f"{directory}/{name}").read(

@@ -1,1 +1,1 @@
-"""Where sentence pairs come from."""
+"""Sources of sentence pairs: text files, tables, public corpora and the demo text."""

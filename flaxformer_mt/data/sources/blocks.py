@@ -25,7 +25,7 @@ class Block:
     name: str
     """Name of the file or source, for messages."""
     tag: str
-    """The target language that the tags of the source texts name; "" = no tags."""
+    """Target language of the tags before the source texts; "" = no tags."""
     first: int
     """Index of its first record in the file or source, from 0."""
     start: int
@@ -37,7 +37,7 @@ class Block:
     """Returns at least `size` records."""
 
     def load(self) -> list[Record]:
-        """Returns the records, without tags. Bad ones have their line in the file."""
+        """Returns the records, without tags. Sets the line numbers of bad records."""
         return [
             record if isinstance(record, Pair) else record._replace(line=number)
             for number, record in enumerate(self.read()[: self.size], self.first + 1)
@@ -54,9 +54,9 @@ class Part:
 
     name: str
     files: tuple[Path, ...]
-    """The files that it reads, to detect changes; empty = it does not read files."""
+    """The files of this part, to detect changes; empty if it does not read files."""
     blocks: Callable[[int], Iterator[BlockOfRecords]]
-    """Takes the size of a block. Yields the blocks. Any process can call it."""
+    """Yields blocks of the given size. Any process can call it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,7 +101,7 @@ class PairStream:
 def open_parts(
     source: str | tuple[str, str], languages: Languages, directory: str
 ) -> tuple[Part, ...]:
-    """Opens a source: a specification, or the text files of both sides."""
+    """Returns the parts of a source: of a specification, or of text files of both sides."""
     base = as_path(directory)
     if not isinstance(source, str):
         return tuple(
@@ -139,7 +139,7 @@ def _part_of(request: SourceRequest) -> Part:
 
 
 def _blocks_of(request: SourceRequest, size: int) -> Iterator[BlockOfRecords]:
-    """Yields the blocks of a source. Another machine downloads a public corpus itself."""
+    """Yields the blocks of a source. A worker on another machine downloads a public corpus."""
     kind = request.kind
     if kind.text_files:
         return parallel_blocks(kind.text_files(request), size)

@@ -73,8 +73,8 @@ class CorpusConfig:
             check_language(language)
         if not all(0 < weight < float("inf") for weight in self.weights):
             raise ValueError(
-                f"weights must be positive, got {self.weights}; remove the corpus that you do not "
-                "want from the list."
+                f"weights must be positive, got {self.weights}. To leave out a corpus, remove its "
+                "files or its entry in pairs."
             )
         if self.temperature and not 1 <= self.temperature < float("inf"):
             raise ValueError(
@@ -136,7 +136,7 @@ def read_corpora(
 ) -> list[list[Pair]]:
     """Returns all pairs of each corpus of a small set.
 
-    The arguments are as in `open_streams`. Raises as it does, and ValueError for a bad record.
+    The arguments and errors are those of `open_streams`. A bad record also raises ValueError.
     """
     corpora = []
     for stream in open_streams(config, directory, languages):

@@ -34,7 +34,7 @@ def matching_files(folder: PathLike, name: str) -> list[str]:
         found = [f"{scheme}://{file}" for file in path.fs.glob(path.path)]
     if not found:
         raise FileNotFoundError(f"no file matches {path}.")
-    # Without the pattern's end: "a.dev.en" and "a.en" have the order of "a.dev.de" and "a.de".
+    # Ignores the pattern's end, so that "a.dev.en" and "a.en" sort like "a.dev.de" and "a.de".
     end = re.split(r"[*?\]]", name)[-1]
     return sorted(found, key=lambda file: file.removesuffix(end))
 
@@ -48,7 +48,7 @@ def matching_pairs(folder: PathLike, source: str, target: str) -> list[tuple[str
     if len(sources) != len(targets):
         raise ValueError(
             f"{source} matches {len(sources)} files but {target} matches {len(targets)}: each "
-            "source file needs the file of its translations at the same place in the alphabet."
+            "source file needs one file of translations, and both lists are sorted by name."
         )
     return list(zip(sources, targets, strict=True))
 
@@ -69,7 +69,7 @@ def missing_file(path: AnyPath) -> FileNotFoundError:
 
 
 def existing_file(path: AnyPath) -> Path:
-    """Returns a local file as `local_file` does. Raises the error of `missing_file`."""
+    """Returns `local_file(path)`. If there is no file, raises the error of `missing_file`."""
     try:
         file = local_file(path)
         file.stat()
@@ -109,7 +109,7 @@ def unpacked(file: io.BufferedIOBase, path: AnyPath) -> Iterator[io.BufferedIOBa
         if not opener or getattr(error, "errno", None):  # not about the content
             raise
         raise ValueError(
-            f"{path} cannot be unpacked as its suffix {path.suffix} says: {error}"
+            f"{path} has the suffix {path.suffix} but cannot be decompressed: {error}"
         ) from error
 
 

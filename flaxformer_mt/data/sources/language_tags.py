@@ -32,6 +32,6 @@ def check_language(language: str) -> None:
     """Raises ValueError for a language code that a tag cannot contain."""
     if not _TAG.fullmatch(tag_of(language)):
         raise ValueError(
-            f"a language is named by a code such as 'fr' or 'zh-CN', without spaces and brackets, "
+            f"a language must be a code such as 'fr' or 'zh-CN', without spaces, < and >, "
             f"got {language!r}."
         )

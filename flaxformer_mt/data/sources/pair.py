@@ -57,6 +57,6 @@ def source_lines(pairs: Iterable[Pair]) -> frozenset[str]:
 
 
 def source_line(pair: Pair) -> str:
-    """Returns the source sentence as `source_lines` does."""
-    # Without the tag: training must not see a test sentence with any target language.
+    """Returns the source sentence of a pair, without language tag and outer white space."""
+    # Without the tag, because training must exclude a test sentence for every target language.
     return split_tag(pair.source)[1].strip()

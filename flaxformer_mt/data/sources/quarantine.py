@@ -19,7 +19,7 @@ class BadRecord(NamedTuple):
     """The reason in a few words, for counting."""
     file: str
     line: int
-    """Number of the line (or row), from 1. 0 = unknown: `Block.load` numbers its records."""
+    """Number of the line (or row), from 1; 0 until `Block.load` sets it."""
     reason: str
     text: str = ""
 

@@ -26,7 +26,7 @@ class Rows:
 
 
 def _row_record(row: Any, name: str, languages: tuple[str, str]) -> Record:
-    """Returns the pair in a row of the table `name`, or the reason why there is none."""
+    """Returns the pair in a row of the table `name`, or a bad record with the reason."""
     try:
         return row_pair(row, *languages)
     except ValueError as error:
@@ -64,13 +64,13 @@ def parquet_blocks(path: Path, languages: tuple[str, str], size: int) -> Iterato
 
 
 def _needed(names: Sequence[str], languages: tuple[str, str]) -> list[int]:
-    """Returns the columns with text; all if there are none. (Python may lack a value of others.)"""
+    """Returns the columns with text; all if there are none. Others may not convert to Python."""
     wanted = {*languages, "source", "target", "translation"}
     return [i for i, name in enumerate(names) if name in wanted] or list(range(len(names)))
 
 
 def hugging_face_files(name: str) -> tuple[Path, ...]:
-    """Returns the files of a local folder, as `open_hugging_face` names it; else none."""
+    """Returns the files of a data set in a local folder; none for one of huggingface.co."""
     folder = Path(name.partition("#")[0]).resolve()
     return tuple(sorted(f for f in folder.rglob("*") if f.is_file())) if folder.is_dir() else ()
 

@@ -38,7 +38,7 @@ Languages = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceRequest:
-    """A specification of a source, and what is needed to open it. Other processes can use it."""
+    """A specification of a source, with the settings to open it in any process."""
 
     spec: str
     directory: AnyPath
@@ -77,11 +77,11 @@ class SourceKind:
     blocks: Callable[[SourceRequest, int], Iterator[BlockOfRecords]] | None = None
     """Yields the blocks of a file of pairs. Takes the request and the size of a block."""
     open: Callable[[SourceRequest], Sequence[Record] | Rows] | None = None
-    """Opens a source of any other form: `len(source)` records, `source[index]`."""
+    """Returns the records of any other source, with random access."""
     is_file: bool = False
     """Whether the specification is a file name or a pattern of file names."""
     files: Callable[[SourceRequest], tuple[Path, ...]] = lambda request: ()
-    """Returns the files of a source that is not one file, to detect changes."""
+    """Returns the files of a source with `is_file` false, to detect changes."""
 
 
 _PACKED = f"({'|'.join(map(re.escape, PACKED))})?"
@@ -90,8 +90,8 @@ _NAME = r"\w[\w.+-]*"
 
 def _refuse_grammar(request: SourceRequest) -> list[Record]:
     raise ValueError(
-        f"{request.spec!r} generated text that the package no longer contains. Use "
-        "'demo:train', 'demo:validation' or 'demo:test': the first pairs are the same."
+        f"the package no longer contains the text of {request.spec!r}. Use 'demo:train', "
+        "'demo:validation' or 'demo:test', which begin with the same pairs."
     )
 
 

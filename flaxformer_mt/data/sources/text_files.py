@@ -1,4 +1,4 @@
-"""Text files as records: a sentence pair, or the reason why a line is none."""
+"""Reads text files as records: sentence pairs, and bad records with the reason."""
 
 import codecs
 import functools
@@ -17,7 +17,7 @@ from flaxformer_mt.storage.paths import AnyPath
 BlockOfRecords = tuple[int, float, Callable[[], Sequence[Record]]]
 """Number of records, fraction of the source up to the end of the block, function that reads it."""
 _OTHER_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it starts with
+    codecs.BOM_UTF32_LE: "utf-32",  # first, because it starts with the mark of UTF-16
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
@@ -79,8 +79,8 @@ def parallel_blocks(files: tuple[AnyPath, AnyPath], size: int) -> Iterator[Block
             yield len(source), share, functools.partial(_parallel_records, blobs, files)
     if counts[0] != counts[1]:
         raise ValueError(
-            f"{files[0]} has {counts[0]:,} lines but {files[1]} has {counts[1]:,}: line i of the "
-            "one must be the translation of line i of the other."
+            f"{files[0]} has {counts[0]:,} lines but {files[1]} has {counts[1]:,}: line i of one "
+            "file must be the translation of line i of the other."
         )
 
 
@@ -123,7 +123,7 @@ def parse_jsonl(line: bytes, path: AnyPath, source_language: str, target_languag
     """
     try:
         if not line.strip():
-            raise ValueError("expected one JSON object a line, but it is blank; delete it.")
+            raise ValueError("expected one JSON object a line, but this line is blank; delete it.")
         pair = row_pair(json.loads(line.decode()), source_language, target_language)
         "".join(pair).encode()  # fails for half a surrogate pair
         return pair
@@ -197,7 +197,7 @@ def _where(error: UnicodeDecodeError) -> str:
 def check_not_utf16(start: bytes, where: str) -> None:
     """Raises ValueError if the first bytes of a text look like UTF-16 or UTF-32.
 
-    That is a byte order mark, or (as in UTF-16 without one) more than a quarter of zero bytes.
+    They do if they have a byte order mark, or if more than a quarter of them are zero.
     """
     found = next((name for mark, name in _OTHER_MARKS.items() if start.startswith(mark)), "")
     if not found and start[:1000].count(0) > len(start[:1000]) // 4:

@@ -1,4 +1,4 @@
-"""Translation data sets of TensorFlow Datasets, read with `tfds.data_source`: no TensorFlow."""
+"""Translation data sets of TensorFlow Datasets, read without TensorFlow."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ def open_tfds(
     features = sorted(records[0]) if len(records) else []
     if missing := [language for language in languages if language not in features]:
         raise ValueError(
-            f"tfds:{name}:{split} has no feature {' or '.join(missing)} to be the source "
-            f"({languages[0]}) or target ({languages[1]}) language; it has: "
+            f"tfds:{name}:{split} must have the features {languages[0]} (source) and "
+            f"{languages[1]} (target), but lacks {' and '.join(missing)}; it has: "
             f"{', '.join(features) or 'none'}."
         )
     return Rows(records, lambda row: Pair(*(one_line(row[key].decode()) for key in languages)))

@@ -15,11 +15,11 @@ UNKNOWN_WORD = "□"
 
 A model that was trained with it translates the sentence around an unknown word."""
 MAX_KNOWN_WORDS = 8000
-"""`few_words` returns None for more words and marks than this."""
+"""Largest number of words and punctuation marks that `few_words` returns."""
 ADDRESS = regex.compile(r"(?<![\w.+-])[\w.+-]++(?:://|@)\w(?:\S*[\w/])?")
 """An address of the web or of a mailbox, without the punctuation marks after it.
 
-Each run of characters is tried once ("++" does not go back), so long words take linear time."""
+The possessive quantifier "++" does not backtrack, so long words take linear time."""
 _WORD = regex.compile(rf"(?w){ADDRESS.pattern}|\b\S.*?(?=\b|$)", regex.DOTALL)
 _NO_MARK = regex.compile(r"[\p{L}\p{N}\p{S}]")
 _WITHOUT_SPACES = regex.compile(
@@ -63,10 +63,10 @@ def words_between_spaces(text: str) -> tuple[str, ...]:
 
 
 def few_words(lines: Iterable[str]) -> frozenset[str] | None:
-    """Returns `form_of` each word, and the punctuation marks, of all lines.
+    """Returns `form_of` each word of the lines, and their punctuation marks.
 
-    It returns None if these are more than `MAX_KNOWN_WORDS`.
-    It also returns None for a script without spaces between words, such as Chinese.
+    Returns None if there are more than `MAX_KNOWN_WORDS` of them, or if the script has no spaces
+    between words, as in Chinese.
     """
     words: set[str] = set()
     seen: set[str] = set()

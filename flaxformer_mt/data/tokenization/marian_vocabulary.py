@@ -1,12 +1,13 @@
 """The vocabularies of a Hugging Face Marian model: SentencePiece pieces, ids from JSON.
 
     source.spm, target.spm      SentencePiece models; their ids are not used
-    vocab.json                  {piece: id}, of both languages, or of the source alone if there is a
-    target_vocab.json           {piece: id} of the target ("separate_vocabs" in the settings)
+    vocab.json                  {piece: id} of both languages
+    target_vocab.json           {piece: id} of the target, if the settings have "separate_vocabs";
+                                vocab.json is then of the source alone
     tokenizer_config.json       settings: names of the special tokens, a few switches (optional)
 
-Ids and text equal those of `transformers.MarianTokenizer` (5.x). So the text of a special token
-becomes that token, and a language tag such as `>>fra<<` at the start of a line is one token.
+Ids and text equal those of `transformers.MarianTokenizer` (5.x). So a special token written in the
+text becomes that token, and a language tag such as `>>fra<<` at the start of a line is one token.
 """
 
 import functools
@@ -133,8 +134,8 @@ class MarianVocabulary(Vocabulary):
     def _special(self, name: str) -> int:
         if name not in self._ids:
             raise ValueError(
-                f"{self.vocab_file} lacks the special token {name!r}; {SETTINGS} says what such "
-                "tokens are called (pad_token, unk_token, eos_token)"
+                f"{self.vocab_file} lacks the special token {name!r}; set the names of the special "
+                f"tokens (pad_token, unk_token, eos_token) in {SETTINGS}"
             )
         return self._ids[name]
 
@@ -175,7 +176,7 @@ def _text_of(token: Any) -> str:
 
 
 def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """Returns further tokens that are never segmented: (name, whether `detokenize` omits it)."""
+    """Returns (name, whether `detokenize` omits it) of further tokens that are not segmented."""
     decoder = settings.get("added_tokens_decoder") or {}
     if not isinstance(decoder, dict) or not all(isinstance(e, dict) for e in decoder.values()):
         raise ValueError(
@@ -192,7 +193,7 @@ def _added_tokens(settings: Mapping[str, Any]) -> list[tuple[str, bool]]:
         added.append((_text_of(entry), bool(entry.get("special"))))
     for key in ("additional_special_tokens", "extra_special_tokens"):
         given = settings.get(key) or []
-        tokens = given.values() if isinstance(given, dict) else given  # {what for: token}
+        tokens = given.values() if isinstance(given, dict) else given  # {purpose: token}
         added += [(_text_of(token), True) for token in tokens]
     return added
 

@@ -27,7 +27,8 @@ from flaxformer_mt.data.worker_processes import in_thread
 def load_model(model: bytes) -> SentencePieceProcessor:
     """Returns the processor of a `.model` file. Raises ValueError if the bytes are not a model."""
     try:
-        processor = SentencePieceProcessor(model_proto=model or b"none")  # SentencePiece accepts ""
+        # b"none" is invalid. SentencePiece accepts an empty model without an error.
+        processor = SentencePieceProcessor(model_proto=model or b"none")
     except RuntimeError as error:
         raise ValueError("not a SentencePiece model") from error
     if not processor.get_piece_size():
@@ -75,7 +76,7 @@ class SentencePieceVocabulary(Vocabulary):
     ) -> "SentencePieceVocabulary":
         """Learns a model from `lines`. `symbols` are words to include, such as language tags.
 
-        Raises ValueError if the text is too little, or has too many characters for its size.
+        Raises ValueError if there is too little text, or too many characters for the vocabulary.
         """
         model, failed = io.BytesIO(), list[Exception]()
 
@@ -93,7 +94,7 @@ class SentencePieceVocabulary(Vocabulary):
                 model_writer=model,
                 model_type=config.model_type,
                 vocab_size=config.vocab_size,
-                max_sentence_length=1 << 30,  # else it would omit lines of more than 4192 bytes
+                max_sentence_length=1 << 30,  # by default, it omits lines of more than 4192 bytes
                 hard_vocab_limit=False,  # little text gives fewer pieces, not an error
                 byte_fallback=config.byte_fallback,
                 character_coverage=config.character_coverage,
@@ -126,7 +127,7 @@ class SentencePieceVocabulary(Vocabulary):
         return cls(model.getvalue(), config.sampling_alpha)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The caches of the sampler stay in this process.
+        # Pickles the model without the caches of the sampler.
         return SentencePieceVocabulary, (self._model, self._alpha)
 
     def tokenize(self, text: str) -> list[int]:
@@ -171,7 +172,7 @@ class SentencePieceVocabulary(Vocabulary):
         return self._model
 
     def _split_tag(self, text: str) -> tuple[str, str]:
-        """Splits a text into a tag that is a piece, or "", and the text to segment."""
+        """Returns (tag, text to segment); the tag is "" unless it is a piece of the vocabulary."""
         tag, rest = split_tag(text)
         return (tag, rest) if tag in self._tags else ("", text)
 
@@ -200,7 +201,7 @@ class SentencePieceVocabulary(Vocabulary):
 
 
 def _find_or_add(pieces: list[str], token: int, name: str) -> int:
-    """Returns a special token. If the model lacks it (-1), adds `name` as the last piece."""
+    """Returns the id of a special token. If `token` is -1, adds `name` as the last piece."""
     if token >= 0:
         return token
     pieces.append(name)

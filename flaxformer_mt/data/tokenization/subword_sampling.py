@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
-# Words occur often; whole sentences (Chinese has no spaces) do not. The cache holds all words of a
-# small corpus. In a larger corpus, it drops rare words before they occur again.
+# Words are cached, because they repeat. Whole sentences, as in Chinese, are not. The cache holds
+# all words of a small corpus. In a larger corpus, it drops rare words before they repeat.
 _CACHED_WORDS = 1 << 16
 _LONGEST_CACHED = 32
 # SentencePiece gives unknown characters the lowest piece score minus this.
@@ -58,8 +58,8 @@ class _Arcs(NamedTuple):
     spelled: tuple[list[int], ...]
     """The ids of each piece, in reverse order."""
     cumulative: list[float]
-    """Cumulative probabilities of these pieces, given that a piece ends here, without the last one
-    (1 up to rounding)."""
+    """Cumulative probabilities of the pieces, given that one of them ends here. The last number,
+    which is 1 up to rounding, is left out."""
 
 
 _Merge: TypeAlias = tuple[float, int, str]
@@ -69,8 +69,8 @@ _Merge: TypeAlias = tuple[float, int, str]
 class UnigramSampler:
     """Samples a segmentation x with a probability proportional to P(x) ** alpha.
 
-    Kudo 2018, "Subword Regularization", section 3.2, over all segmentations: forward-filtering,
-    backward-sampling.
+    Samples from all segmentations by forward filtering and backward sampling (Kudo 2018, "Subword
+    Regularization", section 3.2).
     """
 
     def __init__(self, table: PieceTable, alpha: float) -> None:
@@ -157,7 +157,7 @@ class BpeDropout:
         self, text: str, first_merges: list[_Merge], random: Callable[[], float]
     ) -> list[int]:
         scores, length = self._table.scores, len(text)
-        # Each piece at its start; "" where a character was merged to the left.
+        # Each piece is at its start. Positions that were merged to the left have "".
         pieces = list(text)
         before, after = list(range(-1, length - 1)), list(range(1, length + 1))
         merges = first_merges.copy()

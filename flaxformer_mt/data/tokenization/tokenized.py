@@ -33,11 +33,11 @@ class Examples(Protocol):
     def lengths(
         self, order: Integer[np.ndarray, "m"], /
     ) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"]]:
-        """Returns the numbers of source and of target tokens of the pairs `order`."""
+        """Returns the source lengths and the target lengths of the pairs with indices `order`."""
         ...
 
     def length_counts(self) -> Int[np.ndarray, "k 3"]:
-        """Returns rows of source tokens, target tokens, and the number of such pairs."""
+        """Returns rows (source length, target length, number of pairs with these lengths)."""
         ...
 
     def example(self, index: int, /) -> Example:
@@ -54,9 +54,9 @@ def count_lengths(
     target: Integer[np.ndarray, "n"],
     counts: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "k 3"]:
-    """Returns rows of source tokens, target tokens, and the number of such pairs.
+    """Returns rows (source length, target length, number of pairs with these lengths).
 
-    `counts` is the number of pairs with each pair of lengths; None = one each.
+    `counts` has the number of pairs of each item of `source` and `target`; None = one each.
     """
     codes = (source.astype(np.int64) << 32) | target.astype(np.int64)
     found, number = np.unique(codes, return_inverse=True)
@@ -102,11 +102,11 @@ class TokenizedPairs:
     def lengths(
         self, order: Integer[np.ndarray, "m"]
     ) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"]]:
-        """Returns the numbers of source and of target tokens of the pairs `order`."""
+        """Returns the source lengths and the target lengths of the pairs with indices `order`."""
         return self.source_lengths[order], self.target_lengths[order]
 
     def length_counts(self) -> Int[np.ndarray, "k 3"]:
-        """Returns rows of source tokens, target tokens, and the number of such pairs."""
+        """Returns rows (source length, target length, number of pairs with these lengths)."""
         return count_lengths(self.source_lengths, self.target_lengths)
 
     def fingerprint(self, start: int, end: int) -> str:
@@ -162,7 +162,7 @@ def tokenize_pairs(
     inputs = tokenizer.source.tokenize_texts([pair.source for pair in pairs])
     targets = tokenizer.target.tokenize_texts([pair.target for pair in pairs])
     lengths = _lengths(inputs), _lengths(targets)
-    # EOS alone: the text is blank, or normalisation makes it empty.
+    # A side is empty (EOS alone) if its text is blank, or if normalisation removes all of it.
     conditions = [side <= 1 for side in lengths]
     conditions += [lengths[0] > max_source_length, lengths[1] > max_target_length]
     reason = np.select(conditions, range(len(reasons)), len(reasons))
@@ -190,8 +190,8 @@ def _flat(inputs: Sequence[Ids], targets: Sequence[Ids]) -> TokenizedPairs:
 class SubwordSampler:
     """Samples a new segmentation of each pair for each epoch (Kudo 2018).
 
-    A sample depends only on (seed, epoch, index of the pair). A side whose sample exceeds its limit
-    keeps its usual tokens, so that the batch shapes fit every epoch.
+    A sample depends only on (seed, epoch, index of the pair). If a sampled side exceeds its maximum
+    length, it keeps the tokens of `plain`, so that the batch shapes fit every epoch.
     """
 
     text: PairSource
@@ -210,7 +210,7 @@ class SubwordSampler:
         is_stopped: Callable[[], bool] = lambda: False,
         numbers: Sequence[int] | Integer[np.ndarray, "m"] | None = None,
     ) -> TokenizedPairs:
-        """Returns all pairs of this epoch, or the pairs `numbers` in this order.
+        """Returns all pairs of an epoch, or only the pairs with indices `numbers`, in this order.
 
         Raises ValueError soon after `is_stopped` becomes true, OSError if a process was killed.
         """
@@ -230,7 +230,7 @@ class SubwordSampler:
     def sample(
         self, epoch: int, numbers: Sequence[int] | Integer[np.ndarray, "m"]
     ) -> TokenizedPairs:
-        """Returns the pairs of this epoch with the given numbers."""
+        """Returns the pairs of an epoch with indices `numbers`."""
         inputs: list[Ids] = []
         targets: list[Ids] = []
         for index in map(int, numbers):

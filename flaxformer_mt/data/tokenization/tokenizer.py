@@ -61,7 +61,7 @@ class Tokenizer:
     languages: tuple[str, ...] = ()
     """Target languages whose tags the source vocabulary has; see `language_tags`."""
     known_words: frozenset[str] | None = None
-    """Source words and marks of the training text if they are few; see `known_words.few_words`."""
+    """Source words and punctuation of the training text, if there are few; see `few_words`."""
 
     @property
     def shared(self) -> bool:
@@ -142,7 +142,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: PathLike, *, sampling_alpha: float = 0.0) -> "Tokenizer":
-        """Returns the tokenizer that `save` wrote, with another `sampling_alpha`.
+        """Returns the tokenizer that `save` wrote, with this `sampling_alpha`.
 
         Raises FileNotFoundError if there is no tokenizer, ValueError if it is damaged.
         """
@@ -178,7 +178,7 @@ class LearningText:
     pairs: Callable[[], Iterable[Pair]]
     """Returns the pairs: all of the training text, or random ones, the same in every run."""
     is_whole: bool = True
-    """Whether these are all pairs."""
+    """Whether `pairs` returns all pairs."""
     languages: tuple[str, ...] = ()
     """The target languages that tags of source texts name, without repetition."""
 
@@ -218,8 +218,8 @@ def build_tokenizer(
     if config.kind == "marian":
         if not config.source_model:
             raise ValueError(
-                "kind='marian' is never learnt: set source_model to the directory of a Marian "
-                "model, or import one with `python -m flaxformer_mt.convert --from marian`."
+                "kind='marian' needs existing vocabularies: set source_model to the directory of a "
+                "Marian model, or import one with `python -m flaxformer_mt.convert --from marian`."
             )
         source, target = read_marian_vocabularies(join(base, config.source_model))
         languages = languages_in(source.pieces)

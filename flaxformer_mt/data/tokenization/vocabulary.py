@@ -39,7 +39,7 @@ class Vocabulary(Protocol):
         ...
 
     def sample(self, text: str, random: Callable[[], float]) -> list[int]:
-        """Returns the token ids of a random segmentation, or the same as `tokenize`.
+        """Returns the token ids of a random segmentation. By default, it does not sample.
 
         The result depends only on `text` and on the numbers in [0, 1) that `random` returns.
         """

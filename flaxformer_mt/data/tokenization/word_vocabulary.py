@@ -105,7 +105,7 @@ class WordVocabulary(Vocabulary):
         if max_size <= len(special):
             raise ValueError(
                 f"vocab_size={max_size} leaves no word beside the {len(special)} special tokens "
-                "and tags; raise it."
+                "and tags; raise vocab_size."
             )
         return cls([(word, 0) for word in special] + frequent[: max_size - len(special)])
 

@@ -1,4 +1,4 @@
-"""Conversion of a Hugging Face Marian config.json to a model config of ours, and back."""
+"""Converts a Hugging Face Marian config.json to our model config, and back."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -64,7 +64,7 @@ class MarianConfig:
 
 
 def parse(kind: type[T], values: Json) -> T:
-    """Returns a dataclass from those values that are its fields, without null.
+    """Returns a dataclass with the values that are its fields and are not null.
 
     Raises ValueError for a value of the wrong type.
     """

@@ -95,7 +95,7 @@ def write_marian(directory: str | os.PathLike[str], loaded: LoadedModel) -> None
     source, target = tokenizer.source, tokenizer.target
     architecture.check_can_be_marian(config.model)
     max_positions = max(config.data.max_source_length, config.decoding.max_target_length + 1)
-    if not isinstance(source, MarianVocabulary):  # an imported model keeps its number
+    if not isinstance(source, MarianVocabulary):  # an imported model keeps its limit
         max_positions = max(max_positions, MIN_POSITIONS)
     files = _tokenizer_files(tokenizer, config.data, max_length=max_positions)
     directory = empty_directory(directory)
@@ -153,7 +153,7 @@ def _tokenizer_files(
     ):
         raise ValueError(
             "a Marian model needs SentencePiece vocabularies (data.tokenizer.kind sentencepiece or "
-            "marian): SentencePiece does not split text into words as kind word does"
+            "marian), because SentencePiece does not split text into words as kind word does"
         )
     for name, which in SPECIAL.items():
         ids = [getattr(side, which) for side in (source, target)]
@@ -177,7 +177,9 @@ def _tokenizer_files(
     sides = {VOCAB: source} if tokenizer.shared else {VOCAB: source, TARGET_VOCAB: target}
     for name, side in sides.items():
         if len(set(side.pieces)) < side.size:
-            raise ValueError(f"{name} has one id for each piece, but this vocabulary has one twice")
+            raise ValueError(
+                f"{name} can have each piece only once, but this vocabulary has a piece twice"
+            )
     return {
         MODELS["source"]: source.to_bytes(),
         MODELS["target"]: target.to_bytes(),
@@ -192,7 +194,7 @@ def _tokenizer_files(
 def _data_config(source: MarianVocabulary, marian: MarianConfig) -> DataConfig:
     longest = max(2, marian.max_position_embeddings)
     given = (source.settings.get(name) for name in ("source_lang", "target_lang"))
-    # ISO 639: und(etermined)
+    # "und" means undetermined in ISO 639.
     languages = [name if isinstance(name, str) and name else "und" for name in given]
     return DataConfig(
         source_language=languages[0],

@@ -1,7 +1,7 @@
-"""Conversion of a Hugging Face generation_config.json to a search config of ours, and back.
+"""Converts a Hugging Face generation_config.json to our search config, and back.
 
-With the result, our search returns the same tokens as `generate` of transformers 5.x. If it cannot,
-the import warns.
+With an imported config, our search returns the same tokens as `generate` of transformers 5.x. If it
+cannot, the import warns.
 """
 
 import dataclasses
@@ -98,15 +98,15 @@ def to_generation_json(
 ) -> dict[str, Any]:
     """Returns the content of the generation_config.json that is closest to our search.
 
-    `generate` always normalises by length as length_normalization="average". It has no other
-    strategy than beam search, no coverage penalty and no least ratio of lengths: these settings are
-    left out with a warning. `tags` are the tags of languages that our search suppresses.
+    `generate` always uses length_normalization="average". Another strategy than beam search, a
+    coverage penalty and a minimum length ratio have no equivalent: they are left out, with a
+    warning. `tags` are the language tags that our search suppresses.
     """
     if decoding.strategy != "beam":
         _warn(f"has decoding.strategy {decoding.strategy}: `generate` uses beam search instead")
     for name in ("coverage_penalty", "min_target_ratio"):
         if value := getattr(decoding, name):
-            _warn(f"has decoding.{name} {value}, which `generate` does not know")
+            _warn(f"has decoding.{name} {value}, which `generate` does not support")
     beam_size = max(1, decoding.beam_size)
     if beam_size == 1 and decoding.repetition_penalty != 1:
         _warn(
@@ -167,8 +167,8 @@ def _differences(given: Generation, values: Json, target: Vocabulary) -> Iterato
         ),
         "sets repetition_penalty with num_beams 1: generate applies it to logits then, our search "
         "to log-probabilities": given.repetition_penalty != 1 and given.num_beams == 1,
-        f"sets renormalize_logits and {' and '.join(active)}, after which our search does not "
-        "share the probability of excluded tokens": given.renormalize_logits and bool(active),
+        f"sets renormalize_logits and {' and '.join(active)}: generate renormalises after these "
+        "rules, our search before them": given.renormalize_logits and bool(active),
     }
     yield from (difference for difference, found in others.items() if found)
 
@@ -181,7 +181,7 @@ def _length_limit(given: Generation, max_positions: int) -> int:
         return max(1, given.max_length - 1)
     limit = max(1, min(DEFAULT_NEW_TOKENS, max_positions - 1))
     _warn(
-        f"gives no max_length: as with generate, no translation has more than {limit} tokens then; "
+        f"gives no max_length, so no translation has more than {limit} tokens, as with generate; "
         "raise decoding.max_target_length and decoding.target_length_margin in config.json for more"
     )
     return limit

@@ -63,14 +63,14 @@ EMBEDDINGS = {  # by tie_embeddings
     "target": SEPARATE,
     "none": (*SEPARATE, Row("output/kernel", "D V", OUTPUT, "V D")),
 }
-# Other names that a checkpoint may use for a tensor, instead or in addition.
+# {tensor: other names for it}, which a checkpoint may have instead or in addition.
 ALIASES = {  # by tie_embeddings
     "all": {SHARED: (SOURCE, TARGET, OUTPUT)},
     "target": {TARGET: (OUTPUT,)},
     "none": {SOURCE: (SHARED,), TARGET: (SHARED,)},
 }
 OUTPUT_BIAS = Row("logits_bias", "V", "final_logits_bias", "1 V")
-# Old checkpoints store their sinusoids, which MarianMTModel computes.
+# Old checkpoints store sinusoids, which are not read, because MarianMTModel computes them.
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 
@@ -91,8 +91,8 @@ def axis_sizes(config: TransformerConfig, source_size: int, target_size: int) ->
 def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
     """Returns all tensors by name, from model.safetensors, or pytorch_model.bin if allowed.
 
-    Raises FileNotFoundError if neither exists, ValueError for a damaged file, a pickle that is not
-    allowed, or a missing library.
+    Raises FileNotFoundError if neither exists, and ValueError for a damaged file, a pickle that is
+    not allowed, or a missing library.
     """
     if (file := directory / WEIGHTS).is_file():
         library = optional("safetensors.numpy", EXTRA, str(file))
@@ -113,7 +113,7 @@ def read_tensors(directory: Path, *, allow_pickle: bool) -> Tensors:
         return {name: tensor.float().numpy() for name, tensor in tensors.items()}
     except Exception as error:  # a pickle can fail in any way
         raise ValueError(
-            f"{directory / PICKLE} holds something other than tensors: {error}"
+            f"{directory / PICKLE} is damaged, or holds something other than tensors: {error}"
         ) from error
 
 

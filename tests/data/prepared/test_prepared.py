@@ -297,7 +297,7 @@ def test_other_settings_are_refused_by_training(config, tmp_path):
     assert "vocab_size was 150 and is now 99" in refusal(tokenizer=tokenizer)
     sampling = dataclasses.replace(config.tokenizer, sampling_alpha=0.1)
     assert "has token ids only" in refusal(tokenizer=sampling)
-    assert "lines that data.exclude drops (of test)" in refusal(exclude=())
+    assert "lines of test that data.exclude drops" in refusal(exclude=())
     assert "weights needs one number for each" in refusal(
         train=CorpusConfig(pairs=("a.tsv",), weights=(2.0,))
     )
@@ -325,7 +325,7 @@ def test_lost_text_is_named_where_it_is_read(config, tmp_path):
     text.write_bytes(text.read_bytes()[:-1])
     config = dataclasses.replace(config, prepared=str(tmp_path / "prepared"))
     build(config, tmp_path / "tokenizer")
-    with pytest.raises(ValueError, match="00001/text is missing or has lost data"):
+    with pytest.raises(ValueError, match="00001/text is missing or truncated"):
         build(dataclasses.replace(config, tokenizer=tokenizer), tmp_path / "tokenizer")
 
 

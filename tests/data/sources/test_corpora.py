@@ -204,7 +204,7 @@ def test_a_tfds_spec_names_data_set_and_split(tfds_directory, monkeypatch):
 
 
 def test_wrong_tfds_names_are_explained(tfds_directory):
-    with pytest.raises(ValueError, match="no feature fr to be the source .* it has: de, en"):
+    with pytest.raises(ValueError, match=r"the features fr \(source\) .* lacks fr; it has: de, en"):
         tfds_pairs(tfds_directory, languages=("fr", "de"))
     with pytest.raises(ValueError, match="Unknown split 'valid'. Should be one of .'train'"):
         tfds_pairs(tfds_directory, split="valid")

@@ -95,7 +95,7 @@ def test_each_corpus_is_read_in_its_languages_and_tagged(tmp_path):
     [
         ({"target_languages": ("fr", "de")}, "target_languages needs one language for each corpus"),
         ({"source_languages": ("fr", "de")}, "source_languages needs one language for each corpus"),
-        ({"target_languages": ("f r",)}, "named by a code such as 'fr' .* got 'f r'"),
+        ({"target_languages": ("f r",)}, "must be a code such as 'fr' .* got 'f r'"),
         ({"target_languages": ("",)}, "got ''"),
     ],
 )

@@ -121,7 +121,7 @@ def test_a_run_takes_it_from_a_directory_and_keeps_it(tmp_path):
         dataclasses.replace(config, source_model="moved"), NOTHING, directory=tmp_path / "run"
     )
     assert first.fingerprint == again.fingerprint
-    with pytest.raises(ValueError, match="'marian' is never learnt: set source_model"):
+    with pytest.raises(ValueError, match="'marian' needs existing vocabularies: set source_model"):
         build_tokenizer(TokenizerConfig(kind="marian"), NOTHING, directory=tmp_path / "new")
     with pytest.raises(ValueError, match="target_model='a' does not go with kind='marian'"):
         TokenizerConfig(kind="marian", target_model="a")

@@ -96,8 +96,8 @@ def _columns(entry: Any, codes: Sequence[str]) -> list[int]:
     found = _codes(entry)
     if sorted(found) != sorted(codes):
         raise ValueError(
-            f"it has the languages {' and '.join(found)}, but the configuration translates from "
-            f"{codes[0]} to {codes[1]}."
+            f"its languages are {' and '.join(found)}, but the configuration translates from "
+            f"{codes[0]} to {codes[1]}. Change its languages, or choose another corpus."
         )
     return [found.index(code) for code in codes]
 

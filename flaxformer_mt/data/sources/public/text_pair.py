@@ -45,7 +45,7 @@ def kept_text(
     """
     for language in languages:
         if not re.fullmatch(r"[\w-]+", language):
-            raise ValueError(f"a language is named by a code such as 'de', got {language!r}.")
+            raise ValueError(f"a language must be a code such as 'de', got {language!r}.")
     folder = corpora_home() / "text" / name / "-".join(sorted(languages))
     if not (found := _find(folder, languages)):
         with lock(folder):

@@ -1,8 +1,8 @@
 """Training sets of WMT by the names of tensorflow-datasets, as in "wmt:europarl_v7".
 
-This module uses its tables of URLs, members and checksums, which need no TensorFlow. Its readers do
-(they extract archives with `tf.io.gfile`, tensorflow/datasets#11058), and they hold a whole corpus
-in memory. The pairs here are the same, except that pairs with an empty side are not dropped yet.
+This module uses only the tables of URLs, members and checksums of tensorflow-datasets. Its readers
+need TensorFlow to extract archives (tensorflow/datasets#11058), and hold a whole corpus in memory.
+The pairs are the same, except that this module does not drop pairs with an empty side.
 """
 
 from pathlib import Path

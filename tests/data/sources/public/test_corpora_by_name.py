@@ -186,5 +186,5 @@ def test_mtdata(web, tmp_path, monkeypatch):
     assert pairs("mtdata:Statmt-commoncrawl_wmt13-1-deu-eng") == expected("commoncrawl.de-en")
     with pytest.raises(ValueError, match="Did you mean .*Statmt-europarl-10-deu-eng.* from eng"):
         pairs("mtdata:Statmt-europarl-11-deu-eng")
-    with pytest.raises(ValueError, match="has the languages deu and eng, but .* from eng to fra"):
+    with pytest.raises(ValueError, match="languages are deu and eng, but .* from eng to fra"):
         pairs("mtdata:Statmt-europarl-10-deu-eng", languages=("en", "fr"))
