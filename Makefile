@@ -1,7 +1,7 @@
 # make demo      install, train the built-in demo, show its translations (4 to 5 minutes on 2 cores)
 # make test      lint, types, and the tests that are not marked slow
 # make test-all  the slow tests: long runs, notebooks, real sizes, comparison with Hugging Face's
-#                models, recipes compiled for TPUs and GPUs; installs 2 GB of compilers and torch first
+#                models, recipes compiled for TPUs and GPUs; installs torch and these compilers first
 # make test-beam the tests of `prepare --engine beam`, in .venv-beam: Apache Beam needs older versions
 #                of a few packages
 # make notebooks run the notebooks in colab/, store their outputs, and compare these with the stored

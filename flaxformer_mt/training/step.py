@@ -88,7 +88,7 @@ def make_loss(model: Transformer, *, label_smoothing: float = 0.0, r_drop: float
         p, q = (logits_of(params, batch, rows, key) for key in keys)
         one, other = sums_of(p, batch), sums_of(q, batch)
         divergence = symmetric_kl(p, q, _real(batch))
-        # This is half of equation 4: both cross-entropies + alpha / 2 * divergence.
+        # Half of equation 4, the sum of both cross-entropies and alpha / 2 * divergence.
         loss = (one.loss + other.loss) / 2 + r_drop / 4 * divergence
         return Sums(loss, (one.nll + other.nll) / 2)
 

@@ -64,12 +64,15 @@ def describe(
             ]
         if copies and config.strategy != "sample":
             hypotheses = distinct(hypotheses)  # copies can make texts equal
-        unknown = tuple(request.in_its_case(word.text) for word in request.unknown)
-        details: dict[str, Any] = {} if with_details else {"details": None}
-        for index, one in enumerate(hypotheses):
-            text = request.in_its_case(request.before + one.text + request.after)
-            hypotheses[index] = one._replace(text=text, unknown=unknown, **details)
-        described.append(hypotheses)
+        others: dict[str, Any] = {} if with_details else {"details": None}
+        others["unknown"] = tuple(request.match_case(word.text) for word in request.unknown)
+        texts = [request.before + one.text + request.after for one in hypotheses]
+        described.append(
+            [
+                one._replace(text=request.match_case(text), **others)
+                for one, text in zip(hypotheses, texts, strict=True)
+            ]
+        )
     return described
 
 

@@ -55,12 +55,12 @@ class Request(NamedTuple):
     """Punctuation marks at the beginning that the model does not know: also before the target."""
     after: str = ""
     """The same at the end."""
-    in_capitals: bool = False
-    """Whether the model reads the segment in small letters, because it is written in capitals."""
+    in_upper_case: bool = False
+    """Whether the segment was written in upper case. `inputs` are in lower case then."""
 
-    def in_its_case(self, text: str) -> str:
-        """Returns `text` in capitals if the segment is written in capitals."""
-        return text.upper() if self.in_capitals else text
+    def match_case(self, text: str) -> str:
+        """Returns `text`, in upper case if the segment was written in upper case."""
+        return text.upper() if self.in_upper_case else text
 
     @property
     def num_required(self) -> int:

@@ -23,7 +23,7 @@ from flaxformer_mt.translation.unknown_words import (
     can_mask,
     find_unknown_words,
     hide_unknown_marks,
-    is_in_capitals,
+    is_in_upper_case,
     mask_unknown_words,
 )
 
@@ -109,8 +109,8 @@ def segment_lines(
       sentences_of: the language whose rules split a line into sentences; None = no splitting.
       whole_lines: numbers of the lines that are not split into sentences.
       mask_unknown: hides unknown marks (if every mark of the training text has a token) and
-        replaces unknown words (`mask_unknown_words`), except in `whole_lines`. A sentence in
-        capitals is read in small letters, if these are known words.
+        replaces unknown words (`mask_unknown_words`), except in `whole_lines`. Lowers a
+        sentence in upper case if the model knows words of it in lower case only.
 
     Each segment of a split line begins with the tag of the line.
     """
@@ -121,6 +121,8 @@ def segment_lines(
         language = None if line in whole_lines else sentences_of
         hides = masks and line not in whole_lines
         for sentence in _read_sentences(text, tokenizer, language):
+            if hides and is_in_upper_case(sentence.text, tokenizer):
+                sentence = sentence._replace(text=sentence.text.lower(), in_upper_case=True)
             tokens = vocabulary.tokenize(sentence.tag + sentence.text)
             pieces = [sentence]
             if len(tokens) > max_source_length and over_long == "split":
@@ -129,11 +131,9 @@ def segment_lines(
                     what = f"split into {len(pieces):,} pieces"
                     _warn_of_length(line, len(tokens), "source", max_source_length, what)
             for piece in pieces:
-                capitals = hides and is_in_capitals(piece.text, tokenizer)
-                source = piece.text.lower() if capitals else piece.text
-                readable = WithoutMarks("", source, "")
+                readable = WithoutMarks("", piece.text, "")
                 if hides:
-                    readable = hide_unknown_marks(source, tokenizer)
+                    readable = hide_unknown_marks(piece.text, tokenizer)
                 if piece is not sentence or readable.text != piece.text:
                     tokens = vocabulary.tokenize(piece.tag + readable.text)
                 if len(tokens) < 2:  # EOS only: characters that the tokenizer drops
@@ -154,8 +154,8 @@ def segment_lines(
                         readable.text, inputs, words, tokenizer, tag=piece.tag
                     )
                 request = Request(line, inputs, num_unread, gap=piece.gap, unknown=unknown)
-                outer = {"before": readable.before, "after": readable.after}
-                requests.append(request._replace(**outer, in_capitals=capitals))
+                request = request._replace(before=readable.before, after=readable.after)
+                requests.append(request._replace(in_upper_case=piece.in_upper_case))
     return requests
 
 
@@ -167,6 +167,8 @@ class _Sentence(NamedTuple):
     """The tag of its line, and the space after it."""
     gap: str = ""
     """The white space before it."""
+    in_upper_case: bool = False
+    """Whether it was written in upper case; `text` is in lower case then."""
 
 
 def _read_sentences(line: str, tokenizer: Tokenizer, language: str | None) -> list[_Sentence]:

@@ -107,13 +107,13 @@ def can_mask(tokenizer: Tokenizer) -> bool:
     return UNKNOWN_WORD in (tokenizer.known_words or ())
 
 
-def is_in_capitals(text: str, tokenizer: Tokenizer) -> bool:
-    """Returns whether a text has capital letters alone, and a word that is known in small letters.
+def is_in_upper_case(text: str, tokenizer: Tokenizer) -> bool:
+    """Returns whether a text is in upper case, and has a word that is known only in lower case.
 
-    A model knows "dog" and "Dog", but not "DOG" (see `form_of`).
+    A model that was trained on "dog" knows "Dog", but not "DOG" (see `form_of`).
     """
     known = tokenizer.known_words
-    if known is None or text != text.upper() or text == text.lower():
+    if known is None or not text.isupper():
         return False
     words = (text[start:end] for start, end in words_in(text))
     return any(form_of(word) not in known and word.lower() in known for word in words)

@@ -15,6 +15,7 @@ from flaxformer_mt.data.tokenization.config import TokenizerConfig
 from flaxformer_mt.data.tokenization.known_words import UNKNOWN_WORD
 from flaxformer_mt.data.tokenization.tokenizer import LearningText, Tokenizer, build_tokenizer
 from flaxformer_mt.translation import unknown_words
+from flaxformer_mt.translation.segments import segment_lines
 from flaxformer_mt.translation.translator import Translator
 from flaxformer_mt.translation.unknown_words import (
     MarkKind,
@@ -23,7 +24,7 @@ from flaxformer_mt.translation.unknown_words import (
     copy_unknown_words,
     find_unknown_words,
     hide_unknown_marks,
-    is_in_capitals,
+    is_in_upper_case,
     mask_unknown_words,
 )
 
@@ -83,15 +84,26 @@ def test_words_that_the_training_text_lacks_are_unknown(tokenizer, text, words):
         ("DOG", True),
         ("THE ZEBRA", True),
         ("THE dog", False),
-        ("NASA", False),  # not known in small letters either
+        ("NASA", False),  # not known in lower case either
         ("A 2", False),
         ("2 !", False),
         ("", False),
     ],
 )
-def test_text_in_capitals(tokenizer, text, expected):
-    assert is_in_capitals(text, tokenizer) == expected
-    assert not is_in_capitals(text, dataclasses.replace(tokenizer, known_words=None))
+def test_text_in_upper_case(tokenizer, text, expected):
+    assert is_in_upper_case(text, tokenizer) == expected
+    assert not is_in_upper_case(text, dataclasses.replace(tokenizer, known_words=None))
+
+
+def test_the_length_of_a_sentence_in_upper_case_is_that_in_lower_case(with_unknown_word):
+    tokenize = with_unknown_word.source.tokenize
+    lower, upper = "the small dog sees 2 cats.", "THE SMALL DOG SEES 2 CATS."
+    limit = len(tokenize(lower))
+    assert len(tokenize(upper)) > limit  # letters instead of words
+    how = {"max_source_length": limit, "over_long": "split", "mask_unknown": True}
+    (request,) = segment_lines([upper], with_unknown_word, first_line=1, **how)
+    assert request.inputs.tolist() == tokenize(lower)
+    assert request.in_upper_case
 
 
 def test_tokens_of_an_unknown_word_are_its_own(tokenizer):
@@ -410,6 +422,15 @@ def translator() -> Translator:
     return Translator(made.model, made.params, tokenizer, CONFIG, max_source_length=24)
 
 
+@pytest.fixture
+def masking_translator(monkeypatch, translator) -> Translator:
+    """The same model; "q" stands for any unknown word."""
+    monkeypatch.setattr(unknown_words, "UNKNOWN_WORD", "q")
+    tokenizer = dataclasses.replace(translator.tokenizer, known_words=frozenset({"dog", "a", "q"}))
+    model, params = translator.model, translator.params
+    return Translator(model, params, tokenizer, CONFIG, max_source_length=24)
+
+
 def test_a_translation_has_the_unknown_words_once(translator):
     known, two = "a dog.", "a dog. the dog 7."
     found = translator.translate([known, two, "a 7"])
@@ -424,12 +445,9 @@ def test_a_translation_has_the_unknown_words_once(translator):
             assert "7" not in without.text and one.text.count("7") == 1
 
 
-def test_the_model_reads_the_unknown_word(monkeypatch, translator):
+def test_the_model_reads_the_unknown_word(masking_translator, translator):
     """Instead of each word that it does not know."""
-    monkeypatch.setattr(unknown_words, "UNKNOWN_WORD", "q")
-    tokenizer = dataclasses.replace(translator.tokenizer, known_words=frozenset({"dog", "a", "q"}))
-    model, params = translator.model, translator.params
-    trained = Translator(model, params, tokenizer, CONFIG, max_source_length=24)
+    trained = masking_translator
     (one, *_), (known, *_) = trained.translate(["a dog zz dog 7.", "a dog q dog q."])
     assert one.tokens == known.tokens and one.score == known.score
     assert one.unknown == ("zz", "7") and "zz" in one.text and "7" in one.text
@@ -439,26 +457,18 @@ def test_the_model_reads_the_unknown_word(monkeypatch, translator):
     assert all("not read" not in flag.reason for one in flagged for flag in one.flags or ())
 
 
-def test_a_sentence_in_capitals_is_translated_in_small_letters(monkeypatch, translator):
-    monkeypatch.setattr(unknown_words, "UNKNOWN_WORD", "q")
-    tokenizer = dataclasses.replace(translator.tokenizer, known_words=frozenset({"dog", "a", "q"}))
-    trained = Translator(
-        translator.model, translator.params, tokenizer, CONFIG, max_source_length=24
-    )
-    small, large, single = trained.translate(["a dog zz.", "A DOG ZZ.", "ZZ"])
-    assert [(one.tokens, one.score) for one in large] == [(x.tokens, x.score) for x in small]
-    assert [one.text for one in large] == [one.text.upper() for one in small]
-    assert {one.unknown for one in (*large, *single)} == {("ZZ",)}
+def test_a_sentence_in_upper_case_is_translated_in_lower_case(masking_translator):
+    trained = masking_translator
+    lower, upper, single = trained.translate(["a dog zz.", "A DOG ZZ.", "ZZ"])
+    assert [(one.tokens, one.score) for one in upper] == [(x.tokens, x.score) for x in lower]
+    assert [one.text for one in upper] == [one.text.upper() for one in lower]
+    assert {one.unknown for one in (*upper, *single)} == {("ZZ",)}
     as_it_is = trained.translate("A DOG ZZ.", copy_unknown=False)
-    assert [one.tokens for one in as_it_is] != [one.tokens for one in small]
+    assert [one.tokens for one in as_it_is] != [one.tokens for one in lower]
 
 
-def test_marks_around_a_sentence_stay_around_its_translation(monkeypatch, translator):
-    monkeypatch.setattr(unknown_words, "UNKNOWN_WORD", "q")
-    tokenizer = dataclasses.replace(translator.tokenizer, known_words=frozenset({"dog", "a", "q"}))
-    trained = Translator(
-        translator.model, translator.params, tokenizer, CONFIG, max_source_length=24
-    )
+def test_marks_around_a_sentence_stay_around_its_translation(masking_translator, translator):
+    trained = masking_translator
     plain, quoted, inner = trained.translate(["a dog.", '- "a dog."', "a #dog."])
     assert [one.text for one in quoted] == [f'- "{one.text}"' for one in plain]
     assert [(one.tokens, one.score) for one in quoted] == [(x.tokens, x.score) for x in plain]

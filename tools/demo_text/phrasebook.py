@@ -108,7 +108,7 @@ def read_rows(file: str, separator: str) -> tuple[tuple[str, ...], ...]:
 def copies(english: str) -> int:
     """How many times as often as others a row is drawn: more often if it has a long list."""
     lists = (spec for _, sign, spec in BLANK.findall(english) if sign and "/" in spec)
-    return 1 + max((spec.count("/") for spec in lists), default=1) // 8
+    return 1 + max((spec.count("/") for spec in lists), default=0) // 8
 
 
 ROWS = tuple(

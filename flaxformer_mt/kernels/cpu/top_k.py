@@ -1,6 +1,6 @@
 """The k largest of many scores in two stages, for a search.
 
-`jax.lax.top_k` reads whole rows on one thread. Here it sorts a small part of each row.
+On a CPU, `jax.lax.top_k` reads whole rows on one thread. Here it reads a small part of each row.
 """
 
 import jax
@@ -13,9 +13,9 @@ BLOCK = 64
 def top_k(x: Float[Array, "B N"], k: int) -> tuple[Float[Array, "B {k}"], Int[Array, "B {k}"]]:
     """Returns the k largest elements of each row and their indices; the first among equals.
 
-    They are in the k blocks with the largest maxima. Maxima are cheap, and the sort sees these
-    blocks only. The barriers keep XLA from merging the result with slices that follow: then it
-    would sort whole rows. (One barrier for both results crashes jaxlib 0.10.2.)
+    They are in the k blocks with the largest maxima. Maxima are cheap, and `jax.lax.top_k` then
+    reads these blocks only. The barriers keep XLA from merging the result with slices that follow:
+    then it would sort whole rows. (One barrier for both results crashes jaxlib 0.10.2.)
     """
     rows, size = x.shape
     num_blocks = -(-size // BLOCK)
